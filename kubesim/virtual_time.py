@@ -51,6 +51,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._virtual
 
+    def pass_by(self, seconds: float) -> None:
+        """So much time passes while somebody works: nobody else has a turn meanwhile."""
+        self._virtual += seconds
+
     def call_at(
         self,
         when: float,

@@ -34,6 +34,8 @@ class Auditor:
         """Checks until it is cancelled."""
         while True:
             await asyncio.sleep(self._every)
+            if not self._tables.whole:
+                continue
             try:
                 found = [(each.invariant, each.detail) for each in self._tables.violations()]
             except Exception as error:  # What is checked is broken in a way that the check did not expect.

@@ -18,7 +18,7 @@ them is tried again for as long as they are at work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Self
 
 import structlog
@@ -28,7 +28,7 @@ from extender.app.hosted_nodes import NodesTold
 from extender.app.insisting import insist
 from extender.app.management import BeingDeleted, ManagementError, NotYet
 from extender.app.objects.kind import Identity
-from extender.app.ports import Sink
+from extender.app.ports import GradualSink, Sink
 from extender.app.resources import Resources
 from extender.app.steps import taken
 from extender.app.tables import Tables
@@ -106,7 +106,7 @@ class Hosting:
         """What tells these policies of nodes, after `first`."""
         return NodesTold(first, self.told)
 
-    def pods(self, first: Sink[Pod]) -> Sink[Pod]:
+    def pods(self, first: GradualSink[Pod]) -> GradualSink[Pod]:
         """What tells these policies of pods, after `first`."""
         return _PodsTold(first, self)
 
@@ -125,12 +125,21 @@ class Hosting:
 
 
 class _PodsTold:
-    def __init__(self, first: Sink[Pod], hosting: Hosting) -> None:
+    def __init__(self, first: GradualSink[Pod], hosting: Hosting) -> None:
         self._first, self._hosting = first, hosting
 
     def replace(self, objects: Iterable[Pod]) -> None:
         present = list(objects)
         self._first.replace(present)
+        self._tell_of(present)
+
+    def take_in(self, objects: Iterable[Pod]) -> Iterator[None]:
+        present = list(objects)
+        yield from self._first.take_in(present)
+        self._tell_of(present)
+
+    def _tell_of(self, present: list[Pod]) -> None:
+        """These and no others exist."""
         self._hosting.finished = {pod.uid: pod for pod in present if _is_a_finished_task(pod)}
         for space in self._hosting.spaces:
             space.pods.replace([pod for pod in present if pod.namespace == space.namespace])

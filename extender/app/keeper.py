@@ -8,7 +8,7 @@ nothing; it must not know the network.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from extender.app.binds import Binds
@@ -116,6 +116,13 @@ class Keeper:
         else:
             self.tables.around.budgets.replace(_of(Budget, facts))
         return self.settle()
+
+    def take_in(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """As `replace` of pods, in slices: other facts may come between them, and time may pass. Until all are known
+        nothing is decided, and no effect goes out; settle afterwards."""
+        self.tables.whole = False
+        yield from self.population.take_in(pods)
+        self.tables.whole = True
 
     def _replace_nodes(self, nodes: Sequence[Node]) -> None:
         self.tables.departures.hear(self.tables.clock.steady())
@@ -289,6 +296,8 @@ class Keeper:
     def tick(self) -> Decided[None]:
         """What has passed its deadline is released, gang by gang."""
         tables, now = self.tables, self.tables.clock.steady()
+        if not tables.whole:
+            return Decided(None)
         for held in tables.ledger.expire(now):
             tables.policies.following.heed(Expired(held), now)
         for node in tables.policies.following.tick(now):
@@ -301,6 +310,8 @@ class Keeper:
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
         tables = self.tables
+        if not tables.whole:
+            return None
         due = earliest(
             tables.ledger.next_deadline(),
             tables.policies.following.next_deadline(),
@@ -321,6 +332,8 @@ class Keeper:
 
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""
+        if not self.tables.whole:
+            return Decided(None)
         self._settlement.settle()
         return self._decided(None)
 

@@ -30,6 +30,8 @@ from extender.kube.names import PodUid
 
 _MARK_IT = f"apply deploy/policies/mark-pods.yaml, which has new pods ask for {MANAGED}, and make the pod anew"
 _MISREAD_REMEMBERED = 16_384
+_SLICE = 200
+"""Pods that are taken in at once: some ten milliseconds."""
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
 
@@ -72,6 +74,11 @@ class Population:
 
     def replace(self, pods: Iterable[Pod]) -> None:
         """These pods and no others exist."""
+        for _ in self.take_in(pods):
+            pass
+
+    def take_in(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """As `replace`, in slices: what is known in between is so, and is not all."""
         tables, present = self._tables, {pod.uid: pod for pod in pods}
         if self.rewound:
             self.rewound = False
@@ -86,11 +93,13 @@ class Population:
         for uid in sorted(PodUid(uid) for uid in known if uid not in present):
             self.forget(uid)
         # A policy may count those that have finished only beside the living: these come first.
-        for pod in sorted(present.values(), key=lambda pod: pod.finished):
+        for number, pod in enumerate(sorted(present.values(), key=lambda pod: pod.finished), 1):
             self.observe(pod)
+            if number % _SLICE == 0:
+                yield
         if not self._listed:
             self._listed = True
-            self._take_for_asleep(tables.pods.values())
+            yield from self._take_all_for_asleep()
 
     def observe(self, pod: Pod) -> None:
         """The pod is there and looks like this."""
@@ -224,6 +233,13 @@ class Population:
         known = self._tables.pods.get(uid)
         if known is not None and not known.deleting:
             self.observe(replace(known, deleting=True))
+
+    def _take_all_for_asleep(self) -> Iterator[None]:
+        waiting = [pod.uid for pod in self._tables.pods.values() if pod.node is None]
+        for first in range(0, len(waiting), _SLICE):
+            yield
+            uids = waiting[first : first + _SLICE]
+            self._take_for_asleep(pod for uid in uids if (pod := self._tables.pods.get(uid)) is not None)
 
     def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
         """An earlier life of the service may have turned these away: nobody else would wake them."""

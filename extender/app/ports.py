@@ -6,7 +6,7 @@ going out. A port that fails raises one of the errors of `kube.errors`, never a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
@@ -59,6 +59,15 @@ class Sink(Protocol[T]):
 
     def remove(self, item: T) -> None:
         """It is gone; this is how it looked last."""
+        ...
+
+
+class GradualSink(Sink[T], Protocol[T]):
+    """One that takes a long list in without holding up everybody else."""
+
+    def take_in(self, objects: Iterable[T]) -> Iterator[None]:
+        """As `replace`, of the first list, when exhausted. Others have their turn between any two steps, and nothing
+        else is said to this sink meanwhile."""
         ...
 
 

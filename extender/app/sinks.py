@@ -6,7 +6,7 @@ Must not decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from extender.app.decisions import Performer
@@ -50,6 +50,19 @@ class Facts(Generic[F]):
         if self._kind is not Promise:
             self._journal.note(f"{self._word} gone", *_gone(item))
         self._performer.do(self._keeper.forget(item))
+
+
+class PodFacts(Facts[Pod]):
+    """Of which there may be many."""
+
+    def __init__(self, keeper: Keeper, performer: Performer, journal: Journal) -> None:
+        super().__init__(Pod, keeper, performer, journal)
+
+    def take_in(self, objects: Iterable[Pod]) -> Iterator[None]:
+        """As `replace`, of the first list, in slices: what is decided about them is done when all are known."""
+        self._journal.note("pods listed")
+        yield from self._keeper.take_in(objects)
+        self._performer.do(self._keeper.settle())
 
 
 def _seen(item: Fact) -> tuple[object, ...]:

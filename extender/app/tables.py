@@ -85,6 +85,8 @@ class Tables:
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
         self.clock = clock
         self.rules = rules
+        self.whole = True
+        """Whether no list is being taken in, of which a part is missing still: before, nothing is decided."""
         self.ledger = Ledger()
         self.nodes: dict[NodeName, Node] = {}
         self.departures = Departures()

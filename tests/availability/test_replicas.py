@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from extender.app import population
 from extender.bootstrap import Cluster
+from extender.core.cluster import Pod
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.simulation import Simulation
+from kubesim.kinds import POD
+from kubesim.virtual_time import VirtualTimeLoop
+from loadtests.pods import pod
 from loadtests.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until
 
@@ -103,6 +108,32 @@ async def test_cut_off_while_its_bindings_are_written_it_leaves_no_gang_in_part(
         assert simulation.leader is not None
         simulation.leader.line.turn_away(AWAY)
         await until(lambda: simulation.bound("train") == 4, within=120)
+        await settled(simulation)
+
+
+@pytest.mark.parametrize(("at_once", "leads_on"), [(2, True), (10_000, False)])
+async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
+    at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two slices the lease is renewed; without them it would be lost, again and again."""
+    monkeypatch.setattr(population, "_SLICE", at_once)
+    loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
+
+    def taking_long(self: population.Population, pod: Pod) -> None:
+        loop.pass_by(0.02)
+        observe(self, pod)
+
+    async with Replicas(nodes=4) as simulation:
+        for number in range(250):
+            await simulation.create(pod(f"old-{number}", "nobody", gang="old", quorum=1), POD)
+        await asyncio.sleep(5)
+        monkeypatch.setattr(population.Population, "observe", taking_long)
+        assert simulation.kill_leader()
+        await asyncio.sleep(20)
+        assert (simulation.lost == []) is leads_on
+        monkeypatch.undo()
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4)
         await settled(simulation)
 
 

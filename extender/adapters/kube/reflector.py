@@ -71,6 +71,7 @@ class Reflector(Generic[T]):
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
         on_rewind: Callable[[], None] = lambda: None,
+        first: Callable[[Iterable[T]], Iterable[object]] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -78,7 +79,9 @@ class Reflector(Generic[T]):
         watch_seconds: int = 240,
         grace_seconds: float = 15.0,
     ) -> None:
-        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
+        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1. `first`
+        takes the first list in, if that takes long, in steps between which others have their turn; it is `replace`
+        otherwise.
 
         `on_rewind` is called before the sink has a list that is older than what it was told before. The API server
         ends each watch after one to two times `watch_seconds`; one that says nothing for `grace_seconds` longer than
@@ -90,6 +93,7 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._on_relist = on_relist
         self._on_rewind = on_rewind
+        self._first = first
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
@@ -194,7 +198,12 @@ class Reflector(Generic[T]):
             self._on_rewind()
         self._version, self._fell_silent, self._away = page.version, False, 0
         self._heard = self._clock()
-        self._sink.replace(items)
+        if self._first is None or self.synced.is_set():
+            self._sink.replace(items)
+        else:
+            # What happens meanwhile the watch tells, which begins at this list's version.
+            for _ in self._first(items):
+                await asyncio.sleep(0)
         self.synced.set()
 
     async def _is_behind(self) -> bool:

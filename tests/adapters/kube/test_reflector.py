@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -382,3 +382,30 @@ async def test_follows_nodes_and_ephemeral_resources_too() -> None:
     ):
         assert kind.path == path
         assert kind.read_page(page([], 3)).version == "3"
+
+
+async def test_the_first_list_is_taken_in_by_steps_between_which_others_have_their_turn_and_no_later_one() -> None:
+    api, sink = ScriptedApi(), RecordingSink[Pod]()
+
+    def by_steps(pods: Iterable[Pod]) -> Iterator[None]:
+        for each in pods:
+            sink.upsert(each)
+            yield
+
+    reflector = Reflector(api, kinds.pods(5.0), sink, first=by_steps, sleep=api.sleep, clock=api.clock, page_size=9)
+    api.answers += [page([pod("a"), pod("b")], 10), page([pod("b")], 100)]
+    api.watches += [[event("ADDED", pod("c", 11)), Expired(410, "too old")]]
+
+    async def another() -> None:
+        while not reflector.synced.is_set():
+            sink.log.append("another's turn")
+            await asyncio.sleep(0)
+
+    async with running(reflector):
+        await another()
+        await api.exhausted.wait()
+    told = [each for each in sink.log if each != "another's turn"]
+    assert told == ["upsert a", "upsert b", "upsert c", "replace b"]
+    first, second = sink.log.index("upsert a"), sink.log.index("upsert b")
+    assert "another's turn" in sink.log[first:second]
+    assert "another's turn" in sink.log[second : sink.log.index("upsert c")]

@@ -1,0 +1,187 @@
+"""For how long nobody else has a turn while the service takes in a list of pods: what a lease has to bear.
+
+    python -m loadtests.first_list --pods 10000 50000 100000
+
+For each number a process of its own lists so many pods from pages made beforehand, as the service reads, understands
+and remembers them, over 5,000 nodes; then the watch expires, and all are listed again. Half of them are plain and half
+members of gangs of eight, nine of ten are bound.
+A task that wants its turn every 10 ms tells the longest pause, in the CPU time of this process: of other load on the
+machine it says nothing. Pages are read before the clock runs; reading one is a pause of its own, of 500 pods.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from extender.bootstrap import Application
+from extender.kube.errors import Expired, Gone
+from extender.kube.requests import JSON, TIMEOUT
+from extender.settings import load_settings
+from loadtests.pods import pod
+
+_NODES = 5_000
+_PAGE = 500
+_GANG = 8
+
+
+class Taken(NamedTuple):
+    pods: int
+    seconds: float
+    """CPU from the first list to being ready."""
+    pause: float
+    """The longest for which nobody else had a turn meanwhile."""
+    again: float
+    """The same while all are listed again."""
+
+
+def _pod(number: int) -> dict[str, Any]:
+    in_gang = number % 16 < _GANG
+    gang: dict[str, Any] = {"gang": f"g{number // 16}", "quorum": _GANG} if in_gang else {}
+    made = pod(f"p{number}", cpu="100m", memory="64Mi", **gang)
+    made["metadata"] |= {"namespace": f"team-{number % 50}", "uid": f"uid-{number}", "resourceVersion": "9"}
+    if number % 160 < 144:
+        made["spec"]["nodeName"] = f"n{number % _NODES}"
+    return {**made, "status": {"phase": "Running" if "nodeName" in made["spec"] else "Pending"}}
+
+
+def _node(number: int) -> dict[str, Any]:
+    has = {"cpu": "64", "memory": "256Gi", "pods": "110"}
+    return {
+        "metadata": {"name": f"n{number}", "uid": f"n{number}", "resourceVersion": "9"},
+        "spec": {},
+        "status": {"capacity": has, "allocatable": has},
+    }
+
+
+def _pages(make: Callable[[int], dict[str, Any]], count: int) -> list[bytes]:
+    starts = range(0, max(count, 1), _PAGE)
+    return [
+        json.dumps(
+            {
+                "metadata": {"resourceVersion": "9", **({"continue": str(at)} if first + _PAGE < count else {})},
+                "items": [make(number) for number in range(first, min(first + _PAGE, count))],
+            }
+        ).encode()
+        for at, first in enumerate(starts, 1)
+    ]
+
+
+class Listed:
+    """Implements the application's connection: lists are these, and no watch says a word but that of pods, which
+    expires once when it is asked to."""
+
+    def __init__(self, pods: int) -> None:
+        self.expire, self.watched_again = asyncio.Event(), asyncio.Event()
+        self._pages = {"/api/v1/pods": _pages(_pod, pods), "/api/v1/nodes": _pages(_node, _NODES)}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        content_type: str = JSON,
+        accept: str = JSON,
+        within: float = TIMEOUT,
+    ) -> bytes:
+        del body, content_type, accept, within
+        await asyncio.sleep(0)
+        if method != "GET":
+            return b"{}"
+        where, _, query = path.partition("?")
+        if "scheduling.x-k8s.io" in where or "escherpolicies" in where:
+            raise Gone(404, "this kind is not there")
+        pages = self._pages.get(where) or [b'{"metadata": {"resourceVersion": "9"}, "items": []}']
+        following = query.partition("continue=")[2]
+        return pages[int(following or 0)]
+
+    async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        del silence
+        if path.startswith("/api/v1/pods?"):
+            if not self.expire.is_set():
+                await self.expire.wait()
+                raise Expired(410, "too old")
+            self.watched_again.set()
+        await asyncio.Event().wait()
+        yield b""
+
+    async def keep_warm(self, connections: int) -> None:
+        del connections
+        await asyncio.Event().wait()
+
+
+async def take_in(pods: int) -> Taken:
+    """The application has become ready with so many pods, and its memory is settled."""
+    connection = Listed(pods)
+    application = Application(connection, load_settings(None))
+    turns = Turns()
+    working = [asyncio.create_task(each) for each in (application.run(), turns.want())]
+    began = time.process_time()
+    await application.settle_memory()
+    pause, seconds = await turns.longest(), time.process_time() - began
+    connection.expire.set()
+    await connection.watched_again.wait()
+    again = await turns.longest()
+    for each in working:
+        each.cancel()
+    await asyncio.gather(*working, return_exceptions=True)
+    assert len(application.keeper.tables.pods) == pods
+    await application.close()
+    return Taken(pods, seconds, pause, again)
+
+
+class Turns:
+    """Of a task that wants one every 10 ms."""
+
+    def __init__(self) -> None:
+        self._longest, self._before = 0.0, time.process_time()
+
+    async def want(self) -> None:
+        while True:
+            self._note()
+            await asyncio.sleep(0.01)
+
+    def _note(self) -> None:
+        now = time.process_time()
+        self._longest, self._before = max(self._longest, now - self._before), now
+
+    async def longest(self) -> float:
+        """CPU that others had between two turns, at most, since this was asked last."""
+        self._note()
+        await asyncio.sleep(0)
+        longest, self._longest = self._longest, 0.0
+        return longest
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.first_list", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--pods", type=int, nargs="+", default=[10_000, 50_000, 100_000])
+    wanted = parser.parse_args(given)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    if min(wanted.pods) < 1:
+        parser.error("--pods must be 1 or more")
+    if len(wanted.pods) == 1:
+        taken = asyncio.run(take_in(*wanted.pods))
+        sys.stdout.write(
+            f"{taken.pods} pods: {taken.seconds:.1f} s of CPU until ready, {taken.pause:.2f} s the longest pause; "
+            f"{taken.again:.2f} s when they are listed again\n"
+        )
+        return 0
+    for each in wanted.pods:
+        subprocess.run([sys.executable, "-m", "loadtests.first_list", "--pods", str(each)], check=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
