@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from extender.doctor.findings import Report
     from extender.doctor.from_cluster import ServiceAccount
     from extender.doctor.gates import Gated
+    from extender.doctor.permissions import Election
     from extender.settings import Settings
 
 HELP = """Look for mistakes in a set-up, and say how to mend them.
@@ -166,7 +167,7 @@ def _look(
         unread[Part.SCHEDULERS] = "give it with --scheduler-config FILE"
     if config is None:
         unread[Part.SETTINGS] = "give them with --config FILE; the defaults are taken for them"
-    cluster, not_of_cluster = _of_cluster(where, account)
+    cluster, not_of_cluster = _of_cluster(where, account, _election(settings, account))
     of_service, not_of_service = _of_service(service, service_is_given)
     facts = Facts(
         now=datetime.now(UTC),
@@ -185,7 +186,19 @@ def _look(
     raise typer.Exit(1 if report.mistakes else 0)
 
 
-def _of_cluster(where: _Where, account: ServiceAccount | None) -> tuple[Cluster, dict[Part, str]]:
+def _election(settings: Settings, account: ServiceAccount | None) -> Election | None:
+    """What the settings say of it; None where they say that there is none, or nothing tells in which namespace."""
+    from extender.doctor.permissions import Election
+
+    namespace = settings.lease_namespace or (account.namespace if account else "")
+    if not settings.leader_election or not namespace:
+        return None
+    return Election(namespace, settings.lease_name, settings.leader_service is not None)
+
+
+def _of_cluster(
+    where: _Where, account: ServiceAccount | None, election: Election | None
+) -> tuple[Cluster, dict[Part, str]]:
     import asyncio
     from datetime import UTC, datetime
 
@@ -197,7 +210,13 @@ def _of_cluster(where: _Where, account: ServiceAccount | None) -> tuple[Cluster,
     async def read() -> tuple[Cluster, dict[Part, str]]:
         credentials = await Credentials.load(default_loader(where.kubeconfig, where.context))
         async with Connection(credentials) as connection:
-            return await read_cluster(connection, lambda: datetime.now(UTC), where=credentials.address, account=account)
+            return await read_cluster(
+                connection,
+                lambda: datetime.now(UTC),
+                where=credentials.address,
+                account=account,
+                election=election,
+            )
 
     try:
         return asyncio.run(read())

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from extender.doctor import entry_checks, install_checks, node_checks, pod_checks, profile_checks, service_checks
+from extender.doctor import (
+    entry_checks,
+    install_checks,
+    node_checks,
+    pod_checks,
+    profile_checks,
+    replica_checks,
+    service_checks,
+)
 from extender.doctor.findings import Check
 
 CHECKS: tuple[Check, ...] = (
@@ -11,5 +19,6 @@ CHECKS: tuple[Check, ...] = (
     *install_checks.CHECKS,
     *node_checks.CHECKS,
     *pod_checks.CHECKS,
+    *replica_checks.CHECKS,
     *service_checks.CHECKS,
 )

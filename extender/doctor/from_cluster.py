@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from extender.core.names import DOMAIN
 from extender.doctor.facts import Cluster, Json, Part, metadata_of, spec_of
 from extender.doctor.lists import answered, listed
-from extender.doctor.permissions import NEEDED, OPTIONAL_KINDS, Permission
+from extender.doctor.permissions import NEEDED, OPTIONAL_KINDS, Election, Permission
 from extender.kube.errors import Away, Gone, Refused, Unavailable
 from extender.kube.requests import Requests
 
@@ -45,11 +45,16 @@ class ServiceAccount(NamedTuple):
 
 
 async def read_cluster(
-    requests: Requests, now: Callable[[], datetime], *, where: str = "", account: ServiceAccount | None = None
+    requests: Requests,
+    now: Callable[[], datetime],
+    *,
+    where: str = "",
+    account: ServiceAccount | None = None,
+    election: Election | None = None,
 ) -> tuple[Cluster, dict[Part, str]]:
     """What is there, and of which part nothing is known, and why. `account`: whose permissions; None: the caller's.
 
-    `where`: the API server's address, for people.
+    `where`: the API server's address, for people. `election`: what the account has to be allowed for that, besides.
     """
     unread: dict[Part, str] = {}
     said: dict[str, Any] = {"address": where}
@@ -74,7 +79,7 @@ async def read_cluster(
         read(Part.DEFINITIONS, _definitions(requests)),
         read(Part.MARKING, _marking(requests)),
         read(Part.CLASSES, _classes(requests)),
-        read(Part.PERMISSIONS, _denied(requests, account)),
+        read(Part.PERMISSIONS, _denied(requests, account, election)),
     )
     return Cluster(**said), unread
 
@@ -141,11 +146,17 @@ async def _classes(requests: Requests) -> Mapping[str, Any]:
         return {"classes": ()}
 
 
-async def _denied(requests: Requests, account: ServiceAccount | None) -> Mapping[str, Any]:
+async def _denied(requests: Requests, account: ServiceAccount | None, election: Election | None) -> Mapping[str, Any]:
     groups = await answered(requests, "GET", "/apis")
     installed = {str(each.get("name")) for each in groups.get("groups") or ()}
     asked = [each for each in NEEDED if each.group not in OPTIONAL_KINDS or each.group in installed]
-    allowed = await asyncio.gather(*(_allowed(requests, each, account) for each in asked))
+    reviews = [_allowed(requests, each, account) for each in asked]
+    if election is not None:
+        asked += election.needed
+        for each in election.needed:
+            where = {"namespace": election.namespace, "name": election.name_of(each)}
+            reviews.append(_allowed(requests, each, account, **where))
+    allowed = await asyncio.gather(*reviews)
     whose = account.user if account else str(((await _who(requests)).get("status") or {})["userInfo"]["username"])
     return {
         "denied": tuple(each for each, may in zip(asked, allowed, strict=True) if not may),
@@ -153,10 +164,13 @@ async def _denied(requests: Requests, account: ServiceAccount | None) -> Mapping
     }
 
 
-async def _allowed(requests: Requests, asked: Permission, account: ServiceAccount | None) -> bool:
+async def _allowed(
+    requests: Requests, asked: Permission, account: ServiceAccount | None, namespace: str = "", name: str = ""
+) -> bool:
     kind = "SelfSubjectAccessReview" if account is None else "SubjectAccessReview"
     resource, _, subresource = asked.resource.partition("/")
     attributes = {"group": asked.group, "resource": resource, "subresource": subresource, "verb": asked.verb}
+    attributes |= {field: said for field, said in (("namespace", namespace), ("name", name)) if said}
     who = {} if account is None else {"user": account.user, "groups": account.groups}
     body = {
         "apiVersion": "authorization.k8s.io/v1",

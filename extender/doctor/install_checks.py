@@ -8,6 +8,7 @@ from typing import Any
 from extender.core.names import MANAGED, in_domain
 from extender.doctor.facts import Facts, Json, Part, metadata_of, named, spec_of
 from extender.doctor.findings import Check, Found, Severity
+from extender.doctor.permissions import TO_LEAD
 
 _MARKS_FROM = 36
 """The first minor that serves MutatingAdmissionPolicy as v1."""
@@ -175,7 +176,9 @@ def _forbidden(facts: Facts) -> Iterator[Found]:
         full = f"{resource}.{group}" if group else resource
         wrong = f"may not {', '.join(verbs)} {full}; without that {without or 'the service does not work'}"
         rule = f'apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(verbs)}]'
-        mend = f"Grant it in a ClusterRole that is bound to it: {rule}."
+        led = {(each.group, each.resource) for each in TO_LEAD}
+        role = "Role of the Lease's namespace" if (group, resource) in led else "ClusterRole"
+        mend = f"Grant it in a {role} that is bound to it: {rule}."
         yield Found(facts.cluster.account, wrong, mend)
 
 

@@ -56,7 +56,27 @@ TO_LEAD = (
     *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and so nothing is decided"),
     *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service leads nobody to the leader"),
 )
-"""With leader election, besides: in the namespace of the Lease alone."""
+"""With leader election, besides: in the namespace of the Lease alone, and but for `create` of these objects alone."""
+
+
+class Election(NamedTuple):
+    """Where one of several replicas is elected. `by_service`: whether a Service is led to the one that leads."""
+
+    namespace: str
+    lease: str
+    by_service: bool
+
+    @property
+    def needed(self) -> tuple[Permission, ...]:
+        """Of `TO_LEAD`."""
+        return tuple(each for each in TO_LEAD if self.by_service or each.resource != "endpointslices")
+
+    def name_of(self, permission: Permission) -> str:
+        """The object that it is about; empty: it has no name yet."""
+        if permission.verb == "create":
+            return ""
+        return f"{self.lease}-leader" if permission.resource == "endpointslices" else self.lease
+
 
 OPTIONAL_KINDS = frozenset({"scheduling.x-k8s.io"})
 """Groups that a cluster need not have."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from extender.core.names import MANAGED
 from extender.doctor.permissions import Permission
-from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, SetUp, pod
+from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, Json, SetUp, pod
 
 Act = Callable[[SetUp], object]
 
@@ -71,6 +71,22 @@ def _not_https(s: SetUp) -> None:
 
 def _rename(s: SetUp, old: str, new: str) -> None:
     s.profile(old)["schedulerName"] = new
+
+
+ELECTS = {"leader-election": "enabled"}
+ELECTED = {"leader_election": True, "leader_service": "escher"}
+
+
+def replica(name: str, **labels: str) -> Json:
+    """A pod of the service, as deploy/ has it made."""
+    said = {f"app.kubernetes.io/{key}": word for key, word in (("name", "escher"), ("component", "service"))}
+    metadata = {"namespace": "escher-system", "name": name, "labels": said | labels, "annotations": {}}
+    return pod(name, node="n3", scheduler="default-scheduler", marked=False, metadata=metadata)
+
+
+def _elected_by_settings(s: SetUp) -> None:
+    s.settings.update(ELECTED)
+    s.pods.append(replica("escher-a"))
 
 
 def _one_entry_for_every_pod(s: SetUp) -> None:
@@ -565,6 +581,44 @@ MISTAKES = (
         lambda s: s.pods[-1]["spec"].update(nodeName="n3"),
         "Keep them apart",
         is_note=True,
+    ),
+    # -- replicas --
+    Mistake(
+        "several-decide",
+        lambda s: s.pods.extend([replica("escher-a"), replica("escher-b")]),
+        "2 pods of the service, of which escher-system/escher-a, escher-system/escher-b run without leader_election",
+        lambda s: s.pods.pop(),
+        "Scale it to 1",
+    ),
+    Mistake(
+        "several-decide",
+        lambda s: s.pods.extend([replica("escher-a"), replica("escher-b", **ELECTS), replica("escher-c", **ELECTS)]),
+        "3 pods of the service, of which escher-system/escher-a run without leader_election",
+        lambda s: s.pods.pop(-3),
+        "leaderElection.enabled: true",
+    ),
+    Mistake(
+        "replica-alone",
+        lambda s: s.pods.append(replica("escher-a", **ELECTS)),
+        "is the only replica",
+        lambda s: s.pods.append(replica("escher-b", **ELECTS)),
+        "replicas: 2",
+        is_note=True,
+    ),
+    Mistake(
+        "replica-alone",
+        _elected_by_settings,
+        "is the only replica",
+        lambda s: s.pods.append(replica("escher-b")),
+        "replicas: 2",
+        is_note=True,
+    ),
+    Mistake(
+        "leader-unled",
+        lambda s: s.settings.update(leader_election=True),
+        "leader_election is true without leader_service",
+        lambda s: s.settings.update(leader_service="escher"),
+        "a Service without selector",
     ),
     # -- the service --
     Mistake(

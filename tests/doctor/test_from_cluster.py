@@ -17,7 +17,7 @@ from extender.doctor.checks import CHECKS
 from extender.doctor.facts import Cluster, Facts, Part
 from extender.doctor.findings import examine
 from extender.doctor.from_cluster import PARTS, ServiceAccount, read_cluster
-from extender.doctor.permissions import NEEDED
+from extender.doctor.permissions import NEEDED, TO_LEAD, Election
 from extender.doctor.pod_checks import needs_us
 from extender.kube.errors import Away, Refused
 from extender.kube.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
@@ -278,6 +278,30 @@ async def test_of_a_service_account_that_is_named_its_permissions_are_asked_abou
             *("system:serviceaccounts:escher-system", "system:authenticated"),
         )
     }
+
+
+async def test_what_it_takes_to_lead_is_asked_of_the_lease_and_the_slice_in_their_namespace(
+    simulation: Simulation,
+) -> None:
+    def may(asked: Json) -> bool:
+        return bool(asked["resource"] != "leases" or asked["verb"] != "patch")
+
+    spoilt = Spoilt(simulation.requests, may=may)
+    election = Election("escher-system", "escher", by_service=True)
+    cluster, _ = await read_cluster(spoilt, lambda: datetime.now(UTC), election=election)
+    assert [str(each) for each in cluster.denied] == ["patch leases.coordination.k8s.io"]
+    asked = [each["resourceAttributes"] for each in spoilt.reviewed]
+    led = [each for each in asked if each.get("namespace")]
+    assert len(led) == len(TO_LEAD)
+    assert {each["namespace"] for each in led} == {"escher-system"}
+    names = {(each["resource"], each["verb"] == "create"): each.get("name", "") for each in led}
+    assert names == {
+        ("leases", True): "",
+        ("leases", False): "escher",
+        ("endpointslices", True): "",
+        ("endpointslices", False): "escher-leader",
+    }
+    assert {each.resource for each in election._replace(by_service=False).needed} == {"leases"}
 
 
 ASKS: dict[str, Json] = {

@@ -1,0 +1,69 @@
+"""Checks of replicas: that of several services one decides, and that another could.
+
+Whether a pod is one of several is known by the label that deploy/ gives to those with leader election, or by the
+settings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from extender.doctor.facts import Facts, Json, Part, metadata_of, named, some
+from extender.doctor.findings import Check, Found, Severity
+
+_OURS = {"app.kubernetes.io/name": "escher", "app.kubernetes.io/component": "service"}
+_ELECTS = ("leader-election", "enabled")
+
+
+def _replicas(facts: Facts) -> dict[tuple[str, str], list[Json]]:
+    """Pods of the service that have not ended, by namespace and instance."""
+    found: dict[tuple[str, str], list[Json]] = {}
+    for pod in facts.cluster.pods:
+        labels = metadata_of(pod).get("labels") or {}
+        phase = (pod.get("status") or {}).get("phase", "Pending")
+        if _OURS.items() <= labels.items() and phase not in ("Succeeded", "Failed"):
+            instance = str(labels.get("app.kubernetes.io/instance", ""))
+            found.setdefault((str(metadata_of(pod).get("namespace")), instance), []).append(pod)
+    return found
+
+
+def _elects(facts: Facts, pod: Json) -> bool:
+    return facts.settings.leader_election or _ELECTS in (metadata_of(pod).get("labels") or {}).items()
+
+
+def _several_decide(facts: Facts) -> Iterator[Found]:
+    for pods in _replicas(facts).values():
+        alone = [named(pod) for pod in pods if not _elects(facts, pod)]
+        if alone and len(pods) > 1:
+            wrong = f"{len(pods)} pods of the service, of which {some(alone)} run without leader_election: each of "
+            wrong += "them decides, and room is promised twice"
+            mend = "Scale it to 1, or to 0 and then have leader election (in the chart leaderElection.enabled: true)."
+            yield Found(alone[0], wrong, mend)
+
+
+def _nobody_follows(facts: Facts) -> Iterator[Found]:
+    for pods in _replicas(facts).values():
+        if len(pods) == 1 and _elects(facts, pods[0]):
+            wrong = "it elects a leader, and is the only replica: while it is away nobody takes over"
+            yield Found(named(pods[0]), wrong, "Have two (in the chart replicas: 2), or look why there is one only.")
+
+
+def _nobody_is_led(facts: Facts) -> Iterator[Found]:
+    if facts.settings.leader_election and facts.settings.leader_service is None:
+        wrong = "leader_election is true without leader_service: no Service leads to the replica that decides, and "
+        wrong += "the others answer kube-scheduler 503"
+        mend = "Set leader_service to a Service without selector, which the leader has lead to itself."
+        yield Found("settings", wrong, mend)
+
+
+CHECKS = (
+    Check("several-decide", "several pods of the service without leader election", _several_decide, (Part.PODS,)),
+    Check(
+        "replica-alone",
+        "leader election with one pod of the service",
+        _nobody_follows,
+        (Part.PODS,),
+        Severity.NOTE,
+    ),
+    Check("leader-unled", "`leader_election` without `leader_service`", _nobody_is_led, (Part.SETTINGS,)),
+)
