@@ -23,6 +23,7 @@ from tests.kubesim.until import until
 pytestmark = pytest.mark.anyio
 
 DATA = "/v1/namespaces/default/resources/data"
+ASKS: dict[str, Any] = {"escher.dev/default.data": 1}
 NODES = ["node-0", "node-1", "node-2"]
 NOBODY = "nobody"
 """A scheduler that does not run: its pods are asked about by the tests alone."""
@@ -65,7 +66,7 @@ async def without_api_server(simulation: Simulation) -> AsyncIterator[None]:
 async def test_without_an_api_server_verbs_are_answered_from_the_ledger_and_nothing_is_lost() -> None:
     async with Simulation(nodes=3) as simulation, management(simulation) as client:
         assert (await client.put(DATA, json={"capacity": 1, "node_spec": "node-1"})).status_code == 200
-        asker = await simulation.create(pod("asker", NOBODY, **{"escher.dev/default.data": 1}), POD)
+        asker = await simulation.create(pod("asker", NOBODY, **ASKS), POD)
         await asyncio.sleep(1)
         async with without_api_server(simulation):
             await asyncio.sleep(50)
@@ -88,7 +89,7 @@ async def test_without_an_api_server_verbs_are_answered_from_the_ledger_and_noth
 async def test_after_five_minutes_without_it_new_reservations_are_refused_until_it_is_back() -> None:
     async with Simulation(nodes=3) as simulation, management(simulation) as client:
         assert (await client.put(DATA, json={"capacity": 1, "node_spec": "node-1"})).status_code == 200
-        asker = await simulation.create(pod("asker", NOBODY, **{"escher.dev/default.data": 1}), POD)
+        asker = await simulation.create(pod("asker", NOBODY, **ASKS), POD)
         plain_one = await simulation.create(pod("plain", NOBODY), POD)
         await asyncio.sleep(1)
         async with without_api_server(simulation):
