@@ -9,9 +9,11 @@ from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER, POD_GROUP_
 from extender.core.names import DOMAIN, MANAGED, in_domain
 from extender.doctor.facts import Facts, Json, Part, metadata_of, named, scheduler_of, some, spec_of
 from extender.doctor.findings import Check, Found, Severity
+from extender.doctor.scheduler_file import SchedulerFile
 
 _OF_PLAYED_KUBELETS = {f"{DOMAIN}/{name}" for name in ("run-seconds", "stop-seconds", "stop-exit-code")}
 _SYSTEM = "kube-system"
+_NAME_LABEL, _OUR_NAME = "app.kubernetes.io/name", "escher"
 _OF_EVERY_NODE = ("DaemonSet", "Node")
 
 
@@ -87,6 +89,31 @@ def _asks_another(facts: Facts) -> Iterator[Found]:
         yield Found(f"Pod {names[0]}", wrong, f"Set schedulerName: {facts.ours[0]} in what creates them.")
 
 
+def _needs_itself(facts: Facts) -> Iterator[Found]:
+    """Once it is down it would never start again. By the labels of the chart, of the service and of its scheduler."""
+    asks_about_all = {
+        profile for file in facts.files if _asks_about_every_pod(facts, file) for profile in file.profiles
+    }
+    for each in facts.cluster.pods:
+        metadata, scheduler = metadata_of(each), scheduler_of(each)
+        if (metadata.get("labels") or {}).get(_NAME_LABEL) != _OUR_NAME:
+            continue
+        if scheduler in facts.ours or scheduler in asks_about_all:
+            wrong = f"it is a pod of Escher itself, and schedulerName {scheduler} places nobody without asking Escher"
+        elif at_our_gate(each) or any(map(in_domain, _resources(each))):
+            wrong = f"it is a pod of Escher itself, and it waits at our gate or asks for a resource of {DOMAIN}"
+        else:
+            continue
+        mend = (
+            "Have it placed as deploy/chart has it: by a scheduler that does not ask Escher about it, and by no gate."
+        )
+        yield Found(f"Pod {named(each)}", wrong, mend)
+
+
+def _asks_about_every_pod(facts: Facts, file: SchedulerFile) -> bool:
+    return any(entry.of_every_pod and not entry.said.get("ignorable") for entry in facts.entries_of(file))
+
+
 def _foreign(facts: Facts) -> Iterator[Found]:
     """Who runs on every node anyway, and the system, take no room by surprise."""
     running = [pod for pod in facts.cluster.pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]
@@ -108,6 +135,7 @@ CHECKS = (
     Check("pod-unmarked", "waiting pods that need Escher and bear no mark", _unmarked, (Part.PODS,)),
     Check("gate-of-nobody", "pods at our gate whose `schedulerName` is not ours", _gated_for_nobody, (Part.PODS,)),
     Check("gate-without-service", "pods at our gate while no service answers", _gated_without_service, (Part.PODS,)),
+    Check("needs-itself", "pods of Escher that only Escher could place", _needs_itself, (Part.PODS,)),
     Check(
         "gang-elsewhere",
         "waiting members of gangs whose `schedulerName` is not ours",

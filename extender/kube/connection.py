@@ -144,7 +144,7 @@ class Connection:
             if response.status == 401 and not renewed and await self._credentials.renew(papers):
                 renewed = True
                 continue
-            raise refusal(response.status, content, response.headers.get("Retry-After"))
+            raise _refusal(response, content)
 
     async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         papers = await self._credentials.papers()
@@ -155,7 +155,7 @@ class Connection:
                     content = await response.read()
                     if response.status == 401 and await self._credentials.renew(papers):
                         raise Unavailable("the credentials had to be renewed")
-                    raise refusal(response.status, content, response.headers.get("Retry-After"))
+                    raise _refusal(response, content)
                 try:
                     async for line in _split(response.content):
                         yield line
@@ -206,6 +206,11 @@ def _for_certificates(error: BaseException) -> bool:
             return True
         cause = cause.__cause__ or cause.__context__
     return False
+
+
+def _refusal(response: aiohttp.ClientResponse, content: bytes) -> Unavailable | Refused:
+    headers = response.headers
+    return refusal(response.status, content, headers.get("Retry-After"), headers.get("Date"))
 
 
 def _worded(method: str, path: str, error: BaseException) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Mapping
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote, urlencode
@@ -80,20 +81,23 @@ class Status(msgspec.Struct):
 _statuses = msgspec.json.Decoder(Status)
 
 
-def refusal(status: int, content: bytes, retry_after: str | None = None) -> Unavailable | Refused:
-    """The error that a failed answer stands for, in the API server's own words."""
+def refusal(
+    status: int, content: bytes, retry_after: str | None = None, date: str | None = None
+) -> Unavailable | Refused:
+    """The error that a failed answer stands for, in the API server's own words. `retry_after`, `date`: its headers of
+    these names."""
     try:
         said = _statuses.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
         said = Status(message=content[:300].decode(errors="replace").strip())
         if status in _SAID_BY_PROXIES:
-            return Away(said.message or f"HTTP status {status}", _seconds(retry_after, said))
+            return Away(said.message or f"HTTP status {status}", _seconds(retry_after, date, said))
     message = said.message or f"HTTP status {status}"
     if status == 401:
         # It says nothing about what was asked for, only that we are not known: credentials can be mended.
         return Unavailable(f"the API server does not accept the service's credentials: {message}")
     if status in (408, 429) or status >= 500:
-        return Unavailable(message, _seconds(retry_after, said))
+        return Unavailable(message, _seconds(retry_after, date, said))
     if status == 404 or (status in (409, 422) and _ANOTHER_UID.search(message)):
         return Gone(status, message)
     if status == 409:
@@ -115,7 +119,20 @@ def _quoted(part: str) -> str:
     return quote(part, safe="")
 
 
-def _seconds(header: str | None, said: Status) -> float | None:
-    if header is not None and header.isascii() and header.isdigit():
-        return float(header)
+def _moment(header: str) -> float | None:
+    """Of an HTTP-date; None where it is none."""
+    try:
+        return parsedate_to_datetime(header).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _seconds(header: str | None, date: str | None, said: Status) -> float | None:
+    if header is not None:
+        if header.isascii() and header.isdigit():
+            return float(header)
+        # Proxies may name a moment. It is one of the clock that they tell beside it, whatever ours says.
+        until, now = _moment(header), _moment(date or "")
+        if until is not None and now is not None:
+            return max(0.0, until - now)
     return said.details.retry_after_seconds if said.details is not None else None

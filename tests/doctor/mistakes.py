@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from extender.core.names import MANAGED
 from extender.doctor.permissions import Permission
-from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, Json, SetUp, pod
+from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, OURSELVES, Json, SetUp, pod
 
 Act = Callable[[SetUp], object]
 
@@ -563,6 +563,13 @@ MISTAKES = (
         "its schedulerName is default-scheduler",
         lambda s: s.pods[-1]["spec"].pop("schedulingGates") and s.pods[-1]["metadata"].update(ORDINARY),
         "escher doctor --release-gates --namespace team",
+    ),
+    Mistake(
+        "needs-itself",
+        lambda s: s.pods.append(pod("escher-0", marked=False, metadata={**OURSELVES, "namespace": "kube-system"})),
+        "schedulerName escher places nobody without asking Escher",
+        lambda s: s.pods[-1]["spec"].update(schedulerName="default-scheduler"),
+        "Have it placed as deploy/chart has it",
     ),
     Mistake(
         "gang-elsewhere",

@@ -57,6 +57,7 @@ def pod(name: str, *, node: str | None = "n1", scheduler: str = "escher", marked
 
 GATED: Json = {"schedulingGates": [{"name": "escher.dev/gang"}]}
 ORDINARY: Json = {"labels": {}, "annotations": {}}
+OURSELVES: Json = {"labels": {"app.kubernetes.io/name": "escher"}, "annotations": {}}
 
 
 def _node(name: str, **keys: str) -> Json:

@@ -11,7 +11,7 @@ from extender.doctor.checks import CHECKS
 from extender.doctor.facts import Part
 from extender.doctor.findings import Report, Severity, examine
 from tests.doctor.mistakes import MISTAKES, Mistake
-from tests.doctor.set_up import ORDINARY, SetUp, pod
+from tests.doctor.set_up import GATED, KEY, ORDINARY, OURSELVES, SetUp, pod
 
 
 def looked_at(set_up: SetUp) -> Report:
@@ -63,6 +63,21 @@ def test_pods_at_the_gate_are_told_when_no_service_is_there_that_would_take_it_o
     assert "escher doctor --release-gates" in report.findings[0].mend
     set_up.pods.pop(2)
     assert found(set_up) == {"service-unreachable"}
+
+
+def test_a_pod_of_ours_depends_on_us_by_its_scheduler_by_our_gate_or_by_what_it_asks_for() -> None:
+    for more in (GATED, {"containers": [{"resources": {"requests": {KEY: "1"}}}]}):
+        set_up = SetUp()
+        set_up.pods.append(pod("escher-0", node="n3", scheduler="another", metadata=OURSELVES, marked=False, **more))
+        assert found(set_up) == {"needs-itself"}
+    set_up = SetUp()
+    set_up.pods.append(pod("escher-0", node="n3", scheduler="default-scheduler", metadata=OURSELVES, marked=False))
+    assert found(set_up) == set()
+    # Who places it asks the service about every pod by then.
+    set_up.profile("escher-ledger")["schedulerName"] = "default-scheduler"
+    assert "needs-itself" in found(set_up)
+    set_up.every["ignorable"] = True
+    assert "needs-itself" not in found(set_up)
 
 
 @pytest.mark.parametrize("part", Part)

@@ -254,10 +254,24 @@ def test_the_api_server_is_away_for_20_s_when_bindings_are_to_be_written(unwatch
 
 
 def test_the_api_server_is_away_for_60_s_when_bindings_are_to_be_written(unwatched: Arena) -> None:
-    """Longer than a Binding is tried again for: kube-scheduler is told no, and comes again and again."""
+    """Longer than a Binding is tried again for: kube-scheduler is told no, and comes again and again. Verbs and reads
+    are answered all the while, by what is known, and whoever wants something written is told to come again."""
     arena = unwatched
     names = binding_without_api_server(arena)
-    wait(60)
+    service = arena.service
+    plain, nodes = {**arena.pod("plain", cpu=1), "status": {}}, list(arena.own_nodes)
+    plain["metadata"]["namespace"] = arena.namespace
+    plain["metadata"]["uid"] = "of-nobody"
+    for _ in range(12):
+        wait(5)
+        answer = service.raw("POST", "/scheduler/filter", {"Pod": plain, "Nodes": None, "NodeNames": nodes}).json()
+        assert not answer["Error"]
+        assert {*answer["NodeNames"], *answer["FailedNodes"], *answer["FailedAndUnresolvableNodes"]} == set(nodes)
+        assert service.raw("GET", f"/v1/namespaces/{arena.namespace}/gangs/train").status_code == 200
+    resource = f"/v1/namespaces/{arena.namespace}/resources/data"
+    refused = service.raw("PUT", resource, {"capacity": 1, "node_spec": nodes[0]})
+    assert refused.status_code == 503
+    assert int(refused.headers["Retry-After"]) >= 1
     arena.field.cluster.start_component("kube-apiserver")
     arena.until_bound(names, within=60)
     eventually(lambda: arena.gang_state("train")["phase"] == "bound", what="the gang being bound")

@@ -40,6 +40,26 @@ async def lines_of(connection: Connection, path: str = "/w", silence: float = 5.
             yield line
 
 
+@pytest.mark.parametrize(
+    ("retry_after", "date", "waits"),
+    [
+        ("Tue, 24 Nov 2026 12:00:09 GMT", "Tue, 24 Nov 2026 12:00:02 GMT", 7.0),
+        # It has passed already.
+        ("Tue, 24 Nov 2026 11:59:00 GMT", "Tue, 24 Nov 2026 12:00:02 GMT", 0.0),
+        # Nothing asks for a day.
+        ("Wed, 25 Nov 2026 12:00:02 GMT", "Tue, 24 Nov 2026 12:00:02 GMT", 30.0),
+        # Of another clock than ours, and that does not say what time it is.
+        ("Tue, 24 Nov 2026 12:00:09 GMT", None, None),
+        ("Tue, 24 Nov 2026 12:00:09 GMT", "yesterday", None),
+        ("soon", "Tue, 24 Nov 2026 12:00:02 GMT", None),
+    ],
+)
+def test_a_moment_to_come_again_is_one_of_the_clock_that_is_told_beside_it(
+    retry_after: str, date: str | None, waits: float | None
+) -> None:
+    assert getattr(refusal(429, b"busy", retry_after, date), "retry_after", 0) == waits
+
+
 async def test_sends_what_it_is_given_and_answers_the_body() -> None:
     seen: list[Any] = []
 

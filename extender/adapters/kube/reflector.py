@@ -53,6 +53,9 @@ _LOOK_WITHIN = 10.0
 _SILENCE = 90.0
 """Seconds without a byte after which a watch is dead: kube-apiserver sends a bookmark every minute, and a little
 earlier or later."""
+_SLICE = 32
+"""Events of one watch after which others have their turn on the event loop: what comes in one piece is taken without
+waiting, and may be thousands."""
 _REPORTED_AT_MOST = 1024
 
 
@@ -222,12 +225,14 @@ class Reflector(Generic[T]):
             f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
-        began, heard = self._clock(), False
+        began, heard = self._clock(), 0
         async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
             async for line in lines:
                 self._take(line)
-                heard = True
+                heard += 1
                 self._is_well()
+                if heard % _SLICE == 0:
+                    await asyncio.sleep(0)
         if self._clock() - began >= _TOO_SHORT:
             # It ended when its time was over, with all that there was to say.
             self._is_well()

@@ -239,6 +239,19 @@ async def test_waits_as_long_as_the_api_server_asks_for(following: Following) ->
     assert following.api.slept == pytest.approx([7.35, 31.5])
 
 
+async def test_of_what_comes_in_one_piece_a_slice_is_taken_before_others_have_their_turn(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([event("ADDED", pod(f"p{number}", 11 + number)) for number in range(1000)])
+    most, told = 0, 0
+    async with running(following.reflector):
+        while not following.api.exhausted.is_set():
+            # Where a verb would be answered.
+            await asyncio.sleep(0)
+            most, told = max(most, len(following.sink.log) - told), len(following.sink.log)
+    assert told == 1001
+    assert 1 < most <= 33
+
+
 async def test_keeps_trying_what_is_refused(following: Following) -> None:
     following.api.answers += [Refused(403, "pods is forbidden"), page([pod("a")], 10)]
     with capture_logs() as logs:
