@@ -18,11 +18,16 @@ Example: escher cleanup --kubeconfig ~/.kube/config
 
 EphemeralResources, their units on nodes, the gate of gangs on pods that wait, and annotations that the service wrote.
 Pods that run go on, and keep what they hold until they end. EscherPolicies, and what people wrote on their pods, stay.
-Without --yes it is only told what there is. The chart's uninstallation runs this.
+Without --yes it is only told what there is. While a Deployment of the service is there nothing is removed: what it has
+made cannot be told from what another has left. The chart's uninstallation runs this.
 """
 
 ROUNDS, PAUSE_SECONDS = 10, 3.0
 """How often it is looked again, and how long between: a service that is ending may still write."""
+
+
+class Installed(Exception):
+    """The service is to run, by what `str()` names."""
 
 
 def cleanup(
@@ -31,6 +36,10 @@ def cleanup(
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Remove it, and do not only tell what there is.")] = False,
+    unless_installed: Annotated[
+        bool,
+        typer.Option("--unless-installed", help="Where the service is installed, remove nothing, and call that well."),
+    ] = False,
 ) -> None:
     import asyncio
 
@@ -45,10 +54,14 @@ def cleanup(
             if not yes:
                 typer.echo(f"there is: {await traces.found(connection)}")
                 return traces.Traces()
+            await nobody_installed(connection)
             return await removed(connection, asyncio.sleep)
 
     try:
         left = asyncio.run(run())
+    except Installed as error:
+        typer.echo(f"escher cleanup: {error}", err=True)
+        raise typer.Exit(0 if unless_installed else 1) from None
     except (BadConfiguration, Refused, Unavailable) as error:
         typer.echo(f"escher cleanup: {error}", err=True)
         raise typer.Exit(1) from None
@@ -57,6 +70,17 @@ def cleanup(
             f"escher cleanup: comes back, or is kept by finalizers: {left}; does the service still run?", err=True
         )
         raise typer.Exit(1)
+
+
+async def nobody_installed(requests: Requests) -> None:
+    """No Deployment of the service is there. Raises Installed, Unavailable, Refused."""
+    from extender.adapters.kube import traces
+
+    if there := await traces.services(requests):
+        raise Installed(
+            f"nothing is removed, for the service is installed: Deployment {', '.join(there)}. "
+            "Uninstall it, or scale it to 0, before what is left of it is removed"
+        )
 
 
 async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]]) -> Traces:

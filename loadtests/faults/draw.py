@@ -11,7 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 RequestKind = Literal[
     "delay-request",
@@ -128,6 +128,14 @@ def rates_of_run(seed: int, rates: Mapping[Kind, float]) -> dict[Kind, float]:
         for kind in kinds:
             drawn[kind] *= min(1.0, most / total) if total else 1.0
     return drawn
+
+
+class Deciding(Protocol):
+    """Whoever says what goes wrong with a request, and with an event of a watch on `path`."""
+
+    def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault: ...
+
+    def of_event(self, path: str, type_: str, name: str) -> Fault: ...
 
 
 class Faults:

@@ -22,7 +22,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from extender.controlplane.api import Access
-from loadtests.faults.draw import NONE, Fault, Faults, cut
+from loadtests.faults.draw import NONE, Deciding, Fault, cut
 
 _LONGEST_EVENT = 2**24
 _RETRY_AFTER = 1
@@ -65,7 +65,7 @@ class Proxy:
         self.url = ""
         self._upstream = upstream
         self._identity = self.identity(certificate, key)
-        self._faults: Faults | None = None
+        self._faults: Deciding | None = None
         self._late: set[asyncio.Task[Answer]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="proxy")
@@ -94,7 +94,7 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self.end()
 
-    def hinder(self, faults: Faults) -> None:
+    def hinder(self, faults: Deciding) -> None:
         """From now on these happen."""
         self._do(self._set(faults))
 
@@ -133,7 +133,7 @@ class Proxy:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
 
-    async def _set(self, faults: Faults | None) -> None:
+    async def _set(self, faults: Deciding | None) -> None:
         self._faults = faults
         if faults is not None:
             self._calm.clear()

@@ -98,6 +98,7 @@ def test_the_cleanup_is_granted_what_it_calls_and_nothing_else() -> None:
     )
 
     async def called() -> None:
+        await traces.services(noted)
         await traces.found(noted)
         await traces.remove(noted, everything)
 

@@ -20,6 +20,8 @@ from extender.controlplane import binaries, components
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
+from loadtests.history.control_plane import dumped
+from loadtests.history.dumps import Dump, differences
 from loadtests.pods import EXTENDER, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
@@ -139,6 +141,22 @@ def statuses(cluster: RealCluster) -> dict[str, Object]:
     }
 
 
+def apart(cluster: RealCluster, before: Dump) -> set[str]:
+    """Where the cluster is not as it was, all objects of all kinds compared."""
+    return set(differences(before, dumped(cluster.admin), {}))
+
+
+MADE_HERE = {
+    *(
+        f"{PODS}/{name}"
+        for name in ("train-0", "train-1", "train-2", "holder", "behind", "pair-0", "pair-1", "anybody")
+    ),
+    *(f"/api/v1/namespaces/default/serviceaccounts/{name}" for name in ("viewer", "stranger")),
+    "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings/viewer",
+}
+"""What the test itself has made beside the installation, and is not for anybody to remove."""
+
+
 def everything_of_ours(cluster: RealCluster) -> set[str]:
     """What bears our name, of all kinds that there are; Events end by themselves."""
     kinds = kubectl(cluster, "api-resources", "--verbs=list", "--output=name").split()
@@ -220,6 +238,7 @@ def bound(cluster: RealCluster, *names: str) -> bool:
 def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
     cluster: RealCluster, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
+    found_at_first = dumped(cluster.admin)
     before, of_ours, refused = statuses(cluster), everything_of_ours(cluster), refused_calls(cluster)
     install = "helm install escher deploy/chart"
     typed(cluster, install, "--dry-run=server", folder=tmp_path)
@@ -238,6 +257,7 @@ def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
             assert "forbidden" not in installed.log()
             assert "forbidden" not in scheduler.log()
             assert refused_calls(cluster) == refused, "somebody lacks a permission"
+        _a_second_is_refused(cluster, tmp_path)
         _replace_certificates_and_authority(cluster, installed, tmp_path)
         with installed.scheduling():
             _place_a_gang(cluster, "renewed")
@@ -257,6 +277,34 @@ def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
     assert bound(cluster, "train-0", "train-1", "train-2", "holder"), "what ran goes on"
     waits = cluster.admin.get(f"{PODS}/behind")
     assert "schedulingGates" not in waits["spec"]
+    new = {f"{path}: was not there before" for path in MADE_HERE}
+    eventually(lambda: apart(cluster, found_at_first) <= new, what="the cluster as it was found")
+    assert apart(cluster, found_at_first) == new
+
+
+def _a_second_is_refused(cluster: RealCluster, folder: Path) -> None:
+    """Another release is, whatever it leaves out; and nothing is cleaned up while the first is there."""
+    images = f"image.registry={REGISTRY},scheduler.image.registry={REGISTRY}"
+    second = [tool("helm"), "install", "second", str(ROOT / "deploy" / "chart"), "--namespace", "elsewhere"]
+    for more in ("", ",crds.install=false,markPods=false,authorization=none"):
+        refused = failed(cluster, [*second, "--create-namespace", "--set", images + more])
+        assert f"Escher is installed in this cluster: Deployment {NAME} in namespace {NAMESPACE}" in refused
+    assert gone(cluster, "/apis/apps/v1/namespaces/elsewhere/deployments/second")
+    resources = "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+    said = failed(cluster, [sys.executable, "-m", "extender", "cleanup", "--yes"])
+    assert f"the service is installed: Deployment {NAMESPACE}/{NAME}" in said
+    assert cluster.admin.list_all(resources)
+    # So does the Job of the other, were it there, and ends well.
+    typed(cluster, "escher cleanup --yes", "--unless-installed", folder=folder)
+    assert cluster.admin.list_all(resources)
+
+
+def failed(cluster: RealCluster, command: list[str]) -> str:
+    """What the command said: it has failed."""
+    environment = {**os.environ, **components.import_path(), "KUBECONFIG": str(cluster.kubeconfig)}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    assert ended.returncode == 1, f"{' '.join(command)}\n{ended.stdout}{ended.stderr}"
+    return ended.stdout + ended.stderr
 
 
 def _place_a_gang(cluster: RealCluster, name: str) -> None:

@@ -7,6 +7,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -18,6 +19,7 @@ from extender.cli.main import app
 from extender.core.gang_ask import GANG_GATE
 from extender.kube.errors import Refused
 from extender.kube.names import PodUid
+from extender.kube.requests import Requests
 from extender.simulation import Simulation
 from kubesim.kinds import NODE, POD, Json
 from loadtests.pods import pod
@@ -110,6 +112,41 @@ async def test_what_comes_back_again_and_again_is_told() -> None:
         await back(0)
         left = await cleanup.removed(simulation.requests, back)
         assert str(left) == "1 nodes with resources of ours"
+
+
+class WithDeployments:
+    """An API server that has these Deployments of the service besides."""
+
+    def __init__(self, inner: Requests, *deployments: Json) -> None:
+        self._inner = inner
+        self._deployments = deployments
+
+    async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
+        if path.startswith("/apis/apps/v1/deployments"):
+            assert "app.kubernetes.io%2Fcomponent%3Dservice" in path
+            return msgspec.json.encode({"items": self._deployments, "metadata": {}})
+        return await self._inner.request(method, path, body, **given)
+
+
+def deployment(name: str, *, replicas: int = 1, **metadata: str) -> Json:
+    return {"metadata": {"namespace": "other", "name": name, **metadata}, "spec": {"replicas": replicas}}
+
+
+async def test_while_the_service_is_installed_nothing_is_removed() -> None:
+    async with Simulation(nodes=2) as simulation:
+        await with_traces(simulation)
+        there = WithDeployments(simulation.requests, deployment("mine"), deployment("second"))
+        with pytest.raises(cleanup.Installed, match=r"other/mine, other/second.*scale it to 0"):
+            await cleanup.nobody_installed(there)  # type: ignore[arg-type]
+
+
+async def test_a_deployment_that_is_on_its_way_out_or_scaled_to_none_keeps_nothing_from_being_removed() -> None:
+    async with Simulation(nodes=1) as simulation:
+        gone = deployment("gone", deletionTimestamp="2026-01-01T00:00:00Z")
+        there = WithDeployments(simulation.requests, gone, deployment("scaled", replicas=0))
+        await cleanup.nobody_installed(there)  # type: ignore[arg-type]
+        # Where the kind is not served there are none.
+        await cleanup.nobody_installed(simulation.requests)
 
 
 async def test_many_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ EphemeralResource objects, units of our domain in node status, the gate of gangs
 writes on pods, and EndpointSlices by which a Service led to one replica. What people and applications wrote (labels,
 annotations, requests, EscherPolicies) is theirs and stays.
 
-Must not know what any of it was for. The service must not run meanwhile: it would put back what policies keep.
+Must not know what any of it was for, nor which installation has left it: nothing of it says so. The service must not
+run meanwhile, no other installation's either: it would put back what policies keep, and lose what applications set.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import structlog
 
 from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import path_of
-from extender.adapters.kube.writers import ApiNodeStatusWriter, ApiWaker
+from extender.adapters.kube.writers import COMPONENT, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.objects import WAKE
 from extender.app.ports import PodRef
 from extender.core.attempt import ATTEMPT
@@ -31,6 +32,8 @@ from extender.kube.requests import Requests, address
 _log = structlog.get_logger(__name__)
 
 _PAGE = 500
+_OF_THE_SERVICE = f"app.kubernetes.io/name={COMPONENT},app.kubernetes.io/component=service"
+"""Labels of its Deployment, as the chart and kustomize write them."""
 _SLICES = "endpointslice.kubernetes.io/managed-by"
 """Label: who keeps an EndpointSlice. Ours bear our domain."""
 
@@ -44,10 +47,12 @@ class _Metadata(msgspec.Struct):
     namespace: str = ""
     uid: str = ""
     annotations: dict[str, str] | None = None
+    deleted_at: str | None = msgspec.field(name="deletionTimestamp", default=None)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
     scheduling_gates: list[_Named] | None = None
+    replicas: int = 1
 
 
 class _Status(msgspec.Struct):
@@ -56,7 +61,7 @@ class _Status(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """What is looked at of a node, a pod or an object of ours."""
+    """What is looked at of a node, a pod, a Deployment or an object of ours."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -97,6 +102,22 @@ class Traces:
             "EndpointSlices": len(self.slices),
         }
         return ", ".join(f"{number} {what}" for what, number in numbers.items() if number) or "nothing"
+
+
+async def services(requests: Requests) -> tuple[str, ...]:
+    """Namespace and name of each Deployment of the service that is to run, whoever has installed it. Raises
+    Unavailable, Refused."""
+    try:
+        return tuple(
+            [
+                f"{each.metadata.namespace}/{each.metadata.name}"
+                async for each in _every(requests, address("apis", "apps", "v1", "deployments"), _OF_THE_SERVICE)
+                if each.spec.replicas and not each.metadata.deleted_at
+            ]
+        )
+    except Gone:
+        # The embedded cluster has no Deployments.
+        return ()
 
 
 async def found(requests: Requests) -> Traces:
