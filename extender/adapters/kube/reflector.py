@@ -7,10 +7,11 @@
 A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
 makes that impossible leads to a new list. The API server sends a bookmark every minute: a watch without a byte for
 longer is dead, or waits for a version that lies ahead of a server restored from a backup; which of the two, a list of
-one object tells. Where a list is older than the version reached, time has gone back: `on_rewind` hears of it first.
-Failures are waited out, longer each time, with jitter and with what the API
-server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and chance are
-arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
+one object tells. One whose bookmarks stand still, though the API server has gone on and it was taken up again, is stuck
+behind the API server's cache: all is listed. Where a list is older than the version reached, time has gone back:
+`on_rewind` hears of it first. Failures are waited out, longer each time, with jitter and with what the API server asks
+for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and chance are arguments. An
+exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 _statuses = msgspec.json.Decoder(Status)
 
-STARTED, EXPIRED, BROKEN, REWOUND = "started", "expired", "broken", "rewound"
+STARTED, EXPIRED, BROKEN, REWOUND, STUCK = "started", "expired", "broken", "rewound", "stuck"
 """Why a list was made."""
 
 _FIRST_PAUSE = 0.2
@@ -53,6 +54,9 @@ _LOOK_WITHIN = 10.0
 _SILENCE = 90.0
 """Seconds without a byte after which a watch is dead: kube-apiserver sends a bookmark every minute, and a little
 earlier or later."""
+_STILL = 3
+"""So many bookmarks in a row that tell of no progress are as good as silence: every write to anything is progress, also
+where nobody writes that kind (seen of kube-apiserver 1.36)."""
 _SLICE = 32
 """Events of one watch after which others have their turn on the event loop: what comes in one piece is taken without
 waiting, and may be thousands."""
@@ -109,6 +113,10 @@ class Reflector(Generic[T]):
         self._away = 0
         """How often in a row nobody was there, since the last list."""
         self._fell_silent = False
+        self._still = 0
+        """Bookmarks in a row that told of no progress."""
+        self._goal = ""
+        """How far the API server was when the watch last fell silent: what is taken up again gets there."""
         self._heard: float | None = None
         self._reported: set[tuple[str, str]] = set()
 
@@ -146,8 +154,8 @@ class Reflector(Generic[T]):
                 if self._list_because is not None:
                     await self._list(self._list_because)
                     self._list_because = None
-                if self._fell_silent and await self._is_behind():
-                    self._list_because = REWOUND
+                if self._fell_silent and (reason := await self._why_silent()) is not None:
+                    self._list_because = reason
                     continue
                 await self._watch()
             except Expired:
@@ -200,6 +208,7 @@ class Reflector(Generic[T]):
             )
             self._on_rewind()
         self._version, self._fell_silent, self._away = page.version, False, 0
+        self._still, self._goal = 0, ""
         self._heard = self._clock()
         if self._first is None or self.synced.is_set():
             self._sink.replace(items)
@@ -209,15 +218,23 @@ class Reflector(Generic[T]):
                 await asyncio.sleep(0)
         self.synced.set()
 
-    async def _is_behind(self) -> bool:
-        """Whether the API server has not come as far as the version reached: no watch from there would say a word."""
+    async def _why_silent(self) -> str | None:
+        """Why all has to be listed: the API server has not come as far as the version reached, so that no watch from
+        there would say a word; or it has long been further, and the watch is not. None: the watch is taken up again."""
         body = await self._requests.request("GET", f"{self._kind.path}?limit=1", within=_LOOK_WITHIN)
         try:
             version = self._kind.read_page(body).version
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"GET {self._kind.path}: the answer is no list: {error}") from error
-        self._fell_silent = False
-        return older(version, self._version)
+        self._fell_silent, self._still = False, 0
+        if older(version, self._version):
+            return REWOUND
+        if version == self._version:
+            # There is nothing beyond what is known.
+            self._heard = self._clock()
+        is_stuck = older(self._version, self._goal)
+        self._goal = version
+        return STUCK if is_stuck else None
 
     async def _watch(self) -> None:
         seconds = int(self._watch_seconds * (1 + self._chance()))
@@ -253,6 +270,9 @@ class Reflector(Generic[T]):
             self._fail(event)
         if older(event.version, self._version):
             raise _WentBack
+        self._still = self._still + 1 if event.type == "BOOKMARK" and event.version == self._version else 0
+        if self._still >= _STILL:
+            raise Silent(f"{_STILL} bookmarks told of no progress beyond {self._version}")
         if event.unreadable is not None:
             self._report(event.unreadable)
         elif event.item is not None:

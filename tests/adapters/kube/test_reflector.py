@@ -209,6 +209,59 @@ async def test_looks_again_how_far_the_api_server_is_until_it_says(following: Fo
     assert len(following.api.slept) == 2
 
 
+def still(version: int) -> list[bytes | float | Exception]:
+    """A watch that is alive and has no news: three minutes of bookmarks, none of which tells of progress."""
+    return [60.0, bookmark(version), 60.0, bookmark(version), 60.0, bookmark(version)]
+
+
+async def test_takes_up_a_watch_whose_bookmarks_stand_still_and_lists_where_that_does_not_help(
+    following: Following,
+) -> None:
+    api = following.api
+    api.answers += [page([pod("a")], 10), page([pod("a")], 40, "more"), page([pod("a")], 70, "more"), page([], 71)]
+    api.watches += [still(10), still(10)]
+    await following.play()
+    assert following.watched_from() == ["10", "10", "71"]
+    assert following.reasons() == ["started", "stuck"]
+    assert following.sink.log == ["replace a", "replace "]
+    assert following.rewound == []
+
+
+async def test_a_watch_that_stands_still_while_the_api_server_goes_on_makes_what_is_known_older(
+    following: Following,
+) -> None:
+    following.api.answers += [page([pod("a")], 10), page([pod("a")], 40, "more")]
+    following.api.watches.append(still(10))
+    await following.play()
+    assert following.reflector.age == 60
+
+
+async def test_a_watch_that_gets_as_far_when_it_is_taken_up_again_is_not_stuck(following: Following) -> None:
+    api = following.api
+    api.answers += [page([pod("a")], 10), page([pod("a")], 40, "more"), page([pod("a")], 70, "more")]
+    api.watches += [still(10), [event("ADDED", pod("b", 40)), *still(40)]]
+    await following.play()
+    assert following.watched_from() == ["10", "10", "40"]
+    assert following.reasons() == ["started"]
+
+
+async def test_bookmarks_that_stand_still_where_nothing_happens_lead_to_no_list(following: Following) -> None:
+    api = following.api
+    api.answers += [page([pod("a")], 10), *[page([pod("a")], 10, "more")] * 3]
+    api.watches += [still(10)] * 3
+    await following.play()
+    assert following.watched_from() == ["10"] * 4
+    assert following.reasons() == ["started"]
+    assert following.reflector.age == 0, "the API server has just said that there is nothing more"
+
+
+async def test_bookmarks_that_tell_of_progress_are_no_silence(following: Following) -> None:
+    following.api.answers.append(page([pod("a")], 10))
+    following.api.watches.append([60.0, bookmark(10), 60.0, bookmark(10), 60.0, bookmark(11), 60.0, bookmark(11)])
+    await following.play()
+    assert "GET /api/v1/pods?limit=1" not in following.api.requested
+
+
 async def test_is_as_old_as_what_the_api_server_said_last(following: Following) -> None:
     api, reflector = following.api, following.reflector
     assert reflector.age is None
