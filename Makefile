@@ -19,6 +19,7 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 VENV ?= .venv
 VENV_LOAD := .venv-load
 VENV_MUTANTS := .venv-mutants
+VENV_AUDIT ?= .venv-audit
 BIN := $(VENV)/bin
 # A lock lists everything that there is, so nothing is resolved: `--no-deps`. Else pip looks for the newest version of what is
 # asked for with an extra, and refuses it where that is newer than the one that is locked.
@@ -51,6 +52,10 @@ BENCH_LARGE_ARGS ?= --nodes 5000 --size 500 --size 2000 --rounds 6 --approach un
 BENCH_RATE_ARGS ?= --nodes 5000 --workload burst --gangs 3000 --size 3 --rounds 6 --approach ungrouped --approach extender
 BENCH_FOLDER := results/bench-$(shell date -u +%Y%m%d-%H%M%S)
 GOALS_ARGS ?=
+# Such as --required: fail where no vulnerability service can be asked. --ignore-vuln ID: known, and accepted.
+AUDIT_ARGS ?=
+# Where the bill of materials is written.
+SBOM ?= results/sbom.cdx.json
 
 ##@ Start here
 
@@ -63,7 +68,7 @@ test: setup ## Run the default tests (four minutes; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: longer
-longer: setup ## Run the tests of ten seconds and more, which the default ones leave out (three minutes; no Go, no cluster)
+longer: setup $(VENV_AUDIT)/.ready ## Run the tests of ten seconds and more, which the default ones leave out (three minutes; no Go, no cluster)
 	$(BIN)/python -m pytest -m "longer and not e2e" -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: slow
@@ -175,6 +180,12 @@ mutants: $(VENV_MUTANTS)/.ready ## Change core, filters, esl and app thousands o
 		mutmut run --max-children $(WORKERS) $(MUTANTS_ARGS)
 	@$(VENV_MUTANTS)/bin/python .ci/mutants.py
 
+.PHONY: audit
+audit: setup $(VENV_AUDIT)/.ready ## List what the image contains in SBOM (CycloneDX), and ask whether anything locked is known to be vulnerable
+	$(VENV_AUDIT)/bin/python .ci/sbom.py $(REQUIREMENTS)/runtime.txt --out $(SBOM) \
+		--installed "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	$(VENV_AUDIT)/bin/python .ci/audit.py $(REQUIREMENTS)/*.txt $(AUDIT_ARGS)
+
 .PHONY: docs
 docs: setup ## Check that every link in README.md and docs/ leads somewhere
 	$(BIN)/python -m pytest -q tests/test_frame_docs.py
@@ -245,6 +256,13 @@ $(VENV_MUTANTS)/.ready: $(REQUIREMENTS)/mutants.txt pyproject.toml | $(VENV)/bin
 	@echo "installing mutmut, the tests' requirements and mypy into $(VENV_MUTANTS)"
 	@$(BIN)/python -m venv $(VENV_MUTANTS)
 	@$(VENV_MUTANTS)/bin/python $(INSTALL) --requirement $(REQUIREMENTS)/mutants.txt
+	@touch $@
+
+# What audits dependencies has dependencies that nothing else should come to use, pip itself among them.
+$(VENV_AUDIT)/.ready: $(REQUIREMENTS)/audit.txt | $(VENV)/bin/python
+	@echo "installing pip-audit and CycloneDX into $(VENV_AUDIT)"
+	@$(BIN)/python -m venv $(VENV_AUDIT)
+	@$(VENV_AUDIT)/bin/python $(INSTALL) --requirement $(REQUIREMENTS)/audit.txt
 	@touch $@
 
 # Locust brings gevent and much else: an environment of its own, so that nothing else can come to depend on them.

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))
 TARGETS = (
     *("demo", "test", "setup", "e2e", "chaos", "faults", "bench", "loadtest"),
-    *("recording", "compare", "lint", "docs", "coverage", "mutants", "lock"),
+    *("recording", "compare", "lint", "docs", "coverage", "mutants", "audit", "lock"),
 )
 
 

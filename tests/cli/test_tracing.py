@@ -60,6 +60,8 @@ async def test_a_collector_sees_a_gang_from_its_plan_to_its_bindings_and_what_an
                 return "escher.dev/default.data" in status["capacity"]
 
             await service.until(written_back)
+            # In a copy of the process, which has no thread that sends spans.
+            assert (await service.client.get("/v1/state-dump")).status_code == 200
             metrics = (await service.client.get("/metrics")).text
             service.process.send_signal(signal.SIGTERM)
             assert await service.process.wait() == 0

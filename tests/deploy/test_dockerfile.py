@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import signal
 import ssl
 import subprocess
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -20,6 +22,7 @@ from extender.kube.certificates import Authority, write_secret
 from tests.controlplane.deadline import eventually
 from tests.deploy.dockerfile import Built, let_through, read, stages
 from tests.deploy.manifests import KUSTOMIZE, ROOT, objects, pod_specs
+from tests.supply_chain.audited import ran
 
 TEXT = (ROOT / "Dockerfile").read_text()
 STEPS = read(TEXT)
@@ -102,6 +105,29 @@ def test_the_steps_make_something_that_runs(image: Built) -> None:
     assert "pip" not in {path.name for path in (image.root / "opt/escher/bin").iterdir()}
     kept = {path.name for path in image.root.iterdir()}
     assert kept == {"opt"}
+
+
+@pytest.mark.longer
+@pytest.mark.timeout(600)
+def test_the_bill_of_materials_is_what_is_in_it(image: Built, tmp_path: Path) -> None:
+    [installed] = (image.root / "opt/escher/lib").glob("python3.*/site-packages")
+    ended = ran("sbom.py", ROOT / "requirements" / "runtime.txt", "--installed", installed, "--out", tmp_path / "sbom")
+    assert ended.returncode == 0, ended.stderr
+    bill = json.loads((tmp_path / "sbom").read_text())
+    told = {each["purl"] for each in [bill["metadata"]["component"], *bill["components"]]}
+    there = {
+        f"pkg:pypi/{each.name.lower().replace('_', '-')}@{each.version}"
+        for each in distributions(path=[str(installed)])
+    }
+    assert told == there
+
+
+@pytest.mark.longer
+@pytest.mark.timeout(600)
+def test_traces_can_be_switched_on_in_it(image: Built) -> None:
+    assert image.run("python -c 'from extender.adapters.tracing.export import Exported; print(Exported.__name__)'") == (
+        "Exported\n"
+    )
 
 
 def answers(url: str, authority: str) -> bool:
