@@ -67,9 +67,9 @@ class Filtering:
         ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.judging.malformed(pod)
         if ask is not None:
             self._population.believe(pod)
-            self._population.refuse(pod, ask)
+            self._population.misunderstood.refuse(pod, ask)
             return _nowhere(sent, ask.reason)
-        self._population.is_understood(pod.uid)
+        self._population.misunderstood.is_understood(pod.uid)
         known = tables.pods.get(pod.uid, pod)
         if pod.uid in tables.ended or known.deleting:
             return _nowhere(sent, GONE)
@@ -83,10 +83,10 @@ class Filtering:
         self._population.believe(pod)
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):
-            self._population.leave_out(pod, UNMANAGED)
+            self._population.misunderstood.leave_out(pod, UNMANAGED)
             self._settlement.settle()
             return _nowhere(sent, UNMANAGED)
-        self._population.take_back_in(pod)
+        self._population.misunderstood.take_back_in(pod)
         if self._needs_a_place(pod, placed_by_us, alone=alone) and tables.knowledge.is_stale():
             return self._not_now(pod, sent)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)

@@ -251,7 +251,7 @@ class Keeper:
                 self.population.is_leaving(pod.uid)
             case BrakeChanged():
                 self._binds.heed_brake()
-                self.population.heed_brake()
+                self.population.misunderstood.heed_brake()
                 self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
             case PodsRewound():
                 self.population.rewound = True

@@ -12,9 +12,9 @@ from dataclasses import replace
 from extender.app.alternatives import Alternatives
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
+from extender.app.misunderstood import Misunderstood
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.due import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
@@ -24,12 +24,9 @@ from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import HoldingKind
-from extender.core.names import MANAGED
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
-_MARK_IT = f"apply deploy/policies/mark-pods.yaml, which has new pods ask for {MANAGED}, and make the pod anew"
-_MISREAD_REMEMBERED = 16_384
 _SLICE = 200
 """Pods that are taken in at once: some ten milliseconds."""
 _UNSEEN_SECONDS = 120.0
@@ -45,18 +42,15 @@ class Population:
         self._turned_away = turned_away
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
+        self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.rewound = False
         """Whether what was heard of pods is of a time that is no more."""
         self._listed = False
         self._finished: set[PodUid] = set()
         """Pods that have run to their end and that the API server still has."""
-        self._misread: Bounded[PodUid, None] = Bounded(_MISREAD_REMEMBERED)
-        """Pods that were turned away for what they ask, which cannot be understood."""
         self.not_asked_about: set[PodUid] = set()
         """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
         have turned them away."""
-        self.left_out: dict[PodUid, MalformedAsk] = {}
-        """Pods that need us to bind them, and that kube-scheduler would bind without us; and what they are told."""
         self._hold_without_us: set[PodUid] = set()
         """Pods that hold a node since their filter, and whose bind nobody judges."""
         self._alternatives = Alternatives()
@@ -68,7 +62,7 @@ class Population:
     def begin(self, pods: Iterable[Pod], left_out: Mapping[PodUid, MalformedAsk]) -> None:
         """These pods exist, and another life has looked at them already."""
         self._listed = True
-        self.left_out = dict(left_out)
+        self.misunderstood.left_out = dict(left_out)
         for pod in sorted(pods, key=lambda pod: pod.finished):
             self.observe(pod)
 
@@ -174,8 +168,8 @@ class Population:
         """The pod with its ask, as others' news have it."""
         pod = self._tables.governing.resolved(pod)
         pod = replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
-        left_out = pod.uid in self.left_out and pod.node is None and isinstance(pod.gang, GangAsk)
-        return replace(pod, gang=self.left_out[pod.uid]) if left_out else pod
+        told = self.misunderstood.left_out.get(pod.uid)
+        return replace(pod, gang=told) if told and pod.node is None and isinstance(pod.gang, GangAsk) else pod
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
@@ -215,10 +209,9 @@ class Population:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
         self.not_asked_about.discard(uid)
-        self.left_out.pop(uid, None)
+        self.misunderstood.end(uid)
         self._hold_without_us.discard(uid)
         self._alternatives.forget(uid)
-        self._misread.pop(uid, None)
         self._turned_away.drop(uid)
         self._tables.waits.forget(uid)
 
@@ -249,7 +242,7 @@ class Population:
                 tables.policies.following.heed(TurnedAwayBefore(pod), tables.clock.steady())
             elif not (pod.gated or pod.at_our_gate):
                 if isinstance(pod.gang, MalformedAsk) or tables.policies.judging.malformed(pod) is not None:
-                    self._misunderstand(pod)
+                    self.misunderstood.add(pod)
                 elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._turned_away.add(pod)
                 else:
@@ -333,34 +326,7 @@ class Population:
             return False
         return uid in self._turned_away or self._tables.policies.placing.places(pod)
 
-    # -- what cannot be understood -------------------------------------------------------------------------------
-
-    def refuse(self, pod: Pod, ask: MalformedAsk) -> None:
-        """It is turned away for what it asks: nothing wakes it but its group, or the brake."""
-        self._misunderstand(pod)
-        self._effects.append(AskRefused(pod, ask))
-
-    def _misunderstand(self, pod: Pod) -> None:
-        self.groups.turned_away(pod)
-        self._misread[pod.uid] = None
-
     # -- who is bound without us ---------------------------------------------------------------------------------
-
-    def leave_out(self, pod: Pod, reason: str) -> None:
-        """The pod needs us to bind it, and kube-scheduler would do so itself: it is turned away, and its gang does not
-        count on it. Only the brake wakes it."""
-        tables = self._tables
-        self._misread[pod.uid] = None
-        ask = self.left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
-        known = tables.pods.get(pod.uid)
-        if known is not None and isinstance(known.gang, GangAsk):
-            tables.keep(known := replace(known, gang=ask))
-            tables.policies.following.observe(known, tables.clock.steady())
-
-    def take_back_in(self, pod: Pod) -> None:
-        """kube-scheduler asks as one that has us bind the pod, or that need not."""
-        if self.left_out.pop(pod.uid, None) is not None and (known := self._tables.pods.get(pod.uid)) is not None:
-            self._tables.keep(replace(known, gang=pod.gang))
 
     def holds_without_us(self, uid: PodUid, alone: bool) -> None:
         """The pod holds a node from its filter on. `alone`: nobody judges its bind."""
@@ -368,20 +334,6 @@ class Population:
             self._hold_without_us.add(uid)
         else:
             self._hold_without_us.discard(uid)
-
-    def is_understood(self, uid: PodUid) -> None:
-        """What the pod asks makes sense by now."""
-        if uid in self._misread:
-            del self._misread[uid]
-
-    def heed_brake(self) -> None:
-        """Nobody is turned away for what it asks where nobody is refused."""
-        for uid in list(self._misread):
-            pod = self._tables.pods.get(uid)
-            if pod is not None and self._tables.brake.observes(pod.namespace):
-                del self._misread[uid]
-                if pod.node is None:
-                    self._effects.append(WakePod(pod))
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

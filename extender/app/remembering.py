@@ -143,7 +143,7 @@ def records(
     population = keeper.population
     yield PodsMemory(
         turns=tables.governing.turns,
-        left_out=population.left_out,
+        left_out=population.misunderstood.left_out,
         asleep=tuple(keeper.asleep()),
         not_asked_about=tuple(sorted(population.not_asked_about)),
         waits=tables.waits.all_since(),

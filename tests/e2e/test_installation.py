@@ -248,6 +248,9 @@ def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
     eventually(lambda: not gone(cluster, "/apis/escher.dev/v1alpha1/ephemeralresources"), what="the kinds served")
     with installed.serving():
         assert len(installed.replicas) == 2
+        assert f"{NAME}-leader" in typed(
+            cluster, "kubectl --namespace escher-system get endpointslices", folder=tmp_path
+        )
         with installed.scheduling() as scheduler:
             _place_a_gang_and_a_holder(cluster)
             assert any("escher.dev/default.data" in each["capacity"] for each in statuses(cluster).values())
