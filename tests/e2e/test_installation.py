@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import binaries, components
+from extender.controlplane import binaries, components, versions
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
@@ -27,6 +27,7 @@ from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
 from tests.deploy.installed import Installed
 from tests.deploy.manifests import KUSTOMIZE, NAME, NAMESPACE, ROOT, Object, objects, one
+from tests.deploy.rendering import rendered
 from tests.deploy.tools import tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -193,6 +194,22 @@ def conform(cluster: RealCluster, folder: Path, files: list[Path], there: list[O
     said = ["-strict", "-schema-location", where, "-skip", skipped, "-output", "json", "-summary", *map(str, files)]
     ended = subprocess.run([tool("kubeconform"), *said], capture_output=True, text=True, check=False)
     return json.loads(ended.stdout)
+
+
+@pytest.mark.older
+def test_what_the_chart_comes_to_for_this_version_of_kubernetes_is_taken_in_a_dry_run(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    version, kubernetes = cluster.admin.get("/version")["gitVersion"], versions.chosen()
+    assert version == binaries.kubernetes_version(kubernetes)
+    there = rendered(kubernetes=version)
+    assert ("MutatingAdmissionPolicy" in {each["kind"] for each in there}) is kubernetes.marks_by_default
+    file = tmp_path / "rendered.json"
+    file.write_text("\n".join(map(json.dumps, there)))
+    # A dry run finds no namespace that only a dry run has made.
+    kubectl(cluster, "create", "namespace", NAMESPACE)
+    kubectl(cluster, "apply", "--dry-run=server", "--filename", str(file))
+    kubectl(cluster, "delete", "namespace", NAMESPACE)
 
 
 def test_by_kustomize_it_is_taken_in_a_dry_run_and_then_for_real_and_goes_again(
