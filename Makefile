@@ -36,6 +36,8 @@ PYTEST_ARGS ?=
 DEMO_ARGS ?=
 # Real cluster traces for the end-to-end tests, where they lie beside the checkout; without them those tests are skipped.
 TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
+# The older one of the minor versions of Kubernetes that there is a Go module of.
+OLDER ?= 1.35
 CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
 # Which mutants: "extender.core.gangs.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
@@ -112,6 +114,11 @@ cluster: setup ## Build etcd, kube-apiserver, kube-scheduler, kube-controller-ma
 .PHONY: e2e
 e2e: cluster ## Run the end-to-end tests
 	$(if $(TRACES),ESCHER_TRACES="$(TRACES)") $(BIN)/python -m pytest -m "e2e and not slow" -n $(E2E_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+
+.PHONY: older
+older: setup ## Run a part of them on the minor version of Kubernetes before the newest
+	@$(BIN)/escher cluster build --kubernetes $(OLDER)
+	ESCHER_KUBERNETES=$(OLDER) $(BIN)/python -m pytest -m "older and e2e" -k "not embedded" -n $(E2E_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 .PHONY: chaos
 chaos: cluster ## Kill service, scheduler and API server 100 times each, pause etcd, and look for anything lost (half an hour)

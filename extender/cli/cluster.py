@@ -37,14 +37,29 @@ Name = Annotated[str, typer.Option("--name", help="Which cluster; several can ru
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-@app.command(epilog="Example: escher cluster build")
-def build() -> None:
-    """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
-    from extender.controlplane import binaries
+Kubernetes = Annotated[
+    str,
+    typer.Option(
+        "--kubernetes",
+        metavar="MINOR",
+        help="Which minor version of Kubernetes, as 1.35 (default: what ESCHER_KUBERNETES says, else the newest).",
+    ),
+]
 
-    with reported(), Told() as told:
-        folder = binaries.build(told)
-    _out.print(f"Kubernetes {binaries.kubernetes_version()} is in {escape(str(folder))}")
+
+@app.command(epilog="Example: escher cluster build --kubernetes 1.35")
+def build(kubernetes: Kubernetes = "") -> None:
+    """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
+    from extender.controlplane import binaries, versions
+
+    with reported():
+        wanted = versions.chosen(kubernetes)
+        with Told() as told:
+            folder = binaries.build(told, wanted)
+            # What else there is, is that of the newest.
+            binaries.build_shared(told)
+        version = binaries.kubernetes_version(wanted)
+    _out.print(f"Kubernetes {version} is in {escape(str(folder))}")
 
 
 @app.command(epilog="Example: escher cluster up --nodes 100 --kubeconfig /tmp/escher.kubeconfig")
@@ -71,6 +86,7 @@ def up(
         Path | None, typer.Option(metavar="PATH", help="Also write the kubeconfig here; gone again after `down`.")
     ] = None,
     service: Annotated[bool, typer.Option("--service/--no-service", help="Start the Escher service as well.")] = True,
+    kubernetes: Kubernetes = "",
     native_gangs: Annotated[
         bool, typer.Option(help="Turn on Kubernetes' own pod groups (alpha) for the scheduler without extender.")
     ] = False,
@@ -86,13 +102,13 @@ def up(
         typer.Option(metavar="NAME=FILE", help="The configuration of a scheduler given with --scheduler-binary."),
     ] = None,
     marks: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             "--mark-pods/--every-pod",
             help="Whether the API server marks pods that need Escher (deploy/policies/mark-pods.yaml), or "
-            "kube-scheduler asks it all verbs about every pod, as before Kubernetes 1.36.",
+            "kube-scheduler asks it all verbs about every pod (default: from Kubernetes 1.36 on it marks).",
         ),
-    ] = True,
+    ] = None,
     sampling: Annotated[
         bool,
         typer.Option("--sampling/--no-sampling", help="Whether schedulers may look at a part of the nodes only."),
@@ -110,6 +126,7 @@ def up(
             node_trace=node_trace,
             service=service,
             kubeconfig=kubeconfig,
+            kubernetes=kubernetes,
             native_gangs=native_gangs,
             feature_gates={gate: _on_or_off(gate, text) for gate, text in pairs(feature_gates.split(","))},
             scheduler_binaries={key: Path(path) for key, path in pairs(scheduler_binary)},

@@ -30,6 +30,7 @@ from extender.controlplane import (
     schedulers,
     state,
     trace,
+    versions,
 )
 from extender.controlplane.api import Access, Api
 from extender.controlplane.components import ClusterSpec, etcd_data
@@ -58,12 +59,15 @@ class Wishes:
     """More arguments of `escher serve`, besides kubeconfig, host and port."""
     kubeconfig: Path | None = None
     """Where a copy of the kubeconfig is wanted."""
+    kubernetes: str = ""
+    """The minor version, as `1.36`; empty: as `versions.chosen` says."""
     native_gangs: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
-    marks: bool = True
-    """Whether the API server marks the pods that need Escher. Else it is asked all verbs about every pod."""
+    marks: bool | None = None
+    """Whether the API server marks the pods that need Escher. Else it is asked all verbs about every pod. None: if it
+    can without a feature gate."""
     sampling: bool = True
     """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
     definitions: Sequence[Path] = ()
@@ -80,12 +84,18 @@ class Wishes:
         """Raises WrongUse or ClusterError for what can be known to fail before anything has been started."""
         if self.kind == "embedded":
             for option, given in (
+                ("--kubernetes", self.kubernetes),
                 ("--native-gangs", self.native_gangs),
                 ("--feature-gates", self.feature_gates),
                 ("--scheduler-binary", self.scheduler_binaries),
             ):
                 if given:
                     raise WrongUse(f"{option} is for a real control plane: add --real, or leave it out")
+        elif self.native_gangs and versions.chosen(self.kubernetes).native_gangs is None:
+            raise WrongUse(
+                f"--native-gangs: Kubernetes {versions.chosen(self.kubernetes).minor} has no PodGroups; take "
+                f"--kubernetes {versions.NEWEST.minor}, or leave it out"
+            )
         for name, program in self.scheduler_binaries.items():
             schedulers.check_brought(name, program)
         for name in self.scheduler_configs:
@@ -215,11 +225,12 @@ class RealCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
+        kubernetes: str = "",
         native_gangs: bool = False,
         feature_gates: Mapping[str, bool] | None = None,
         scheduler_binaries: Mapping[str, Path] | None = None,
         scheduler_configs: Mapping[str, Path] | None = None,
-        marks: bool = True,
+        marks: bool | None = None,
         sampling: bool = True,
         definitions: Sequence[Path] = (),
         audit: bool = False,
@@ -237,6 +248,7 @@ class RealCluster(LocalCluster):
             service=service,
             service_arguments=service_arguments,
             kubeconfig=kubeconfig,
+            kubernetes=kubernetes,
             native_gangs=native_gangs,
             feature_gates=feature_gates or {},
             scheduler_binaries=scheduler_binaries or {},
@@ -269,7 +281,7 @@ class EmbeddedCluster(LocalCluster):
         node_trace: Path | None = None,
         name: str | None = None,
         kubeconfig: Path | None = None,
-        marks: bool = True,
+        marks: bool | None = None,
         sampling: bool = True,
         audit: bool = False,
         progress: Progress | None = None,
@@ -295,11 +307,14 @@ def _launch(
 ) -> tuple[Supervision, ClusterState]:
     wishes.check()
     objects = wishes.node_objects()
+    kubernetes = versions.NEWEST if wishes.kind == "embedded" else versions.chosen(wishes.kubernetes)
     spec = ClusterSpec(
         name=name,
         folder=str(folder),
         kind=wishes.kind,
-        binaries=str(binaries.build(progress)) if wishes.kind == "real" else "",
+        kubernetes=kubernetes.minor,
+        binaries=str(binaries.build(progress, kubernetes)) if wishes.kind == "real" else "",
+        shared_binaries=str(binaries.build_shared(progress)) if wishes.kind == "real" else "",
         nodes=len(objects),
         service=wishes.service,
         service_arguments=tuple(wishes.service_arguments),
@@ -309,7 +324,7 @@ def _launch(
         scheduler_configs={key: str(path.resolve()) for key, path in wishes.scheduler_configs.items()},
         definitions=tuple(str(path.resolve()) for path in wishes.definitions),
         kubeconfig_copy=None if wishes.kubeconfig is None else str(wishes.kubeconfig.absolute()),
-        marks=wishes.marks,
+        marks=kubernetes.marks_by_default if wishes.marks is None else wishes.marks,
         sampling=wishes.sampling,
         audit=wishes.audit,
         owned=owned,

@@ -15,10 +15,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from extender.controlplane import audit, places, schedulers
+from extender.controlplane import audit, places, schedulers, versions
 from extender.controlplane.credentials import CONTROLLERS as CONTROLLER_MANAGER
 from extender.controlplane.credentials import KUBELETS, SCHEDULER, Credentials
 from extender.controlplane.credentials import SERVICE as SERVICE_USER
+from extender.controlplane.versions import ServedApi
 from extender.core.names import DOMAIN
 
 ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
@@ -34,8 +35,6 @@ CONTROLLERS = (
     "replicaset-controller",
     "disruption-controller",
 )
-NATIVE_GANGS = {"GenericWorkload": True, "GangScheduling": True}
-NATIVE_GANGS_API = "scheduling.k8s.io/v1alpha2=true"
 
 SERVICE = "service"
 EMBEDDED = "embedded-cluster"
@@ -49,8 +48,11 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     folder: str
     kind: Literal["real", "embedded"] = "real"
+    kubernetes: str = versions.NEWEST.minor
     binaries: str = ""
-    """Where the real components are."""
+    """Where kube-apiserver and kube-scheduler are, of that minor version."""
+    shared_binaries: str = ""
+    """Where all other components are."""
     nodes: int = 0
     service: bool = True
     service_arguments: tuple[str, ...] = ()
@@ -121,7 +123,7 @@ def plan(
 
     `kubeconfigs`: of each component, by the name that it goes by.
     """
-    folder, binaries = Path(spec.folder), Path(spec.binaries)
+    folder, binaries, shared = Path(spec.folder), Path(spec.binaries), Path(spec.shared_binaries)
     service_url = f"http://127.0.0.1:{ports[SERVICE]}"
     kubeconfig = kubeconfigs[SCHEDULER]
     ours = schedulers.extender_scheduler(kubeconfig=kubeconfig, service_url=service_url)
@@ -145,18 +147,21 @@ def plan(
             _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
         ]
     gates = {name: dict(spec.feature_gates) for name in ("kube-apiserver", "kube-controller-manager", *configs)}
-    if spec.native_gangs:
+    kubernetes = versions.chosen(spec.kubernetes)
+    apis = [kubernetes.admission_policies] if spec.marks else []
+    if spec.native_gangs and kubernetes.native_gangs is not None:
+        apis.append(kubernetes.native_gangs)
         # Both schedulers, so that what the gates cost is in no comparison of the two.
-        for name in ("kube-apiserver", EXTENDER_SCHEDULER, RESOURCES_SCHEDULER):
-            gates[name] = {**NATIVE_GANGS, **gates[name]}
+        for name in (EXTENDER_SCHEDULER, RESOURCES_SCHEDULER):
+            gates[name] = {**kubernetes.native_gangs.gates, **gates[name]}
     serving = (
         "--bind-address=127.0.0.1",
         f"--tls-cert-file={credentials.server_certificate}",
         f"--tls-private-key-file={credentials.server_key}",
     )
     planned = [
-        _etcd(binaries, folder, ports),
-        _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], spec),
+        _etcd(shared, folder, ports),
+        _apiserver(binaries, folder, ports, credentials, serving, gates["kube-apiserver"], apis, spec),
     ]
     for name, config in configs.items():
         arguments = (
@@ -172,7 +177,7 @@ def plan(
         _kubernetes(
             "kube-controller-manager",
             (
-                str(binaries / "kube-controller-manager"),
+                str(shared / "kube-controller-manager"),
                 f"--kubeconfig={kubeconfigs[CONTROLLER_MANAGER]}",
                 f"--controllers={','.join(CONTROLLERS)}",
                 "--leader-elect=false",
@@ -187,7 +192,7 @@ def plan(
             ports["kube-controller-manager"],
             ready_path="/healthz",
         ),
-        _kwok(binaries, folder, ports, kubeconfigs[KUBELETS], lease),
+        _kwok(shared, folder, ports, kubeconfigs[KUBELETS], lease),
         _service(ports, kubeconfigs[SERVICE_USER], spec.service_arguments),
     ]
     return planned
@@ -244,8 +249,11 @@ def _apiserver(
     credentials: Credentials,
     serving: tuple[str, ...],
     gates: dict[str, bool],
+    apis: Sequence[ServedApi],
     spec: ClusterSpec,
 ) -> Component:
+    needed = {gate: on for api in apis for gate, on in api.gates.items()}
+    switched = [each for api in apis if (each := api.switched_on())]
     argv = (
         str(binaries / "kube-apiserver"),
         f"--etcd-servers=http://127.0.0.1:{ports['etcd']}",
@@ -264,8 +272,8 @@ def _apiserver(
         f"--disable-admission-plugins={ADMISSION_OFF}",
         # Its own address is in the loopback range, which an Endpoints object may not name.
         "--endpoint-reconciler-type=none",
-        *_gates(gates),
-        *((f"--runtime-config={NATIVE_GANGS_API}",) if spec.native_gangs else ()),
+        *_gates({**needed, **gates}),
+        *((f"--runtime-config={','.join(switched)}",) if switched else ()),
         *(audit.arguments(folder) if spec.audit else ()),
     )
     url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"

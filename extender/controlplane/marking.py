@@ -12,10 +12,9 @@ from extender.controlplane import crds, loopback, places
 from extender.controlplane.errors import ClusterError
 from extender.core.names import DOMAIN, MANAGED
 
-_ROOT = "/apis/admissionregistration.k8s.io/v1/"
-_PATHS = {
-    "MutatingAdmissionPolicy": f"{_ROOT}mutatingadmissionpolicies",
-    "MutatingAdmissionPolicyBinding": f"{_ROOT}mutatingadmissionpolicybindings",
+_COLLECTIONS = {
+    "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
+    "MutatingAdmissionPolicyBinding": "mutatingadmissionpolicybindings",
 }
 _WITHIN = 30.0
 
@@ -25,10 +24,12 @@ def shipped_policy() -> list[dict[str, Any]]:
     return crds.documents(places.shipped("deploy") / "policies" / "mark-pods.yaml")
 
 
-def apply(url: str, *, trust: ssl.SSLContext, token: str) -> None:
-    """The API server at `url` has the policy. Raises ClusterError if it refuses it."""
+def apply(url: str, *, api: str, trust: ssl.SSLContext, token: str) -> None:
+    """The API server at `url` has the policy, by that group and version: what it says is the same in each. Raises
+    ClusterError if it refuses it."""
     for each in shipped_policy():
-        status, answer = loopback.ask("POST", url + _PATHS[each["kind"]], trust=trust, token=token, body=each)
+        where, body = f"{url}/apis/{api}/{_COLLECTIONS[each['kind']]}", {**each, "apiVersion": api}
+        status, answer = loopback.ask("POST", where, trust=trust, token=token, body=body)
         if status != 201:
             name = each["metadata"]["name"]
             raise ClusterError(f"the API server refuses the {each['kind']} {name}: {crds.message(answer)}")

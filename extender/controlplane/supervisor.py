@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from extender.controlplane import children as child_processes
-from extender.controlplane import components, crds, credentials, folders, loopback, marking, ports, state
+from extender.controlplane import components, crds, credentials, folders, loopback, marking, ports, state, versions
 from extender.controlplane.components import ClusterSpec, Component
 from extender.controlplane.errors import ClusterError, PortTaken
 from extender.controlplane.protocol import Command, Event
@@ -125,7 +125,8 @@ class Supervisor:
                 self._say(Event("api", state=self._state))
                 more = [Path(file) for file in self._spec.definitions]
                 if self._spec.marks:
-                    marking.apply(self._state.api_url, trust=self._trust, token=self._token)
+                    api = versions.chosen(self._spec.kubernetes).admission_policies.name
+                    marking.apply(self._state.api_url, api=api, trust=self._trust, token=self._token)
                 crds.establish(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause, more=more)
         if self._spec.marks:
             marking.await_force(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)

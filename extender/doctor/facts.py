@@ -89,6 +89,8 @@ class Shipped:
     """What this version of Escher wants to be installed."""
 
     version: str
+    minors: tuple[int, ...]
+    """Of Kubernetes 1, on which it is tested, the lowest first."""
     definitions: tuple[Json, ...]
     mark_policy: Json
 

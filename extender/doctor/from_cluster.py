@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ PARTS = (
 )
 """What is read here."""
 
-_ADMISSION = ("apis", "admissionregistration.k8s.io", "v1")
+_MARKING_VERSIONS = ("v1", "v1beta1")
+"""Of MutatingAdmissionPolicy: the second is behind a feature gate of Kubernetes 1.34 and 1.35."""
 _METADATA = ("name", "namespace", "labels", "annotations", "ownerReferences")
 _POD_SPEC = ("schedulerName", "nodeName", "schedulingGates")
 _MADE_BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
@@ -127,15 +129,17 @@ async def _definitions(requests: Requests) -> Mapping[str, Any]:
 
 
 async def _marking(requests: Requests) -> Mapping[str, Any]:
-    try:
-        policies = [each async for each in listed(requests, *_ADMISSION, "mutatingadmissionpolicies")]
-        bindings = [each async for each in listed(requests, *_ADMISSION, "mutatingadmissionpolicybindings")]
-    except Gone:
-        raise Unavailable("it has no MutatingAdmissionPolicy v1, which comes with Kubernetes 1.36") from None
-    return {
-        "policies": tuple(policies),
-        "bound": frozenset(str(spec_of(each).get("policyName")) for each in bindings),
-    }
+    for version in _MARKING_VERSIONS:
+        with suppress(Gone):
+            where = ("apis", "admissionregistration.k8s.io", version)
+            policies = [each async for each in listed(requests, *where, "mutatingadmissionpolicies")]
+            bindings = [each async for each in listed(requests, *where, "mutatingadmissionpolicybindings")]
+            return {
+                "policies": tuple(policies),
+                "bound": frozenset(str(spec_of(each).get("policyName")) for each in bindings),
+            }
+    # Where the kind is not there, nobody marks.
+    return {"policies": (), "bound": frozenset()}
 
 
 async def _classes(requests: Requests) -> Mapping[str, Any]:

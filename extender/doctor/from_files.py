@@ -13,7 +13,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from extender.controlplane import crds, places
+from extender.controlplane import crds, places, versions
 from extender.doctor.facts import Shipped
 from extender.doctor.scheduler_file import SchedulerFile
 
@@ -120,7 +120,9 @@ def _configurations(name: str, text: str) -> Iterator[SchedulerFile]:
 
 
 def shipped(version: str) -> Shipped:
-    """What this version wants to be installed: deploy/crds and deploy/policies/mark-pods.yaml."""
+    """What this version wants to be installed: a Kubernetes, deploy/crds and deploy/policies/mark-pods.yaml."""
     policies = crds.documents(places.shipped("deploy") / "policies" / "mark-pods.yaml")
     mark = next(each for each in policies if each["kind"] == "MutatingAdmissionPolicy")
-    return Shipped(version=version, definitions=tuple(crds.shipped_definitions()), mark_policy=mark)
+    minors = sorted(int(each.minor.removeprefix("1.")) for each in versions.SUPPORTED)
+    definitions = tuple(crds.shipped_definitions())
+    return Shipped(version=version, minors=tuple(minors), definitions=definitions, mark_policy=mark)

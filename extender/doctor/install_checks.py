@@ -23,8 +23,17 @@ def _unreachable(facts: Facts) -> Iterator[Found]:
         yield Found(facts.cluster.address or "cluster", facts.cluster.unreachable, mend)
 
 
+def _untried(facts: Facts) -> Iterator[Found]:
+    tried = facts.shipped.minors
+    if not tried[0] <= facts.cluster.minor <= tried[-1]:
+        on = " and ".join(f"1.{minor}" for minor in tried)
+        wrong = f"it is 1.{facts.cluster.minor}, and this version of Escher is tested on {on}"
+        mend = "See docs/upgrade.md for what Escher needs of Kubernetes, and try it first where nothing depends on it."
+        yield Found("Kubernetes", wrong, mend)
+
+
 def _too_old(facts: Facts) -> Iterator[Found]:
-    if facts.cluster.minor < _MARKS_FROM and facts.relies_on_the_mark:
+    if facts.cluster.minor < _MARKS_FROM and facts.relies_on_the_mark and not _marking(facts):
         wrong = (
             f"it is 1.{facts.cluster.minor}, and MutatingAdmissionPolicy v1 comes with 1.{_MARKS_FROM}: nobody marks "
             "pods, and gangs without the mark are refused"
@@ -106,7 +115,7 @@ def _difference(shipped: Any, there: Any, where: str = "") -> str | None:
 
 def _marking(facts: Facts) -> list[Json]:
     """The admission policies that put the mark on, by whatever name."""
-    if not facts.relies_on_the_mark or facts.cluster.minor < _MARKS_FROM:
+    if not facts.relies_on_the_mark:
         return []
     return [each for each in facts.cluster.policies if any(MANAGED in text for text in _mutations(each).values())]
 
@@ -192,7 +201,19 @@ def _claimed(facts: Facts) -> Iterator[Found]:
 
 CHECKS = (
     Check("api-server-unreachable", "no API server answers where the kubeconfig says", _unreachable, ()),
-    Check("kubernetes-too-old", "Kubernetes before 1.36 with an entry for marked pods", _too_old, (Part.VERSION,)),
+    Check(
+        "kubernetes-untried",
+        "Kubernetes of a minor version that Escher is not tested on",
+        _untried,
+        (Part.VERSION,),
+        Severity.NOTE,
+    ),
+    Check(
+        "kubernetes-too-old",
+        "Kubernetes before 1.36 with an entry for marked pods, which nobody marks",
+        _too_old,
+        (Part.VERSION, Part.MARKING),
+    ),
     Check("clock-skew", "clocks of API server and this machine more than 10 s apart", _skewed, (Part.CLOCK,)),
     Check("definition-missing", "a kind of Escher's that is not installed", _undefined, (Part.DEFINITIONS,)),
     Check(

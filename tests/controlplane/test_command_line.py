@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from extender.controlplane import binaries, clusters, folders, places, supervisi
 from extender.controlplane.clusters import Wishes
 from extender.controlplane.errors import ClusterError
 from extender.controlplane.state import ClusterState, Running
+from extender.controlplane.versions import Kubernetes
+
+PAGE = Path(__file__).parents[2] / "docs" / "upgrade.md"
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +37,10 @@ def run(*arguments: str) -> tuple[int, str]:
     [
         (["up", "--native-gangs"], "--native-gangs is for a real control plane: add --real"),
         (["up", "--feature-gates", "Gate=true"], "--feature-gates is for a real control plane: add --real"),
+        (["up", "--kubernetes", "1.35"], "--kubernetes is for a real control plane: add --real"),
+        (["up", "--real", "--kubernetes", "1.12"], "--kubernetes 1.12: a control plane can be built of 1.36, 1.35"),
+        (["build", "--kubernetes", "1.35.4"], "--kubernetes 1.35.4: a control plane can be built of 1.36, 1.35"),
+        (["up", "--real", "--native-gangs", "--kubernetes", "1.35"], "Kubernetes 1.35 has no PodGroups"),
         (["up", "--nodes", "1000000"], "between 0 and 20000 nodes"),
         (["up", "--real", "--nodes", "-1"], "--nodes"),
         (["up", "--real", "--nodes", "many"], "--nodes"),
@@ -53,7 +62,7 @@ def test_wrong_use_is_named_and_ends_with_two(arguments: list[str], complaint: s
 
 
 def test_a_build_that_fails_ends_with_one_and_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_go(_progress: object) -> Path:
+    def no_go(*_: object) -> Path:
         raise ClusterError("there is no `go` on the PATH; install Go")
 
     monkeypatch.setattr(binaries, "build", no_go)
@@ -112,6 +121,27 @@ def test_what_is_advised_is_about_the_cluster_that_was_named(
     folder = places.cluster_folder(options[-1] if options else "default")
     with folders.claimed(folder), pytest.raises(ClusterError, match=f"`escher cluster down{named}`"):
         folders.claimed(folder).__enter__()
+
+
+def test_the_page_about_versions_says_how_to_have_the_older_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Running("supervisor", os.getpid(), 0)
+    done: list[tuple[str, object]] = []
+
+    def built(_told: object, kubernetes: Kubernetes) -> Path:
+        done.append((kubernetes.minor, "built"))
+        return Path("/cache")
+
+    def brought_up(name: str, wishes: Wishes, told: object) -> ClusterState:
+        done.append((wishes.kubernetes, wishes.marks))
+        return ClusterState("real", name, "ready", "/k/config", "https://127.0.0.1:1", "http://127.0.0.1:2", {}, here)
+
+    monkeypatch.setattr(binaries, "build", built)
+    monkeypatch.setattr(binaries, "build_shared", lambda _told: Path("/cache"))
+    monkeypatch.setattr(clusters, "bring_up", brought_up)
+    for line in re.findall(r"^    escher cluster (.+)$", PAGE.read_text(), re.MULTILINE):
+        code, output = run(*shlex.split(line))
+        assert code == 0, output
+    assert done == [("1.35", "built"), ("1.35", None), ("1.35", True)]
 
 
 def test_what_a_shell_needs_is_printed_so_that_it_can_be_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:

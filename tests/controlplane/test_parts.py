@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -30,9 +31,11 @@ from extender.controlplane import (
     places,
     ports,
     state,
+    versions,
 )
 from extender.controlplane.components import ClusterSpec, Component
 from extender.controlplane.errors import ClusterError, WrongUse
+from extender.controlplane.versions import Kubernetes
 from tests.controlplane.deadline import eventually
 
 
@@ -330,6 +333,28 @@ class TestPlan:
         assert gates["kube-controller-manager"] == ["--feature-gates=Other=false"]
         assert "--runtime-config=scheduling.k8s.io/v1alpha2=true" in planned["kube-apiserver"].argv
 
+    def test_what_a_minor_has_behind_a_gate_is_switched_on_where_it_is_needed(self, tmp_path: Path) -> None:
+        def switches(folder: str, **wishes: object) -> dict[str, list[str]]:
+            planned = self.planned(tmp_path / folder, **wishes)
+            begins = ("--feature-gates", "--runtime-config")
+            found = {name: [each for each in one.argv if each.startswith(begins)] for name, one in planned.items()}
+            return {name: each for name, each in found.items() if each}
+
+        assert switches("newest") == {}
+        assert switches("older", kubernetes="1.35", marks=False) == {}
+        on = ["--feature-gates=MutatingAdmissionPolicy=true"]
+        api = ["--runtime-config=admissionregistration.k8s.io/v1beta1=true"]
+        assert switches("marked", kubernetes="1.35") == {"kube-apiserver": on + api}
+
+    def test_all_but_api_server_and_schedulers_are_those_of_the_newest_minor(self, tmp_path: Path) -> None:
+        planned = self.planned(tmp_path, shared_binaries="/bin/shared")
+        programs = {name: each.argv[0] for name, each in planned.items() if name != "service"}
+        older = {name for name, program in programs.items() if program.startswith("/bin/dir/")}
+        assert older == {"kube-apiserver", "kube-scheduler", "kube-scheduler-resources"}
+        assert {program for name, program in programs.items() if name not in older} == {
+            f"/bin/shared/{name}" for name in ("etcd", "kube-controller-manager", "kwok")
+        }
+
     def test_each_component_goes_by_a_name_of_its_own(self, tmp_path: Path) -> None:
         planned = self.planned(tmp_path)
 
@@ -401,8 +426,34 @@ class TestBinaries:
         with pytest.raises(ClusterError, match=r"no `go` on the PATH; install Go 1\.\d+"):
             binaries.find_go()
 
-    def test_the_version_is_that_of_the_go_module(self) -> None:
-        assert binaries.kubernetes_version().startswith("v1.")
+    @pytest.mark.parametrize("kubernetes", versions.SUPPORTED, ids=lambda each: each.minor)
+    def test_the_version_is_that_of_the_go_module(self, kubernetes: Kubernetes) -> None:
+        version = binaries.kubernetes_version(kubernetes)
+        assert version.startswith(f"v{kubernetes.minor}.")
+        named = re.findall(r"=> k8s\.io/\S+ (v\S+)", (kubernetes.module / "go.mod").read_text())
+        # Kubernetes v1.x.y has its parts published as v0.x.y.
+        assert set(named) == {version.replace("v1.", "v0.")}
+        page = Path(__file__).parents[2] / "docs" / "upgrade.md"
+        assert f"{version}: " in page.read_text(), f"docs/upgrade.md does not say that {version} is what is tested"
+
+    @pytest.mark.parametrize("kubernetes", versions.SUPPORTED[1:], ids=lambda each: each.minor)
+    def test_the_programs_of_an_older_minor_are_those_of_the_newest(self, kubernetes: Kubernetes) -> None:
+        for name in binaries.OF_EACH_MINOR:
+            program = Path(name) / "main.go"
+            assert (kubernetes.module / program).read_text() == (versions.NEWEST.module / program).read_text()
+
+    def test_which_minor_is_meant_is_said_by_the_caller_else_by_the_environment_else_it_is_the_newest(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv(versions.VARIABLE, raising=False)
+        assert versions.chosen() is versions.NEWEST
+        monkeypatch.setenv(versions.VARIABLE, "1.35")
+        assert versions.chosen().minor == "1.35"
+        assert versions.chosen("1.36").minor == "1.36"
+        assert binaries.kubernetes_version().startswith("v1.35.")
+        monkeypatch.setenv(versions.VARIABLE, "1.3")
+        with pytest.raises(WrongUse, match=r"^ESCHER_KUBERNETES 1\.3: a control plane can be built of 1\.36, 1\.35"):
+            versions.chosen()
 
 
 class TestDefinitions:

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.controlplane import binaries, crds, nodes, places, state
+from extender.controlplane import binaries, crds, nodes, places, state, versions
 from extender.controlplane.api import Api
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.errors import ClusterError
@@ -154,7 +154,7 @@ def test_pods_of_the_extender_profiles_come_to_the_address_of_the_service() -> N
         def log_message(self, *_: object) -> None:
             return
 
-    with RealCluster.start(nodes=5, service=False) as cluster:
+    with RealCluster.start(nodes=5, service=False, marks=True) as cluster:
         port = int(cluster.service_url.rpartition(":")[2])
         with http.server.ThreadingHTTPServer(("127.0.0.1", port), Extender) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -167,6 +167,7 @@ def test_pods_of_the_extender_profiles_come_to_the_address_of_the_service() -> N
     assert (body["Nodes"], len(body["NodeNames"])) == (None, 5)
 
 
+@pytest.mark.skipif(versions.chosen().native_gangs is None, reason="this minor of Kubernetes has no such kind")
 def test_native_pod_groups_work_when_asked_for() -> None:
     with RealCluster.start(nodes=2, service=False, native_gangs=True) as cluster:
         group = {"metadata": {"name": "gang"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}

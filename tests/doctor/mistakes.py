@@ -95,6 +95,12 @@ def _one_entry_for_every_pod(s: SetUp) -> None:
     s.scheduler["extenders"] = [s.marked]
 
 
+def _without_marks(s: SetUp) -> None:
+    s.minor = 35
+    s.policies.clear()
+    s.bound.clear()
+
+
 def _filter_only_for_every_pod(s: SetUp) -> None:
     _one_entry_for_every_pod(s)
     s.every["filterVerb"] = "filter-only"
@@ -419,8 +425,16 @@ MISTAKES = (
         "kubeconfig and context that work",
     ),
     Mistake(
+        "kubernetes-untried",
+        lambda s: setattr(s, "minor", 37),
+        "it is 1.37, and this version of Escher is tested on 1.35 and 1.36",
+        lambda s: setattr(s, "minor", 36),
+        "See docs/upgrade.md",
+        is_note=True,
+    ),
+    Mistake(
         "kubernetes-too-old",
-        lambda s: setattr(s, "minor", 35),
+        _without_marks,
         "it is 1.35",
         _one_entry_for_every_pod,
         "one entry of `extenders` for every pod",

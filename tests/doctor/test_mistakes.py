@@ -119,13 +119,18 @@ def the_clusters_own(set_up: SetUp) -> None:
 
 
 def without_marks(set_up: SetUp) -> None:
-    """Kubernetes 1.34, one entry for every pod, no pod marked and no policy for that."""
+    """Kubernetes 1.35, one entry for every pod, no pod marked and no policy for that."""
     first, second = set_up.scheduler["extenders"]
     more = {name: second[name] for name in ("prioritizeVerb", "bindVerb", "weight")}
     set_up.scheduler["extenders"] = [{**first, **more, "filterVerb": "filter"}]
-    set_up.minor = 34
+    set_up.minor = 35
     set_up.policies, set_up.bound = [], set()
     set_up.pods.append(pod("late-1", node=None, marked=False))
+
+
+def marks_behind_a_gate(set_up: SetUp) -> None:
+    """Kubernetes 1.35, with the feature gate by which it marks pods too."""
+    set_up.minor = 35
 
 
 def deleted_under_way(set_up: SetUp) -> None:
@@ -169,7 +174,7 @@ def narrower_marks(set_up: SetUp) -> None:
     "change",
     [
         *(without_ours, the_clusters_own, without_marks, deleted_under_way, chosen_by_rule, no_own_limits),
-        narrower_marks,
+        *(narrower_marks, marks_behind_a_gate),
     ],
     ids=lambda each: each.__name__,
 )

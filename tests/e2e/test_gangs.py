@@ -10,6 +10,7 @@ from tests.e2e.workload import GANG_APPROACHES, Arena, stays
 pytestmark = pytest.mark.timeout(300)
 
 
+@pytest.mark.older
 @pytest.mark.parametrize("scheduler", GANG_APPROACHES)
 class TestScenario12:
     """32 nodes of 8 CPU, a gang of 8 whose members fill a node each."""

@@ -43,6 +43,7 @@ def test_one_that_fits_is_let_through_when_its_last_member_is_there(arena: Arena
     assert arena.events("FailedScheduling") == []
 
 
+@pytest.mark.older
 def test_one_that_waits_is_never_tried_says_why_and_comes_when_there_is_room(arena: Arena) -> None:
     arena.nodes(3)
     [there] = arena.create(arena.pod("there", cpu=8))

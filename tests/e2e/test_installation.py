@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import binaries, components
+from extender.controlplane import binaries, components, versions
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
@@ -27,6 +27,7 @@ from tests.controlplane.deadline import eventually
 from tests.deploy import schemas
 from tests.deploy.installed import Installed
 from tests.deploy.manifests import KUSTOMIZE, NAME, NAMESPACE, ROOT, Object, objects, one
+from tests.deploy.rendering import rendered
 from tests.deploy.tools import tool
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
@@ -44,6 +45,10 @@ KUBECTL = Path(sys.executable).with_name("kubectl")
 
 
 REGISTRY = "registry.invalid"
+
+OF_KUSTOMIZE = pytest.mark.skipif(
+    not versions.chosen().marks_by_default, reason="its files have MutatingAdmissionPolicies v1: docs/upgrade.md"
+)
 
 
 @pytest.fixture(scope="module")
@@ -168,6 +173,7 @@ def everything_of_ours(cluster: RealCluster) -> set[str]:
 # -- before anything is installed ------------------------------------------------------------------------------------
 
 
+@OF_KUSTOMIZE
 def test_every_object_is_as_the_api_server_has_its_kind(cluster: RealCluster, tmp_path: Path) -> None:
     files = sorted(KUSTOMIZE.rglob("objects.yaml"))
     there = [each for file in files for each in objects(file.read_text())]
@@ -195,6 +201,23 @@ def conform(cluster: RealCluster, folder: Path, files: list[Path], there: list[O
     return json.loads(ended.stdout)
 
 
+@pytest.mark.older
+def test_what_the_chart_comes_to_for_this_version_of_kubernetes_is_taken_in_a_dry_run(
+    cluster: RealCluster, tmp_path: Path
+) -> None:
+    version, kubernetes = cluster.admin.get("/version")["gitVersion"], versions.chosen()
+    assert version == binaries.kubernetes_version(kubernetes)
+    there = rendered(kubernetes=version)
+    assert ("MutatingAdmissionPolicy" in {each["kind"] for each in there}) is kubernetes.marks_by_default
+    file = tmp_path / "rendered.json"
+    file.write_text("\n".join(map(json.dumps, there)))
+    # A dry run finds no namespace that only a dry run has made.
+    kubectl(cluster, "create", "namespace", NAMESPACE)
+    kubectl(cluster, "apply", "--dry-run=server", "--filename", str(file))
+    kubectl(cluster, "delete", "namespace", NAMESPACE)
+
+
+@OF_KUSTOMIZE
 def test_by_kustomize_it_is_taken_in_a_dry_run_and_then_for_real_and_goes_again(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
@@ -385,7 +408,8 @@ def _place_a_gang_and_a_holder(cluster: RealCluster) -> None:
     names = ("train-0", "train-1", "train-2", "holder")
     eventually(lambda: bound(cluster, *names), within=60, what="gang and holder bound")
     [marked] = cluster.admin.get(f"{PODS}/train-0")["spec"]["containers"]
-    assert "escher.dev/managed" in marked["resources"]["requests"], "the chart's policy has marked it"
+    has_mark = "escher.dev/managed" in marked["resources"]["requests"]
+    assert has_mark is versions.chosen().marks_by_default, "the chart's policy marks it, where the chart has one"
 
 
 def _by_the_scheduler_of_a_kubeadm_cluster(cluster: RealCluster, installed: Installed, folder: Path) -> None:

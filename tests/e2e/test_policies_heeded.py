@@ -56,6 +56,7 @@ def test_four_tasks_are_balanced_over_two_nodes(arena: Arena) -> None:
     assert sorted(Counter(arena.until_bound(names).values()).values()) == [2, 2]
 
 
+@pytest.mark.older
 def test_pairs_are_together_and_away_from_each_other(arena: Arena) -> None:
     arena.nodes(2)
     put(arena, "one", "co-location", {"match_labels": {"pair": "one"}})
@@ -79,6 +80,7 @@ def test_pods_are_near_their_data_and_come_when_it_comes(arena: Arena) -> None:
     assert arena.until_bound(late) == {"reader-1": nodes[2]}
 
 
+@pytest.mark.older
 def test_the_third_wish_wins_and_stands_though_the_first_can_be_had_later(arena: Arena) -> None:
     nodes = arena.nodes(3)
     arena.set_resource("data1", 1, nodes[0])

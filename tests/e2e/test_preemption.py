@@ -38,6 +38,7 @@ def protected(members: list[Json], urgent: str) -> list[Json]:
     return members
 
 
+@pytest.mark.older
 def test_a_gang_at_its_quorum_leaves_as_a_whole(arena: Arena, scheduler: str, urgent: str) -> None:
     arena.nodes(4)
     members = arena.create(*arena.gang("train", 4, scheduler, cpu=8))

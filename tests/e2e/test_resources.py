@@ -22,6 +22,7 @@ def available(arena: Arena, node: str, key: str) -> object:
     return arena.service.cluster_state(node=node)[node]["available"].get(key)
 
 
+@pytest.mark.older
 @approaches
 def test_scenario_1_a_pod_waits_for_a_resource_that_is_nowhere_and_binds_where_it_is_created(
     arena: Arena, scheduler: str
@@ -70,6 +71,7 @@ def test_scenario_2_increase_in_use(arena: Arena, scheduler: str) -> None:
     assert arena.bound(too_much) == {}
 
 
+@pytest.mark.older
 @approaches
 def test_scenario_3_decrease_in_use(arena: Arena, scheduler: str) -> None:
     held = Held4Of5(arena, scheduler)

@@ -58,6 +58,7 @@ def test_a_gang_that_waits_is_placed_by_the_service_that_follows(arena: Arena, s
     arena.until_bound(members, within=40)
 
 
+@pytest.mark.older
 @both
 @pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
 def test_members_at_the_barrier_survive_it(arena: Arena, scheduler: str, killed: bool) -> None:

@@ -49,7 +49,7 @@ from tests.adapters.kube.manifests import Json, encode
 from tests.adapters.kube.scripted_api import RecordingSink
 from tests.controlplane.deadline import eventually
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.older]
 
 PODS = "/api/v1/namespaces/default/pods"
 RESOURCES = "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
@@ -312,7 +312,8 @@ async def test_a_choice_of_nodes_is_stored_and_nodes_can_be_merged_into_it(conne
     [
         ({}, "write nodes"),
         ({"nodes": {"a": -1}}, "greater than or equal to 0"),
-        ({"nodes": {"a": 1.5}}, "type int64"),
+        # Kubernetes 1.35 says integer, 1.36 int64.
+        ({"nodes": {"a": 1.5}}, "of type int"),
         ({"nodes": {}, "capacity": 1, "nodeSpec": {}}, "not both"),
         ({"capacity": -1, "nodeSpec": {}}, "greater than or equal to 0"),
         ({"capacity": 1}, "capacity needs nodeSpec"),
