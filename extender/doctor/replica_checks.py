@@ -56,7 +56,19 @@ def _nobody_is_led(facts: Facts) -> Iterator[Found]:
         yield Found("settings", wrong, mend)
 
 
+def _installed_twice(facts: Facts) -> Iterator[Found]:
+    there = [named(pods[0]) for _, pods in sorted(_replicas(facts).items())]
+    if len(there) > 1:
+        wrong = (
+            f"Escher is installed {len(there)} times (pods {some(there)}): each gives away what the others believe to "
+        )
+        wrong += "be free, and EphemeralResources are of all of them"
+        mend = "Uninstall all but one; or give each schedulers and nodes of its own, as docs/scaling.md says."
+        yield Found(there[1], wrong, mend)
+
+
 CHECKS = (
+    Check("installed-twice", "pods of several installations", _installed_twice, (Part.PODS,), Severity.NOTE),
     Check("several-decide", "several pods of the service without leader election", _several_decide, (Part.PODS,)),
     Check(
         "replica-alone",

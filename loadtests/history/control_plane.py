@@ -22,7 +22,7 @@ from loadtests.history.course import CHANGED, course
 from loadtests.history.dumps import PASSING, Dump, content, differences, keys_of_ours, without_our_keys
 from loadtests.history.outcome import Outcome
 from loadtests.history.scene import settle
-from loadtests.history.touches import Touches, managed
+from loadtests.history.touches import SERVICE, Touches, managed, names_the_service
 from loadtests.pods import Json
 
 _WITHIN = 60.0
@@ -47,6 +47,8 @@ def play(cluster: RealCluster, seconds: float) -> Outcome:
         witness.finish()
         harmed = list(map(str, witness.violations()))
     there = stored(api)
+    if not names_the_service(there):
+        failed.append(f"no field of any object is said to be written by {SERVICE}, though some are")
     cluster.stop_component("service")
     for event in log.more():
         touches.heard(event)

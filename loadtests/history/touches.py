@@ -53,6 +53,15 @@ def _is_its_own(what: str, about: Json, event: Json) -> bool:
     return False
 
 
+def names_the_service(dump: Mapping[str, Json]) -> bool:
+    """Whether the API server says of any field that the service has written it: else `managed` proves nothing."""
+    return any(
+        entry.get("manager") == SERVICE
+        for each in dump.values()
+        for entry in each["metadata"].get("managedFields") or ()
+    )
+
+
 def managed(dump: Mapping[str, Json]) -> list[str]:
     """Fields of others' objects of which the API server says that the service has written them."""
     found = []

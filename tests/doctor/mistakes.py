@@ -605,6 +605,14 @@ MISTAKES = (
     ),
     # -- replicas --
     Mistake(
+        "installed-twice",
+        lambda s: s.pods.extend([replica("escher-a"), replica("trial-a", **{"app.kubernetes.io/instance": "trial"})]),
+        "Escher is installed 2 times (pods escher-system/escher-a, escher-system/trial-a)",
+        lambda s: s.pods.pop(),
+        "Uninstall all but one",
+        is_note=True,
+    ),
+    Mistake(
         "several-decide",
         lambda s: s.pods.extend([replica("escher-a"), replica("escher-b")]),
         "2 pods of the service, of which escher-system/escher-a, escher-system/escher-b run without leader_election",
