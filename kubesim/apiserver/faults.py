@@ -28,11 +28,11 @@ class Fault:
     user: str = ""
     seconds: float = 0.0
     """How much later than any other its answer, or the error, comes."""
+    skip: int = 0
+    times: int | None = 1
     again: float | None = None
     """It arrives once more, so many seconds after its sender has heard what there is to hear: what had not arrived, too
     late; what had, a second time."""
-    skip: int = 0
-    times: int | None = 1
 
     def concerns(self, user: str, method: str, path: str) -> bool:
         if self.method not in ("", method) or (self.user and re.fullmatch(self.user, user) is None):

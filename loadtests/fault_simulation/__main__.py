@@ -5,17 +5,17 @@
     python -m loadtests.fault_simulation --replay failing-31.json      # what was written of one that failed
     python -m loadtests.fault_simulation --mutants --seeds 400         # bugs put in on purpose: is each found?
 
-No cluster is needed: API server, schedulers, kubelets, controllers and the service run in one process. A seed draws what
-people ask for (gangs, pods, ephemeral resources, policies) and what goes wrong:
+No cluster is needed: API server, schedulers, kubelets, controllers and the service run in one process. A seed draws
+what people ask for (gangs, pods, ephemeral resources, policies) and what goes wrong:
 
 {faults}
 
 Looked for, after each round in which the service did anything: its invariants; at each Binding: room, quorum and
 policy, and for replicas who leads; at rest, against what objects say: gangs in part, what could run and does not, the
-ledger, node status, what is left over; then after a restart, and when all has been taken back. A seed that fails is made
-smaller, to the fewest faults and works with which it still does, and written to a file. The same seed, or file, is the
-same run: its digest tells. Exit code 1 if anything was found (with --mutants: if a bug was not), 0 if not, 130 if it was
-interrupted: then what was done so far is told.
+ledger, node status, what is left over; then after a restart, and when all has been taken back. A seed that fails is
+made smaller, to the fewest faults and works with which it still does, and written to a file. The same seed, or file, is
+the same run: its digest tells. Exit code 1 if anything was found (with --mutants: if a bug was not), 0 if not, 2 for a
+file that holds no plan, 130 if it was interrupted: then what was done so far is told.
 """
 
 from __future__ import annotations

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from loadtests.fault_simulation.plan import CALLS, TARGETS, Fault, FaultKind, Plan, Work
 
 CPU_OF_NODE = 4
 WORK_ENDS = 60.0
 """Seconds within which all works have begun."""
 _MOST_CPU = 4
+_POLICY_KNOWN = 3.0
+"""Seconds after which a policy is in force, mostly."""
 _LATEST = 0.8
 """Seconds by which a request may arrive after its sender was told that it had not: less than a killed service is away
 and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
@@ -22,7 +26,7 @@ _ONE_OF_REPLICAS = 6
 
 _OF_REQUESTS: tuple[FaultKind, ...] = (
     "lose-request", "lose-answer", "delay-request", "delay-answer", "late-request", "repeat-request", "conflict",
-    "throttle", "fail",
+    "throttle", "fail", "refuse",
 )  # fmt: skip
 _OTHERS: dict[FaultKind, int] = {
     "outage": 4,
@@ -42,7 +46,16 @@ _OTHERS: dict[FaultKind, int] = {
     "meddle": 2,
     "set-clock": 1,
 }
-_WRITES = ("bindings", "bindings", "bindings", "node status", "resource writes", "resource status", "pod patches", "all")
+_WRITES = (
+    "bindings",
+    "bindings",
+    "bindings",
+    "node status",
+    "resource writes",
+    "resource status",
+    "pod patches",
+    "all",
+)
 _WATCHES = ("watches", "watch of pods", "watch of nodes", "watch of resources")
 
 
@@ -50,7 +63,8 @@ def plan_of(seed: int) -> Plan:
     """The same seed has the same plan."""
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
-    return Plan(seed, _works(random.Random(f"{seed} works")), _faults(random.Random(f"{seed} faults"), nodes), nodes, replicas)
+    works = _works(random.Random(f"{seed} works"))
+    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes), nodes, replicas)
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:
@@ -77,16 +91,17 @@ def _works(rng: random.Random) -> tuple[Work, ...]:
             )
         )
     for number in range(rng.randint(0, 3)):
+        group = rng.choice(groups) if groups and rng.random() < 0.8 else ""
         works.append(
             Work(
                 "pods",
                 f"p{number}",
-                _when(rng),
+                _when(rng) + (_POLICY_KNOWN if group else 0.0),
                 lasts=_lasts(rng),
                 size=rng.randint(1, 3),
                 cpu=rng.randint(1, _MOST_CPU),
                 asks=rng.choice(resources) if resources and rng.random() < 0.5 else "",
-                group=rng.choice(groups) if groups and rng.random() < 0.6 else "",
+                group=group,
                 seconds=_runs(rng),
             )
         )
@@ -102,7 +117,7 @@ def _resource(rng: random.Random, name: str) -> list[Work]:
             later = _round(at + rng.uniform(1, 40))
             set_.append(Work("resource", name, later, capacity=rng.choice((0, 1, 2, 5)), nodes=nodes))
         case 2:
-            set_ = [Work("resource", name, at, capacity=rng.randint(1, 4), nodes=nodes, seconds=_round(rng.uniform(15, 60)))]
+            set_ = [msgspec.structs.replace(set_[0], seconds=_round(rng.uniform(15, 60)))]
     return set_
 
 
@@ -163,8 +178,10 @@ def _of_requests(rng: random.Random, at: float) -> Fault:
         seconds = _round(rng.uniform(0, _LATEST))
     of = rng.choice(_WRITES if kind != "fail" or rng.random() < 0.7 else ("lists", *_WATCHES))
     times = rng.choice((1, 1, 1, 2, 3, 8))
-    if kind in ("lose-request", "lose-answer", "conflict", "fail"):
+    if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse"):
         seconds = 0.0
+    if kind == "refuse":
+        of, times = "bindings", rng.choice((1, 2, 8, 40))
     if kind == "conflict" and of == "all":
         of = "node status"
     return Fault(kind, at, seconds, of=of, skip=rng.choice((0, 0, 0, 1, 2, 3)), times=times)

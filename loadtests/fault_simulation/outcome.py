@@ -16,8 +16,8 @@ from kubesim.kinds import NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
-from loadtests.fault_simulation.working import GROUP, NAMESPACE
-from loadtests.ledger import Samples, differences, samples_of, saved, unfinished
+from loadtests.fault_simulation.working import GROUP
+from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
 from loadtests.pods import OURS
@@ -113,6 +113,13 @@ def _resources_amiss(
 
 
 async def states(life: ServiceLife) -> dict[str, Json]:
-    """What the service says of each node, but for how often that has changed since it was started."""
+    """What the service says of each node, and must say after a restart as well: all but how often that has changed
+    since it was started, and what is saved for the gang whose turn it is, which is decided anew."""
     said = (await Answers.of(life)).cluster_state()
-    return {node: {key: value for key, value in each.items() if key != "sequence"} for node, each in said.items()}
+    return {node: _lasting(each) for node, each in said.items()}
+
+
+def _lasting(said: Json) -> Json:
+    bound = sorted((each for each in said["holders"] if each["kind"] != SAVING), key=lambda each: str(each["holder"]))
+    available = None if len(bound) < len(said["holders"]) else said["available"]
+    return {"capacity": said["capacity"], "available": available, "holders": bound}

@@ -21,6 +21,7 @@ FaultKind = Literal[
     "conflict",
     "throttle",
     "fail",
+    "refuse",
     "outage",
     "hold-watches",
     "repeat-events",
@@ -49,6 +50,7 @@ MEANING: Mapping[FaultKind, str] = {
     "conflict": "a write is refused with 409: somebody has changed the object",
     "throttle": "a request is refused with 429, and is to come again after so many seconds",
     "fail": "a request is refused with 500",
+    "refuse": "a Binding is refused for good, with 422",
     "outage": "all requests of this kind are refused with 503, for so many seconds",
     "hold-watches": "these watches tell nothing for so many seconds, and then all of it: facts of other kinds overtake",
     "repeat-events": "whatever a watch tells is told twice, for so many seconds",
@@ -64,7 +66,7 @@ MEANING: Mapping[FaultKind, str] = {
     "kill-scheduler": "kube-scheduler is killed, and started again after so many seconds",
     "lose-node": "a node is gone, and back after so many seconds, its pods lost",
     "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",
-    "meddle": "somebody changes all objects of a kind of the service's and all nodes, again and again, for so many seconds",
+    "meddle": "somebody changes all nodes and all objects of ours again and again, for so many seconds",
     "set-clock": "the time of day is set by so many seconds on the service's machine",
 }
 assert set(MEANING) == set(get_args(FaultKind))
@@ -86,7 +88,8 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 }
 """What requests of the service a fault is about: a method (empty: any) and a pattern that is found in the path."""
 
-CALLS = ("filter", "prioritize", "bind")
+CALLS = ("filter-only", "prioritize", "bind")
+"""The verbs, as addresses have them, that kube-scheduler calls for the pods here."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -107,8 +110,8 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; a `resource` of
     `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of the
-    same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for `seconds`
-    (0: until they are taken away).
+    same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for
+    `seconds` (0: until they are taken away).
     """
 
     kind: Literal["gang", "pods", "resource", "policy"]

@@ -1,4 +1,4 @@
-"""Run: a plan is carried out, and what comes of it is looked at: after each step, at rest, restarted, and when all is gone.
+"""Run: a plan is carried out, and looked at: after each step, at rest, after a restart, and when all is taken back.
 
 The same plan is the same run: `Result.digest` is of all that was written, and when.
 """
@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kubesim.kinds import POD
 from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
 from loadtests.fault_simulation.outcome import LEFT, amiss, states
-from loadtests.fault_simulation.plan import Fault, Plan, Work
-from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
+from loadtests.fault_simulation.plan import Plan
 from loadtests.fault_simulation.rounds import LookedAtLoop
+from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
 from loadtests.fault_simulation.steps import Steps
 from loadtests.fault_simulation.striking import Striking
 from loadtests.fault_simulation.working import Working
@@ -191,8 +191,11 @@ class Run:
         assert life is not None
         after = await states(life)
         for node in sorted(before.keys() | after.keys()) if self._store.version == version else ():
-            if before.get(node) != after.get(node):
-                self._find(RESTART, f"{node} was {before.get(node)}, and is {after.get(node)} after a restart")
+            for key, was in before.get(node, {}).items():
+                now = after.get(node, {}).get(key)
+                # None: what is available is not to be compared, for some of it is saved.
+                if was != now and was is not None and now is not None:
+                    self._find(RESTART, f"{node} had {key} {was}, and has {now} after a restart")
         self._look()
 
     async def _be_emptied(self) -> None:

@@ -1,6 +1,6 @@
 """Shrinking: the fewest faults, and then the fewest works, with which a plan still fails in the same way.
 
-By delta debugging: halves are left out, then quarters, and so on to single ones, for as long as that helps. Knows plans;
+By delta debugging: all are left out, then halves, and so on to single ones, for as long as that helps. Knows plans;
 what failing is, it is told.
 """
 
@@ -18,13 +18,16 @@ T = TypeVar("T")
 
 def shrunk(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
     """A plan that fails as well, of which nothing single can be left out. `fails`: is asked of each that is tried."""
-    while True:
-        before = plan
-        plan = replace(plan, faults=fewest(plan.faults, lambda faults: fails(replace(before, faults=faults))))
-        kept = plan
-        plan = replace(plan, works=fewest(plan.works, lambda works: fails(replace(kept, works=works))))
-        if plan == before:
-            return plan
+    fewer = _with_fewest_works(_with_fewest_faults(plan, fails), fails)
+    return plan if fewer == plan else shrunk(fewer, fails)
+
+
+def _with_fewest_faults(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    return replace(plan, faults=fewest(plan.faults, lambda faults: fails(replace(plan, faults=faults))))
+
+
+def _with_fewest_works(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
+    return replace(plan, works=fewest(plan.works, lambda works: fails(replace(plan, works=works))))
 
 
 def fewest(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:

@@ -15,12 +15,13 @@ from kubesim.kinds import LEASE, POD, Json, Kind
 from kubesim.store import DELETED, Change
 from loadtests.fault_simulation.offers import Offers
 from loadtests.fault_simulation.stage import SERVICES, Stage
+from loadtests.fault_simulation.working import GROUP, NAMESPACE
+from loadtests.life.policies import POLICY
 from loadtests.life.seeing import annotation, label, name, uid
 from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
 from loadtests.replicas import NAMESPACE as LEASES
-from loadtests.fault_simulation.working import GROUP
 
-VIOLATION, CAPACITY, QUORUM, POLICY, FENCE = "violation", "capacity", "quorum", "policy", "fence"
+VIOLATION, CAPACITY, QUORUM, KEPT_OFF, FENCE = "violation", "capacity", "quorum", "policy", "fence"
 _OF_NO_LEADER = ("leases", "events", "endpointslices")
 """What a replica may write that does not lead, or that harms nobody."""
 
@@ -33,6 +34,10 @@ class Steps:
         self._find = find
         self._store = stage.cluster.api.store
         self._offers = Offers(self._store, resources, stage.clock.now)
+        self._members: dict[str, set[str]] = defaultdict(set)
+        """By gang: UIDs of all that it has or had."""
+        self._governed: set[str] = set()
+        """UIDs of pods that came when the policy of their group was in force."""
         self._store.subscribe(self._written)
         stage.cluster.api.audit.subscribe(self._carried_out)
 
@@ -47,9 +52,14 @@ class Steps:
     # -- at each write ---------------------------------------------------------------------------------------------
 
     def _written(self, change: Change) -> None:
-        if change.kind is not POD or change.type == DELETED or not node_of(change.object):
+        if change.kind is not POD or change.type == DELETED:
             return
-        if change.before is None or not node_of(change.before):
+        if change.before is None:
+            if (gang := quorum_of(change.object)) is not None:
+                self._members[gang[0]].add(uid(change.object))
+            if self._is_governed(change.object):
+                self._governed.add(uid(change.object))
+        if node_of(change.object) and (change.before is None or not node_of(change.before)):
             self._has_room(node_of(change.object))
             self._has_its_quorum(change.object)
             self._keeps_off(change.object)
@@ -75,19 +85,29 @@ class Steps:
             return
         if attempt.joins:
             return
-        bound = [each for each in self._store.list(POD) if quorum_of(each) == quorum and node_of(each)]
-        others = sum(not _is_of(each, attempt.id) for each in bound)
-        if others + attempt.size < quorum[1]:
-            said = f"{attempt.size} in its attempt and {others} before"
+        members = self._members[quorum[0]]
+        # Of whoever is gone by now no more can be said than that they were there.
+        ready = members - {uid(each) for each in self._store.list(POD) if not self._is_ready(each)}
+        if len(ready) < quorum[1]:
+            said = f"{len(ready)} members bound or asked for"
             self._find(QUORUM, f"{name(pod)} is bound with {said}, and its gang needs {quorum[1]}")
 
+    def _is_ready(self, pod: Json) -> bool:
+        """Whether it is bound, or somebody has asked that it be."""
+        return bool(node_of(pod)) or uid(pod) in self._stage.calls.binds
+
+    def _is_governed(self, pod: Json) -> bool:
+        """Whether the policy of its group is in force, as it says of itself."""
+        policy = self._store.get(POLICY, NAMESPACE, label(pod, GROUP))
+        said = [] if policy is None else (policy.get("status") or {}).get("conditions") or []
+        return any((each["type"], each["status"]) == ("Ready", "True") for each in said)
+
     def _keeps_off(self, pod: Json) -> None:
-        """From others of its group."""
-        group = label(pod, GROUP)
-        for each in self._store.list(POD) if group else ():
-            if label(each, GROUP) == group and node_of(each) == node_of(pod) and uid(each) != uid(pod):
-                if not is_over(each):
-                    self._find(POLICY, f"{name(pod)} is bound to {node_of(pod)}, where {name(each)} is")
+        """From others of its group, if it came when the policy was in force."""
+        for each in self._store.list(POD) if uid(pod) in self._governed else ():
+            is_other = label(each, GROUP) == label(pod, GROUP) and uid(each) != uid(pod) and not is_over(each)
+            if is_other and node_of(each) == node_of(pod):
+                self._find(KEPT_OFF, f"{name(pod)} is bound to {node_of(pod)}, where {name(each)} is")
 
     def _carried_out(self, event: Json) -> None:
         """A request that would change something was answered."""
@@ -100,8 +120,3 @@ class Steps:
         if holder != user:
             what = "/".join(filter(None, (about["resource"], about.get("name"), about.get("subresource"))))
             self._find(FENCE, f"{user} wrote while {holder or 'nobody'} led: {event['verb']} {what}")
-
-
-def _is_of(pod: Json, attempt: str) -> bool:
-    said = attempt_of(uid(pod), annotation(pod, ATTEMPT))
-    return said is not None and said.id == attempt

@@ -171,9 +171,21 @@ def _of_request(fault: Fault) -> api.Fault:
             error = Occupied(409, "the object has been modified; please apply your changes to the latest version")
         case "throttle":
             error = Unavailable("too many requests, please try again later", fault.seconds)
+        case "refuse":
+            error = Refused(422, "the pod cannot be bound")
         case "fail":
             error = Unavailable("an error on the server has prevented the request from succeeding")
-    return api.Fault(error, after, method, path, ANY_SERVICE, seconds, fault.skip, fault.times, again)
+    return api.Fault(
+        error,
+        after=after,
+        method=method,
+        path=path,
+        user=ANY_SERVICE,
+        seconds=seconds,
+        skip=fault.skip,
+        times=fault.times,
+        again=again,
+    )
 
 
 def _of_call(fault: Fault) -> api.Fault:
@@ -181,7 +193,16 @@ def _of_call(fault: Fault) -> api.Fault:
     after = fault.kind == "lose-verdict"
     seconds = fault.seconds if fault.kind == "delay-call" else 0.0
     again = fault.seconds if fault.kind == "repeat-call" else None
-    return api.Fault(lost, after, fault.of, "", CALLER, seconds, fault.skip, fault.times, again)
+    return api.Fault(
+        lost,
+        after=after,
+        method=fault.of,
+        user=CALLER,
+        seconds=seconds,
+        skip=fault.skip,
+        times=fault.times,
+        again=again,
+    )
 
 
 def _without_ours(status: Json) -> Json:

@@ -11,7 +11,7 @@ import random
 import httpx
 
 from kubesim.apiserver.in_process import InProcess
-from kubesim.kinds import POD, Json
+from kubesim.kinds import POD, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.stage import Stage
@@ -53,13 +53,17 @@ class Working:
                 await self.set_resource(work)
                 return
             case "policy":
-                await self._people.create(POLICY, _policy(work))
+                await self._create(POLICY, _policy(work))
                 return
         for body in pods_of(work):
-            await self._people.create(POD, body)
+            await self._create(POD, body)
         if work.lasts is not None:
             await asyncio.sleep(work.lasts)
             await self.take_back(work)
+
+    async def _create(self, kind: Kind, body: Json) -> None:
+        body["metadata"]["namespace"] = NAMESPACE
+        assert await self._people.create(kind, body) is not None, f"{kind.name} {body['metadata']['name']} is refused"
 
     async def take_back(self, work: Work) -> None:
         for body in pods_of(work):
@@ -71,8 +75,10 @@ class Working:
         """One who asks for the same resource waits until the one before was answered."""
         async with self._turns.setdefault(work.name, asyncio.Lock()):
             self.wishes[work.name] = work
-            while not await self._ask(work):
-                await asyncio.sleep(_AGAIN_AFTER)
+            heard = False
+            while not heard:
+                heard = await self._ask(work)
+                await asyncio.sleep(0.0 if heard else _AGAIN_AFTER)
 
     async def _ask(self, work: Work) -> bool:
         """Whether it was heard, and done."""
@@ -140,6 +146,6 @@ def _policy(work: Work) -> Json:
     return {
         "apiVersion": POLICY.api_version,
         "kind": POLICY.name,
-        "metadata": {"name": work.name, "namespace": NAMESPACE},
+        "metadata": {"name": work.name},
         "spec": {"type": "anti-affinity", "parameters": {}, "selector": {"matchLabels": {GROUP: work.name}}},
     }

@@ -1,0 +1,90 @@
+"""Plans of seeds: plain values that a file holds, and that can do without any of their parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.plan import (
+    MEANING,
+    BadPlan,
+    Fault,
+    Plan,
+    Work,
+    in_words,
+    read,
+    work_in_words,
+    written,
+)
+from loadtests.fault_simulation.shrinking import fewest, shrunk
+
+SEEDS = range(500)
+
+
+def test_a_seed_has_one_plan_and_a_file_holds_it() -> None:
+    for seed in SEEDS:
+        assert read(written(plan_of(seed))) == plan_of(seed)
+    assert len({written(plan_of(seed)) for seed in SEEDS}) == len(SEEDS)
+
+
+def test_every_kind_of_fault_and_of_work_is_drawn() -> None:
+    plans = [plan_of(seed) for seed in SEEDS]
+    assert Counter(each.kind for plan in plans for each in plan.faults).keys() == MEANING.keys()
+    assert {each.kind for plan in plans for each in plan.works} == {"gang", "pods", "resource", "policy"}
+    assert {plan.replicas for plan in plans} == {1, 2}
+
+
+def test_a_killed_service_is_away_for_longer_than_what_it_sent_may_be_late() -> None:
+    faults = [each for seed in SEEDS for each in plan_of(seed).faults]
+    late = max(each.seconds for each in faults if each.kind in ("late-request", "repeat-request"))
+    assert late < min(each.seconds for each in faults if each.kind == "kill-service")
+
+
+def test_a_plan_says_when_all_of_it_has_begun_and_what_goes_wrong_has_ended() -> None:
+    works = (Work("gang", "a", 1.0), Work("pods", "b", 2.0, lasts=3.0))
+    assert Plan(0, works, ()).ends == 5.0
+    assert Plan(0, works, (Fault("outage", 4.0, 6.0), Fault("set-clock", 9.0, -60.0))).ends == 10.0
+
+
+def test_it_is_told_in_words() -> None:
+    fault = Fault("late-request", 1.5, 0.25, of="bindings", skip=2, times=3)
+    assert in_words(fault) == "1.50 s late-request, bindings, 0.25 s, after 2 others, 3 times"
+    assert in_words(Fault("kill-service", 0.0, 2.0, losing=True)) == "0.00 s kill-service, 2.00 s, losing"
+    assert work_in_words(Work("gang", "train", 3.0, size=4)) == "3.00 s gang train (size 4)"
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"seed": 1}', b'{"seed": 1, "works": [], "faults": [{}]}'])
+def test_a_file_that_holds_no_plan_is_refused(content: bytes) -> None:
+    with pytest.raises(BadPlan, match="--replay"):
+        read(content)
+
+
+class TestShrinking:
+    def test_leaves_what_it_takes_to_fail_and_nothing_else(self) -> None:
+        asked: list[tuple[int, ...]] = []
+
+        def fails(items: tuple[int, ...]) -> bool:
+            asked.append(items)
+            return {3, 11} <= set(items)
+
+        assert fewest(range(16), fails) == (3, 11)
+        assert len(asked) < 60
+
+    def test_leaves_nothing_where_it_fails_anyway(self) -> None:
+        assert fewest(range(7), lambda items: True) == ()
+
+    def test_leaves_all_where_each_is_needed(self) -> None:
+        assert fewest("abc", lambda items: items == ("a", "b", "c")) == ("a", "b", "c")
+
+    def test_a_plan_loses_faults_first_and_then_works(self) -> None:
+        plan = plan_of(31)
+        needed, work = plan.faults[-1], plan.works[-1]
+
+        def fails(tried: Plan) -> bool:
+            return needed in tried.faults and work in tried.works
+
+        smaller = shrunk(plan, fails)
+        assert (smaller.faults, smaller.works) == ((needed,), (work,))
+        assert (smaller.seed, smaller.nodes) == (plan.seed, plan.nodes)
