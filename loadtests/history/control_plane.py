@@ -147,7 +147,19 @@ def dumped(api: Api) -> Dump:
 
 
 def stored(api: Api) -> Dump:
-    """All objects of all kinds that can be listed, but for what comes and goes by itself."""
+    """All objects of all kinds that can be listed, but for what comes and goes by itself. A kind that is just being
+    installed or removed is told of and not served: that is waited out."""
+    deadline = time.monotonic() + _SERVED_WITHIN
+    while True:
+        try:
+            return _stored(api)
+        except ApiError as error:
+            if error.status not in (404, 503) or time.monotonic() > deadline:
+                raise
+        threading.Event().wait(_LOOK_EVERY)
+
+
+def _stored(api: Api) -> Dump:
     found = {}
     for root, group, plural in _kinds(api):
         if (group, plural) in PASSING:
