@@ -45,6 +45,8 @@ MUTANTS_ARGS ?=
 SOAK_ARGS ?= --minutes 30
 LIFE_ARGS ?= --seeds 1000 --weeks 2
 CLIENT_ARGS ?= --minutes 10
+# --mutants: put bugs in on purpose, and say which are found. --replay FILE, --seed 31: one run, told in full.
+FAULT_SIMULATION_ARGS ?= --seeds 10000
 MONTH_ARGS ?= --seeds 1 --days 30
 POLICIES_ARGS ?= --changes 1000 --real
 RECOVERY_ARGS ?= --nodes 5000 --pods 20000 --kills 5
@@ -84,6 +86,10 @@ life: setup ## Live two weeks of 1,000 clusters in virtual time; look for harm, 
 .PHONY: month
 month: setup ## Live a month of ephemeral resources in virtual time; look whether all agree, and count API writes (minutes; no Go)
 	$(BIN)/python -m loadtests.month $(MONTH_ARGS)
+
+.PHONY: fault-simulation
+fault-simulation: setup ## Run the service under 10,000 drawn plans of faults in virtual time; what fails is made smaller (hours; no Go)
+	$(BIN)/python -m loadtests.fault_simulation $(FAULT_SIMULATION_ARGS)
 
 .PHONY: client
 client: setup ## Ask the embedded cluster for anything, right or wrong, for ten minutes; look for 500s and for growth (no Go)

@@ -190,10 +190,10 @@ class Simulation:
         self._running = self._group.create_task(self._live(self.service))
         await self.service.synced()
 
-    def hold_watches(self) -> None:
-        """The service hears nothing of what happens, until `release_watches` or its next life."""
+    def hold_watches(self, of: str = "") -> None:
+        """The service hears nothing of what happens, until `release_watches` or its next life. `of`: as for a line."""
         if self.service is not None:
-            self.service.line.hold_watches()
+            self.service.line.hold_watches(of)
 
     def release_watches(self) -> None:
         if self.service is not None:

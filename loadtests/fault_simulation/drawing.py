@@ -47,15 +47,10 @@ _OTHERS: dict[FaultKind, int] = {
     "set-clock": 1,
 }
 _WRITES = (
-    "bindings",
-    "bindings",
-    "bindings",
-    "node status",
-    "resource writes",
-    "resource status",
-    "pod patches",
-    "all",
-)
+    "bindings", "bindings", "bindings", "node status", "resource creations", "resource patches", "resource deletions",
+    "resource status", "pod patches", "all",
+)  # fmt: skip
+_PATCHES = ("node status", "resource patches", "resource status", "pod patches")
 _WATCHES = ("watches", "watch of pods", "watch of nodes", "watch of resources")
 
 
@@ -182,8 +177,8 @@ def _of_requests(rng: random.Random, at: float) -> Fault:
         seconds = 0.0
     if kind == "refuse":
         of, times = "bindings", rng.choice((1, 2, 8, 40))
-    if kind == "conflict" and of == "all":
-        of = "node status"
+    if kind == "conflict":
+        of = rng.choice((*_PATCHES, "bindings"))
     return Fault(kind, at, seconds, of=of, skip=rng.choice((0, 0, 0, 1, 2, 3)), times=times)
 
 

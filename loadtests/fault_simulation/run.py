@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kubesim.kinds import POD
@@ -150,7 +150,7 @@ class Run:
             await asyncio.sleep(min(left, _LOOK_EVERY))
             self._look()
 
-    async def _come_to_rest(self, asking: list[asyncio.Future[None]]) -> None:
+    async def _come_to_rest(self, asking: Sequence[asyncio.Future[None]]) -> None:
         """Whoever asked was answered, and all is as it must be, twice in a row."""
         deadline = asyncio.get_running_loop().time() + _REST_WITHIN
         quiet = 0

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from typing import Any
 
 import httpx
 
@@ -110,7 +111,7 @@ class Working:
 
 
 def pods_of(work: Work) -> list[Json]:
-    asks: dict[str, str | int] = {"cpu": work.cpu}
+    asks: dict[str, Any] = {"cpu": work.cpu}
     if work.asks:
         asks[resource_key(work.asks)] = 1
     gang = work.name if work.kind == "gang" else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from extender.simulation import Simulation
 from kubesim.kinds import NODE, Json, Kind
+from loadtests.harm.embedded import Stage
 from loadtests.life.seeing import free_cpu, name
 from loadtests.month.applications import USED_CPU, Application, Wish
 
@@ -25,8 +26,10 @@ def disagreements(simulation: Simulation, applications: Sequence[Application]) -
     ]
 
 
-def ephemeral_resources(simulation: Simulation) -> Kind:
-    return next(each for each in simulation.cluster.api.served.all() if each.plural == "ephemeralresources")
+def ephemeral_resources(stage: Stage) -> Kind:
+    """The kind, as the API server of the simulation has it."""
+    served: list[Kind] = stage.cluster.api.served.all()
+    return next(each for each in served if each.plural == "ephemeralresources")
 
 
 def of_nodes(keeper: Any, nodes: dict[str, Json], desired: dict[str, Units]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from extender.kube.errors import Refused, Unavailable
+from extender.kube.requests import MERGE_PATCH
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import NODE, Json
 from kubesim.virtual import VirtualCluster
@@ -71,4 +72,38 @@ async def test_for_ever_until_it_is_taken_back() -> None:
             with pytest.raises(Unavailable):
                 await cluster.ask("GET", NODE.path())
         cluster.cluster.api.faults.remove(away)
+        await cluster.ask("GET", NODE.path())
+
+
+@pytest.mark.parametrize("error", [None, BUSY])
+async def test_it_arrives_once_more_and_its_sender_hears_nothing_of_that(error: Unavailable | None) -> None:
+    """Twice; or, where the sender was told that it had not arrived, too late."""
+    async with VirtualCluster() as cluster:
+        told = 0
+        cluster.cluster.api.faults.add(Fault(error, method="PATCH", again=10))
+        [name] = await cluster.add_nodes(1)
+        before = cluster.cluster.api.store.version
+
+        async def label(value: str) -> None:
+            body = {"metadata": {"labels": {"said": value}}}
+            await cluster.ask("PATCH", NODE.path("", name), body, content_type=MERGE_PATCH)
+
+        try:
+            await label("first")
+        except Unavailable:
+            told += 1
+        assert told == (error is not None)
+        assert cluster.cluster.api.store.version - before == (error is None)
+        await label("second")
+        await asyncio.sleep(11)
+        found = cluster.cluster.api.store.get(NODE, "", name)
+        assert found is not None
+        assert found["metadata"]["labels"]["said"] == "first"
+
+
+async def test_users_are_meant_by_a_pattern() -> None:
+    async with VirtualCluster() as cluster:
+        cluster.cluster.api.faults.add(Fault(BUSY, user="adm.*"), Fault(BUSY, user="dmin"))
+        with pytest.raises(Unavailable):
+            await cluster.ask("GET", NODE.path())
         await cluster.ask("GET", NODE.path())

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from extender.controlplane.nodes import NodeShape, plain
 from extender.simulated_service import NoAnswer
 from extender.simulation import Simulation
-from kubesim.kinds import POD, Json
+from kubesim.kinds import NODE, POD, Json
 from loadtests.pods import pod
 from tests.kubesim.until import until
 
@@ -106,3 +107,19 @@ async def test_a_scheduler_that_is_started_anew_places_what_is_pending() -> None
         await simulation.cluster.restart_scheduler(0)
         await gang(simulation, "fits", 2)
         await until(lambda: bound(simulation) == 2)
+
+
+async def test_watches_are_held_by_what_they_are_about_and_others_tell_on() -> None:
+    async with Simulation(nodes=1) as simulation:
+        simulation.hold_watches("/pods")
+        unheard = pod("unheard")
+        # kube-scheduler does not ask about it.
+        unheard["spec"]["schedulingGates"] = [{"name": "example.com/later"}]
+        await simulation.create(unheard, POD)
+        [more] = plain(1, NodeShape(), start=1)
+        await simulation.create(more, NODE)
+        await asyncio.sleep(1)
+        tables = simulation.application.keeper.tables
+        assert (len(tables.nodes), len(tables.pods)) == (2, 0)
+        simulation.release_watches()
+        await until(lambda: len(tables.pods) == 1)

@@ -342,6 +342,14 @@ class TestStore:
         assert times == [since, "2026-11-21T06:00:00Z"]
         assert [call.split()[0] for call in api.requested] == ["GET", "PATCH", "PATCH"]
 
+    async def test_a_status_that_meets_other_writes_is_to_be_written_again(self, api: ScriptedApi) -> None:
+        """It asks for no version: the API server has tried the patch five times by itself."""
+        api.answers += [encode(resource()), Occupied(409, "the object has been modified")]
+        store = ApiResourceStore(api)
+        known = await store.get(EphemeralName("team-a", "data1"))
+        with pytest.raises(Unavailable, match="modified"):
+            await store.set_status(known, ResourceStatus(True, "R", ""))
+
     async def test_status_of_a_namesake_is_left_alone(self, api: ScriptedApi) -> None:
         refused = Refused(422, "the server rejected our request due to an error in our request")
         api.answers += [encode(resource()), refused, encode(resource())]

@@ -1,0 +1,143 @@
+"""Runs of plans: nothing is found in the service as it is, the same plan is the same history, and bugs are found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadtests.fault_simulation.__main__ import arguments, details, made_smaller, main
+from loadtests.fault_simulation.__main__ import table as table_of_runs
+from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.mutants import MUTANTS
+from loadtests.fault_simulation.mutation import Trial, Verdict, table, tried
+from loadtests.fault_simulation.plan import Fault, Plan, Work, read, written
+from loadtests.fault_simulation.run import Finding, run
+
+QUIET = Plan(7, (Work("gang", "train", 0.5, size=3, cpu=2), Work("resource", "slots", 0.1, capacity=2)), ())
+MANY_FAULTS = tuple(Fault("delay-answer", 0.1 * number, 0.01, of="bindings", skip=9) for number in range(4))
+NOISY = Plan(
+    7,
+    (*QUIET.works, Work("pods", "alone", 0.7, lasts=20.0)),
+    (*MANY_FAULTS, Fault("kill-service", 0.51, 1.5, losing=True)),
+)
+
+
+OF_REPLICAS = (0, 6, 12)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(1, 5), *(pytest.param(each, marks=pytest.mark.longer) for each in OF_REPLICAS)]
+)
+def test_nothing_is_found_under_the_faults_of_a_seed(seed: int) -> None:
+    result = run(plan_of(seed))
+    assert result.is_clean, details(result)
+    assert result.looks > 100
+    assert len(result.faults) == len(result.plan.faults)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("first", range(0, 1000, 100))
+def test_nothing_is_found_under_the_faults_of_a_hundred_seeds(first: int) -> None:
+    for seed in range(first, first + 100):
+        result = run(plan_of(seed))
+        assert result.is_clean, details(result)
+
+
+def test_what_was_asked_for_is_there_where_nothing_goes_wrong() -> None:
+    result = run(QUIET)
+    assert result.is_clean, details(result)
+    assert (result.bound, result.evicted, result.lives) == (3, 0, 2)
+
+
+def test_the_same_plan_is_the_same_history_and_another_is_another() -> None:
+    first, again, other = run(NOISY), run(read(written(NOISY))), run(QUIET)
+    assert (first.digest, first.looks, first.virtual_seconds) == (again.digest, again.looks, again.virtual_seconds)
+    assert first.digest != other.digest
+    assert first.lives == 3
+
+
+class TestABugThatIsPutIn:
+    @pytest.mark.parametrize(
+        ("name", "kind"),
+        [("barrier-one-short", "quorum"), ("keys-stay", "ledger"), ("deleted-pod-holds", "ledger")],
+    )
+    def test_is_found_and_taken_out_again(self, name: str, kind: str) -> None:
+        works = (
+            Work("gang", "train", 0.5, size=3, cpu=2),
+            Work("pods", "alone", 0.7, lasts=5.0),
+            Work("resource", "slots", 0.1, capacity=2),
+            Work("resource", "slots", 9.0),
+        )
+        plan = Plan(7, works, ())
+        with MUTANTS[name].put_in():
+            found = run(plan)
+        assert [each.kind for each in found.findings][:1] == [kind], details(found)
+        assert run(plan).is_clean
+
+    def test_is_told_with_how_many_seeds_it_took(self) -> None:
+        assert tried(Trial("binding-without-attempt", 1, 6)).is_found
+        missed = Verdict("keys-stay", 3)
+        told = table([missed, Verdict("barrier-one-short", 2, 1, "quorum", "one is not there")])
+        assert "| `barrier-one-short` | The barrier opens when" in told
+        assert "not in 3" in told
+        assert "1 of 2 bugs were found" in told
+
+    def test_there_are_enough_of_them(self) -> None:
+        assert len(MUTANTS) >= 30
+
+    @pytest.mark.slow
+    @pytest.mark.timeout(3600)
+    @pytest.mark.parametrize("name", MUTANTS)
+    def test_is_found_within_some_hundred_seeds(self, name: str) -> None:
+        assert tried(Trial(name, 1, 600)).is_found
+
+
+class TestWhatFails:
+    def test_is_made_smaller_and_replayed_from_its_file(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "failing.json"
+        with MUTANTS["deleted-pod-holds"].put_in():
+            smaller = made_smaller(run(NOISY))
+            assert [each.name for each in smaller.plan.works] == ["alone"]
+            assert smaller.plan.faults == ()
+            file.write_bytes(written(smaller.plan))
+            assert main(["--replay", str(file), "--no-shrinking", "--out", str(tmp_path)]) == 1
+        told = capsys.readouterr()
+        assert smaller.digest in told.out
+        assert "found at" in told.out
+        assert f"--replay {tmp_path / 'failing-7.json'}" in told.err
+        assert main(["--replay", str(file)]) == 0
+
+    def test_is_in_the_table_with_its_seed(self) -> None:
+        result = run(QUIET)
+        result.findings.append(Finding("ledger", 3.0, "node-0 has too much"))
+        assert "seed 7: ledger: node-0 has too much" in table_of_runs([result])
+
+
+class TestTheCommand:
+    def test_says_what_was_carried_out(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["--seeds", "1", "--first-seed", "4", "--jobs", "1"]) == 0
+        assert "seeds in which something was found:" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("given", [["--seeds", "0"], ["--first-seed", "-1"], ["--out", "/nowhere/at/all"]])
+    def test_refuses_what_makes_no_sense(self, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            arguments(given)
+        assert given[0] in capsys.readouterr().err
+
+    def test_refuses_a_file_that_holds_no_plan_and_a_bug_that_there_is_not(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "no-plan.json"
+        file.write_text("{}")
+        assert main(["--replay", str(file)]) == 2
+        assert main(["--mutants", "--only", "no-such-bug", "--jobs", "1"]) == 2
+        assert "no-such-bug" in capsys.readouterr().err
+
+    def test_explains_each_fault(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit):
+            arguments(["--help"])
+        assert "late-request: the service is told" in capsys.readouterr().out
