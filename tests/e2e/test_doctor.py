@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.controlplane import binaries, places
+from extender.controlplane import binaries, crds, places, versions
 from extender.controlplane.api import Api
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.progress import Progress
@@ -82,6 +82,17 @@ def test_what_is_shipped_has_no_findings_and_every_part_of_it_is_read(cluster: R
     found, told = looked_at(cluster)
     assert found == set()
     assert {each["part"] for each in told["not_looked_at"]} == {"the service's settings"}
+
+
+@pytest.mark.older
+def test_the_policy_that_gates_all_gangs_is_taken_in_the_version_of_its_kind_that_there_is(
+    cluster: RealCluster,
+) -> None:
+    api = versions.chosen().admission_policies.name
+    collections = ("mutatingadmissionpolicies", "mutatingadmissionpolicybindings")
+    shipped = crds.documents(places.shipped("deploy") / "policies" / "gate-gangs.yaml")
+    for collection, each in zip(collections, shipped, strict=True):
+        cluster.admin.post(f"/apis/{api}/{collection}", {**each, "apiVersion": api}, dryRun="All")
 
 
 def test_permissions_of_the_table_are_enough_and_one_that_is_missing_is_found(cluster: RealCluster) -> None:
