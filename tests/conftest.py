@@ -43,9 +43,9 @@ _SHARED = ("field", "cluster")
 """Fixtures of a session: a control plane, and what stands on it."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where `make e2e` runs tests in several processes, those that share a control plane are in one."""
-    for item in items:
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
         if isinstance(item, pytest.Function) and item.get_closest_marker("e2e") is not None:
             shared = next((each for each in _SHARED if each in item.fixturenames), "")
             item.add_marker(pytest.mark.xdist_group(f"{item.path.parent.name} {shared}" if shared else str(item.path)))

@@ -59,7 +59,9 @@ class Api:
             verify=access.trust,
             headers={"Authorization": f"Bearer {access.token}"},
             timeout=timeout,
-            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64),
+            # One that was idle for longer the pool would close, though it has just given it to another thread (httpcore
+            # 1.0). Both kinds of API servers keep connections for 90 s.
+            limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=80),
             trust_env=False,
         )
 

@@ -17,7 +17,7 @@ import logging, structlog
 from extender.cli.serve import _log_to_stderr
 from extender.settings import load_settings
 
-_log_to_stderr(load_settings(None, log_format={format!r}, log_level="debug"))
+lines = _log_to_stderr(load_settings(None, log_format={format!r}, log_level="debug"))
 log = structlog.get_logger("x")
 log.info("ready", nodes=3, why="two\\nlines")
 log.debug("PodPlaced", pod="p")
@@ -26,6 +26,7 @@ try:
 except ZeroDivisionError:
     log.exception("verb failed", verb="filter")
     logging.getLogger("uvicorn.error").exception("theirs %s", 5)
+lines.drain()
 """
 
 
