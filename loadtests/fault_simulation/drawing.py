@@ -25,8 +25,8 @@ _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
 _OF_REQUESTS: tuple[FaultKind, ...] = (
-    "lose-request", "lose-answer", "delay-request", "delay-answer", "late-request", "repeat-request", "conflict",
-    "throttle", "fail", "refuse",
+    "lose-request", "lose-answer", "lose-answer", "delay-request", "delay-answer", "late-request", "repeat-request",
+    "conflict", "conflict", "throttle", "fail", "refuse", "refuse",
 )  # fmt: skip
 _OTHERS: dict[FaultKind, int] = {
     "outage": 4,
@@ -37,7 +37,7 @@ _OTHERS: dict[FaultKind, int] = {
     "lose-call": 2,
     "lose-verdict": 3,
     "delay-call": 2,
-    "repeat-call": 2,
+    "repeat-call": 4,
     "kill-service": 5,
     "cut-off-service": 2,
     "kill-scheduler": 2,
@@ -151,8 +151,8 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
                 kind,
                 at,
                 0.0 if kind.startswith("lose") else _round(rng.choice((0.02, rng.uniform(0, 3)))),
-                of=rng.choice((*CALLS, "bind")),
-                skip=rng.choice((0, 0, 1, 2)),
+                of=rng.choice((*CALLS, "bind", "bind")),
+                skip=rng.choice((0, 0, 0, 1, 2)),
                 times=rng.choice((1, 1, 2, 4)),
             )
         case "kill-service":
@@ -178,8 +178,8 @@ def _of_requests(rng: random.Random, at: float) -> Fault:
     if kind == "refuse":
         of, times = "bindings", rng.choice((1, 2, 8, 40))
     if kind == "conflict":
-        of = rng.choice((*_PATCHES, "bindings"))
-    return Fault(kind, at, seconds, of=of, skip=rng.choice((0, 0, 0, 1, 2, 3)), times=times)
+        of = rng.choice((*_PATCHES, "bindings", "bindings", "bindings"))
+    return Fault(kind, at, seconds, of=of, skip=rng.choice((0, 0, 0, 0, 1, 2, 3)), times=times)
 
 
 def _round(seconds: float) -> float:
