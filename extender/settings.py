@@ -60,7 +60,7 @@ class Settings(BaseModel):
     )
     management_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
     management_wait_seconds: float = Field(
-        5.0,
+        15.0,
         gt=0.0,
         le=60.0,
         description="a call of /v1 that could not be begun within so long is refused: kube-scheduler's go first",

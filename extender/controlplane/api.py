@@ -50,7 +50,7 @@ class Access:
 class Api:
     """Calls with the rights of the kubeconfig's user. Every call raises ApiError unless the answer is 2xx."""
 
-    def __init__(self, access: Access, *, timeout: float = 30) -> None:
+    def __init__(self, access: Access, *, timeout: float = 90) -> None:
         # Here and not above: whoever wants no more than Access need not wait for it.
         import httpx
 

@@ -51,11 +51,14 @@ def define(api: Api, files: Iterable[Path], *, queues: bool) -> None:
     eventually(lambda: takes_queues(api) is queues, what="the definitions in force")
 
 
-def takes_queues(api: Api) -> bool:
-    """Whether the definition in force has policies of the type queue, which the former one lacks."""
+def takes_queues(api: Api) -> bool | None:
+    """Whether the definition in force has policies of the type queue, which the former one lacks; None: the API server
+    is just changing it."""
     try:
         api.post(POLICIES, policy("tried", "queue", parameters={"capacity": 2}), dryRun="All")
     except ApiError as error:
+        if error.status == 503:
+            return None
         if error.status != 422:
             raise
         return False

@@ -31,7 +31,7 @@ ALWAYS = frozenset(("/healthz", "/readyz", "/version", "/metrics"))
 """What tells how the service is must be answered when it is not well."""
 LATE, NO_MEMORY = "late", "memory"
 """Why a call was shed."""
-LONGEST_WAIT = 5.0
+LONGEST_WAIT = 15.0
 MEMORY_SHARE = 0.9
 _MEMORY_HOLDS = 1.0
 """Seconds for which it is believed how much memory is in use."""
