@@ -68,7 +68,7 @@ demo: setup ## Watch the main job on the embedded cluster, in under a minute; DE
 	@$(BIN)/escher demo $(DEMO_ARGS)
 
 .PHONY: test
-test: setup ## Run the default tests (four minutes; no Go, no cluster)
+test: setup ## Run the default tests (some minutes; no Go, no cluster)
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: longer

@@ -384,8 +384,11 @@ async def test_a_reflector_sees_pages_changes_and_a_restart(cluster: Place, conn
 
 
 @REAL_ONLY
-async def test_a_version_that_is_too_old_is_an_error_in_the_watch(connection: Connection) -> None:
+async def test_a_version_that_is_too_old_is_an_error_in_the_watch(cluster: Place, connection: Connection) -> None:
     kind = kinds.pods(5.0)
+    # One that has just begun to run knows nothing of before; another may remember from the first version on.
+    assert cluster.restart is not None
+    await asyncio.to_thread(cluster.restart)
     async with contextlib.aclosing(connection.lines(f"{kind.path}?watch=1&resourceVersion=1", silence=20)) as lines:
         event = kind.read_event(await anext(lines))
     assert event.type == "ERROR"
