@@ -73,7 +73,7 @@ test: setup ## Run the default tests (some minutes; no Go, no cluster)
 
 .PHONY: longer
 longer: setup $(VENV_AUDIT)/.ready ## Run the tests of ten seconds and more, which the default ones leave out (three minutes; no Go, no cluster)
-	$(BIN)/python -m pytest -m "longer and not e2e" -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -m "longer and not e2e" --timeout=600 -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: slow
 slow: setup ## Run the tests that try many times as much as the default ones (an hour; no Go, no cluster)
