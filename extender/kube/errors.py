@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 LONGEST_RETRY_AFTER = 30.0
 """Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
 
@@ -47,3 +50,13 @@ class Away(Unavailable):
 
 class Silent(Unavailable):
     """Nothing came on a stream for as long as the caller was ready to wait."""
+
+
+@contextmanager
+def asking_for_no_version() -> Iterator[None]:
+    """A write that names no version, and is Occupied all the same, has met other writes: it will do when it is tried
+    again. Raises Unavailable then."""
+    try:
+        yield
+    except Occupied as error:
+        raise Unavailable(str(error)) from error

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from extender.controlplane import binaries, components
@@ -146,7 +147,7 @@ class Container:
         for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
             path = self._container[probe]["httpGet"]["path"]
             what = f"{probe} of {self._container['name']}"
-            eventually(lambda path=path: answers(port, path), within=60, what=what)  # type: ignore[misc]
+            eventually(partial(answers, port, path), within=60, what=what)
 
     @property
     def runs(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from extender.controlplane.clusters import LocalCluster
+from loadtests.history.scene import POD_GROUPS
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import fresh_arena, shared_field
@@ -17,26 +18,6 @@ from tests.e2e.workload import Arena, Field, stays
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 LABEL = "scheduling.x-k8s.io/pod-group"
-DEFINITION: dict[str, Any] = {
-    "metadata": {
-        "name": "podgroups.scheduling.x-k8s.io",
-        # What the API server asks of every kind in a group of k8s.io.
-        "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
-    },
-    "spec": {
-        "group": "scheduling.x-k8s.io",
-        "scope": "Namespaced",
-        "names": {"kind": "PodGroup", "plural": "podgroups", "singular": "podgroup"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +35,7 @@ def arena(plugins_field: Field, request: pytest.FixtureRequest) -> Iterator[Aren
 
 def install(cluster: LocalCluster) -> None:
     cluster.stop_component("service")
-    cluster.admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
+    cluster.admin.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", POD_GROUPS)
     cluster.start_component("service")
 
 

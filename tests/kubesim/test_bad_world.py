@@ -124,7 +124,7 @@ async def test_while_etcd_takes_twenty_seconds_for_a_write_verbs_and_reads_wait_
         assert simulation.application.keeper.tables.violations() == []
 
 
-async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most() -> None:
+async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Simulation(nodes=3) as simulation:
         keeper, seen = simulation.application.keeper, list[str]()
         observe, forget = keeper.observe, keeper.forget
@@ -137,7 +137,8 @@ async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most() -> N
             seen.append(str(fact))
             return forget(fact)
 
-        keeper.observe, keeper.forget = observed, forgotten  # type: ignore[method-assign]
+        monkeypatch.setattr(keeper, "observe", observed)
+        monkeypatch.setattr(keeper, "forget", forgotten)
         await gang(simulation, "waits", 6)
         asker = await simulation.create(pod("asker", NOBODY), POD)
         await asyncio.sleep(1)

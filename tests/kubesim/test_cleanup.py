@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,9 @@ class WithDeployments:
             return msgspec.json.encode({"items": self._deployments, "metadata": {}})
         return await self._inner.request(method, path, body, **given)
 
+    def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
+        return self._inner.lines(path, silence=silence)
+
 
 def deployment(name: str, *, replicas: int = 1, **metadata: str) -> Json:
     return {"metadata": {"namespace": "other", "name": name, **metadata}, "spec": {"replicas": replicas}}
@@ -137,14 +141,14 @@ async def test_while_the_service_is_installed_nothing_is_removed() -> None:
         await with_traces(simulation)
         there = WithDeployments(simulation.requests, deployment("mine"), deployment("second"))
         with pytest.raises(cleanup.Installed, match=r"other/mine, other/second.*scale it to 0"):
-            await cleanup.nobody_installed(there)  # type: ignore[arg-type]
+            await cleanup.nobody_installed(there)
 
 
 async def test_a_deployment_that_is_on_its_way_out_or_scaled_to_none_keeps_nothing_from_being_removed() -> None:
     async with Simulation(nodes=1) as simulation:
         gone = deployment("gone", deletionTimestamp="2026-01-01T00:00:00Z")
         there = WithDeployments(simulation.requests, gone, deployment("scaled", replicas=0))
-        await cleanup.nobody_installed(there)  # type: ignore[arg-type]
+        await cleanup.nobody_installed(there)
         # Where the kind is not served there are none.
         await cleanup.nobody_installed(simulation.requests)
 

@@ -47,7 +47,7 @@ from extender.esl.facts import Nodes, PodFacts
 from extender.esl.gang_left import Keys
 from extender.esl.several import Several
 from extender.kube import objects
-from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.errors import Gone, Refused
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.requests import Requests, address
 
@@ -227,9 +227,6 @@ class EslDriver:
             version = await self._node_status.advertise(node, desired, [r for r in latest if r not in desired])
         except Gone:
             desired = {}
-        except Occupied as error:
-            # The patch asks for no version: it has met other writes, and will do when it is tried again.
-            raise Unavailable(str(error)) from error
         except Refused as error:
             refusal = error
         for _ in range(taken):

@@ -16,7 +16,7 @@ from extender.adapters.kube.resources import INTENT, EphemeralResources, intent_
 from extender.adapters.kube.schema import MARK, READY, ObjectJson, Schema, path_of, ready_since, timestamp
 from extender.app.objects.kind import C, Named, O, S
 from extender.app.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
-from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.errors import Gone, Refused, Unavailable, asking_for_no_version
 from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 
 _REMEMBERED = 16384
@@ -100,10 +100,8 @@ class ApiObjectStore(Generic[O, C, S]):
             {"op": "add", "path": "/status", "value": whole},
         ]
         try:
-            return await self._ask("PATCH", self._path(item.name, "status"), patch, JSON_PATCH)
-        except Occupied as error:
-            # The patch asks for no version: it has met other writes, and will do when it is tried again.
-            raise Unavailable(str(error)) from error
+            with asking_for_no_version():
+                return await self._ask("PATCH", self._path(item.name, "status"), patch, JSON_PATCH)
         except Refused as error:
             # A test that fails is a 422 of so general a wording that it could be anything.
             if error.status != 422 or (await self.get(item.name)).uid == item.uid:

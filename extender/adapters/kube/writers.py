@@ -20,7 +20,7 @@ from extender.adapters.objects import WAKE
 from extender.app.ports import Notice, PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
-from extender.kube.errors import Gone, Occupied, Unavailable
+from extender.kube.errors import Gone, Occupied, Unavailable, asking_for_no_version
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 
@@ -137,12 +137,10 @@ class ApiNominator:
 
     async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
         patch = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
-        try:
+        with asking_for_no_version():
             await self._requests.request(
                 "PATCH", _pod_path(pod, "status"), _encode(patch), content_type=MERGE_PATCH, accept=METADATA_ONLY
             )
-        except Occupied as error:
-            raise Unavailable(str(error)) from error
 
 
 class ApiWaker:
@@ -170,13 +168,10 @@ class ApiWaker:
         await self._patch(pod, {"metadata": {"uid": pod.uid, "annotations": {key: value}}}, MERGE_PATCH)
 
     async def _patch(self, pod: PodRef, patch: Mapping[str, object], content_type: str) -> None:
-        try:
+        with asking_for_no_version():
             await self._requests.request(
                 "PATCH", _pod_path(pod), _encode(patch), content_type=content_type, accept=METADATA_ONLY
             )
-        except Occupied as error:
-            # The patch asks for no version: it has met other writes, and will do when it is tried again.
-            raise Unavailable(str(error)) from error
 
 
 class ApiRecorder:
@@ -236,7 +231,7 @@ class ApiNodeStatusWriter:
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
         # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
         patch = {"status": {"capacity": amounts, "allocatable": amounts}}
-        try:
+        with asking_for_no_version():
             answer = await self._requests.request(
                 "PATCH",
                 address("api", "v1", "nodes", node, "status"),
@@ -244,9 +239,6 @@ class ApiNodeStatusWriter:
                 content_type=MERGE_PATCH,
                 accept=METADATA_ONLY,
             )
-        except Occupied as error:
-            # The patch asks for no version: it has met other writes, and will do when it is tried again.
-            raise Unavailable(str(error)) from error
         try:
             return _versioned.decode(answer).metadata.version
         except msgspec.DecodeError:
