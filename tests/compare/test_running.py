@@ -46,6 +46,7 @@ def latency(outcome: Outcome) -> float:
     return max(bound) - outcome.began
 
 
+@pytest.mark.longer
 def test_every_approach_places_its_gang_and_leaves_nothing(cluster: EmbeddedCluster) -> None:
     found = outcomes(cluster, Plan(cluster="embedded", sizes=[SIZE], approaches=EVERYBODY, rounds=1, warm_up=0))
     assert {each.trial.approach for each in found} == set(EVERYBODY)

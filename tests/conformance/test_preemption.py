@@ -98,8 +98,10 @@ def test_a_node_where_no_budget_is_broken_is_chosen(site: Site) -> None:
 
 
 def held(site: Site, name: str) -> Json:
-    """A pod on its node whose end can be looked at: a finalizer keeps it."""
+    """A pod on its node whose end can be looked at: a finalizer keeps it, and its containers take their time, for a
+    kubelet says of them that they have ended, and then their room is free."""
     body = site.pod(name, PURE, cpu=8)
+    body["metadata"]["annotations"] = {"escher.dev/stop-seconds": "20"}
     body["metadata"]["finalizers"] = ["conformance.test/hold"]
     site.create(body)
     site.until_bound([name])

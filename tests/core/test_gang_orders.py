@@ -43,6 +43,7 @@ class TestWithoutMisfortunes:
         orders = every_order(rivals(TWO, {"n1": 4}), at_least=1_500)
         assert orders.outcomes.keys() == {(2, 2)}
 
+    @pytest.mark.longer
     def test_of_two_gangs_with_room_for_one_and_a_half_one_is_bound(self) -> None:
         orders = every_order(rivals(TWO, ONE_AND_A_HALF), at_least=1_000)
         assert orders.outcomes.keys() == ONE_OF_THEM
@@ -57,6 +58,7 @@ class TestWithoutMisfortunes:
 
 
 class TestWithMisfortunes:
+    @pytest.mark.longer
     def test_a_member_is_deleted_at_any_moment(self) -> None:
         orders = every_order(rivals(TWO, ONE_AND_A_HALF, {"delete": 1}, seen=True, alike=False), at_least=2_500)
         assert orders.outcomes.keys() == ONE_OF_THEM | AND_WHO_IS_LEFT
@@ -74,6 +76,7 @@ class TestWithMisfortunes:
         )
         assert orders.outcomes.keys() == ONE_OF_THEM
 
+    @pytest.mark.longer
     def test_a_deadline_passes_at_any_moment(self) -> None:
         orders = every_order(rivals(TWO, ONE_AND_A_HALF, {"hurry": 1}, seen=True, alike=False), at_least=1_000)
         assert orders.outcomes.keys() == ONE_OF_THEM
@@ -96,6 +99,7 @@ class TestWithMisfortunes:
 class TestOptimistic:
     """Nothing is reserved at filter: both may be on their way to the same room."""
 
+    @pytest.mark.longer
     def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
         orders = every_order(rivals(TWO, {"n1": 4}, reserve_at_filter=False), at_least=1_500)
         assert orders.outcomes.keys() == {(2, 2)}
@@ -109,7 +113,7 @@ class TestOptimistic:
         ("misfortunes", "outcomes"),
         [
             pytest.param({"delete": 1}, ONE_OF_THEM | AND_WHO_IS_LEFT, marks=pytest.mark.longer),
-            ({"hurry": 1}, ONE_OF_THEM),
+            pytest.param({"hurry": 1}, ONE_OF_THEM, marks=pytest.mark.longer),
             ({"retry": 2}, ONE_OF_THEM),
         ],
         ids=str,

@@ -28,6 +28,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(core_costs, name, number)
 
 
+@pytest.mark.longer
 def test_each_row_is_measured_on_what_it_speaks_of_and_the_collector_is_left_as_it_was() -> None:
     before = gc.get_threshold(), bool(gc.get_freeze_count())
     found = list(core_costs.measures(rounds=2))

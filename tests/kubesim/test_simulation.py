@@ -115,6 +115,7 @@ def in_its_own_time(day: Coroutine[Any, Any, dict[str, Any]]) -> dict[str, Any]:
         return runner.run(day)
 
 
+@pytest.mark.longer
 def test_a_day_of_work_is_done_in_seconds_and_everything_runs() -> None:
     began = time.process_time()
     day = in_its_own_time(a_day(3))

@@ -18,7 +18,12 @@ def clean(plan: Plan) -> Result:
     return result
 
 
-@pytest.mark.parametrize("seed", range(30))
+FEW = range(8)
+
+
+@pytest.mark.parametrize(
+    "seed", [*FEW, *(pytest.param(each, marks=pytest.mark.longer) for each in range(len(FEW), 30))]
+)
 def test_nothing_is_found_in_a_short_life(seed: int) -> None:
     result = clean(Plan(seed, SHORT.weeks, SHORT.pace))
     assert result.pods_bound > 20
