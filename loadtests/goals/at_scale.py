@@ -63,7 +63,7 @@ def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as service:
         try:
             began = time.monotonic()
-            _wait_until_ready(service, port, folder / "log")
+            wait_until_ready(service, port, folder / "log")
             found = {READY: time.monotonic() - began, START: _cpu(service.pid)}
             time.sleep(_SETTLES)
             found[RESIDENT], found[PROPORTIONAL] = resident_and_proportional(service.pid)
@@ -77,7 +77,8 @@ def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
             service.terminate()
 
 
-def _wait_until_ready(service: subprocess.Popen[bytes], port: int, log: Path) -> None:
+def wait_until_ready(service: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    """Raises RuntimeError, with what it has logged, where it is not in time."""
     end = time.monotonic() + _PATIENCE
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10) as client:
         while True:
