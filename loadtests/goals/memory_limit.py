@@ -6,7 +6,7 @@
 The service is a process of its own, as in a container: the group that it is in is all that it sees of control groups.
 Its API server is an embedded one outside of it. Once it is ready the limit is set; then callers ask without a pause, so
 many at a time: for dumps of the state, for what would be (in copies of the process), for pages of the cluster's state,
-and as kube-scheduler asks about ordinary pods. What each was answered is told, and how often the kernel ended a process
+and as kube-scheduler asks about ordinary pods. What each was answered is told, how much was in use at most, and how often the kernel ended a process
 of the group for want of memory: copies, or the service itself. Swap is not touched: where there is any, the kernel may
 use it.
 
@@ -96,6 +96,11 @@ class Group:
     def used(self) -> int:
         """Bytes."""
         return int((self.path / ("memory.usage_in_bytes" if self._is_old else "memory.current")).read_text())
+
+    @property
+    def most(self) -> int:
+        """Bytes that were in use at most."""
+        return int((self.path / ("memory.max_usage_in_bytes" if self._is_old else "memory.peak")).read_text())
 
     @property
     def ended(self) -> int:
@@ -213,6 +218,7 @@ def _in_words(told: Told, group: Group, lives: bool) -> str:
         for what, answers in told.answers.items()
     ]
     lines.append(f"the slowest {VERB} took {told.late * 1000:.0f} ms")
+    lines.append(f"{group.most / _MIB:.0f} MiB were in use at most")
     lines.append(f"{group.ended} processes ended for want of memory, and the service {'goes on' if lives else 'ended'}")
     return "\n".join(lines) + "\n"
 

@@ -33,8 +33,10 @@ LATE, NO_MEMORY = "late", "memory"
 """Why a call was shed."""
 LONGEST_WAIT = 15.0
 MEMORY_SHARE = 0.9
+_ONE_CALL = 96 * 2**20
+"""Bytes that a call may take (a page of 5,000 nodes with 50,000 pods), or half of what is in use, where that is less."""
 _MEMORY_HOLDS = 1.0
-"""Seconds for which it is believed how much memory is in use."""
+"""Seconds for which it is believed of who comes how much memory is in use."""
 _SAID_AGAIN = 60.0
 
 
@@ -66,14 +68,14 @@ class Shedding:
         self._said: dict[str, float] = {}
 
     def check_memory(self) -> None:
-        """There is memory for another management call. Raises Problem."""
+        """There is memory for another management call, as far as is known. Raises Problem."""
         now = self._now()
         if not self._share:
             return
         if self._known is None or now - self._known[0] >= _MEMORY_HOLDS:
             self._known = now, self._memory()
         memory = self._known[1]
-        if memory is not None and memory.used > self._share * memory.limit:
+        if memory is not None and memory.left < max((1 - self._share) * memory.limit, min(memory.used / 2, _ONE_CALL)):
             told = (
                 f"{memory.used} of the {memory.limit} bytes of memory that the service may have are in use: what is "
                 "left is for kube-scheduler's calls (setting management_memory_share)"
@@ -82,13 +84,15 @@ class Shedding:
 
     async def turn(self) -> None:
         """It is the caller's turn to begin: nobody else's in this pass of the event loop. Raises Problem where it has
-        not come in time."""
+        not come in time, or those before have left no memory for it."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append((self._now(), turn))
         if len(self._waiting) == 1:
             loop.call_soon(self._next)
         await turn
+        self._known = None
+        self.check_memory()
 
     def _next(self) -> None:
         """Once in each pass, for as long as somebody waits."""

@@ -15,6 +15,7 @@ from tests.adapters.http.fakes import NotedManagement, bind_body, filter_body, i
 
 pytestmark = pytest.mark.anyio
 
+MIB = 2**20
 AT = "/v1/namespaces/team-a/resources"
 FILTER = json.dumps(filter_body()).encode()
 
@@ -112,14 +113,14 @@ async def test_verbs_and_health_are_answered_meanwhile() -> None:
 
 async def test_near_the_limit_of_memory_management_calls_are_refused_and_nothing_else() -> None:
     time, shed, management = Passing(), list[str](), NotedManagement()
-    used = {"now": 91}
-    shedding = Shedding(memory=lambda: Memory(used["now"], 100), share=0.9, shed=shed.append, now=time)
+    used = {"now": 1820}
+    shedding = Shedding(memory=lambda: Memory(used["now"] * MIB, 2000 * MIB), share=0.9, shed=shed.append, now=time)
     app = service(management=management, shedding=shedding)
     async with in_process(app) as client:
         refused = await client.get(AT)
         assert refused.status_code == 503
         assert refused.headers["Retry-After"] == "10"
-        assert "91 of the 100 bytes" in refused.json()["detail"]
+        assert f"{1820 * MIB} of the {2000 * MIB} bytes" in refused.json()["detail"]
         assert "management_memory_share" in refused.json()["detail"]
         assert shed == [NO_MEMORY]
         assert management.asked == []
@@ -127,7 +128,7 @@ async def test_near_the_limit_of_memory_management_calls_are_refused_and_nothing
         assert (await client.post("/scheduler/bind", json=bind_body())).status_code == 200
         for path in ("/healthz", "/readyz", "/version", "/metrics"):
             assert (await client.get(path)).status_code == 200
-        used["now"] = 89
+        used["now"] = 1780
         # What the kernel says is believed for a second.
         time.now += 0.9
         assert (await client.get(AT)).status_code == 503
@@ -135,18 +136,50 @@ async def test_near_the_limit_of_memory_management_calls_are_refused_and_nothing
         assert (await client.get(AT)).status_code == 200
 
 
-async def test_memory_is_looked_at_once_a_second_and_not_for_each_call() -> None:
+async def test_memory_is_looked_at_before_each_call_that_is_begun_and_once_a_second_for_those_that_come() -> None:
     time, looks = Passing(), list[float]()
+    used = {"now": 100}
 
     def memory() -> Memory | None:
         looks.append(time.now)
-        return None
+        return Memory(used["now"] * MIB, 1000 * MIB)
 
     async with in_process(service(shedding=Shedding(memory=memory, now=time))) as client:
-        for _ in range(50):
+        for _ in range(10):
             assert (await client.get(AT)).status_code == 200
+        assert 10 <= len(looks) <= 11
+        used["now"] = 999
+        looks.clear()
+        for _ in range(50):
             time.now += 0.1
+            assert (await client.get(AT)).status_code == 503
     assert 4 <= len(looks) <= 6
+
+
+async def test_of_those_that_come_together_no_more_are_begun_than_there_is_memory_for() -> None:
+    management = NotedManagement()
+
+    def memory() -> Memory:
+        return Memory((700 + 60 * len(management.asked)) * MIB, 1000 * MIB)
+
+    app = service(management=management, shedding=Shedding(memory=memory))
+    answers = await asyncio.gather(*(in_process(app).get(AT) for _ in range(20)))
+    begun = len(management.asked)
+    assert [answer.status_code for answer in answers] == [200] * begun + [503] * (20 - begun)
+    assert begun == 4
+
+
+async def test_a_call_is_begun_only_where_there_is_room_for_a_large_one() -> None:
+    """Which in a small container is more than what `management_memory_share` leaves."""
+
+    async def status(used: int, limit: int) -> int:
+        app = service(shedding=Shedding(memory=lambda: Memory(used * MIB, limit * MIB), share=0.9))
+        return (await in_process(app).get(AT)).status_code
+
+    assert await status(used=160, limit=250) == 200
+    assert await status(used=170, limit=250) == 503
+    assert await status(used=800, limit=900) == 200
+    assert await status(used=810, limit=900) == 503
 
 
 @pytest.mark.parametrize("memory", [None, Memory(100, 100)])
