@@ -6,9 +6,9 @@
 The service is a process of its own, as in a container: the group that it is in is all that it sees of control groups.
 Its API server is an embedded one outside of it. Once it is ready the limit is set; then callers ask without a pause, so
 many at a time: for dumps of the state, for what would be (in copies of the process), for pages of the cluster's state,
-and as kube-scheduler asks about ordinary pods. What each was answered is told, how much was in use at most, and how often the kernel ended a process
-of the group for want of memory: copies, or the service itself. Swap is not touched: where there is any, the kernel may
-use it.
+and as kube-scheduler asks about ordinary pods. What each was answered is told, how much was in use at most, and how
+often the kernel ended a process of the group for want of memory: copies, or the service itself. Swap is not touched:
+where there is any, the kernel may use it.
 
 Exit code 1 if a verb failed, or the service ended or was not ready afterwards; 2 where there can be no such group.
 """

@@ -34,7 +34,7 @@ LATE, NO_MEMORY = "late", "memory"
 LONGEST_WAIT = 15.0
 MEMORY_SHARE = 0.9
 _ONE_CALL = 96 * 2**20
-"""Bytes that a call may take (a page of 5,000 nodes with 50,000 pods), or half of what is in use, where that is less."""
+"""Bytes that a call may take (a page of 5,000 nodes with 50,000 pods); or half of what is in use, if that is less."""
 _MEMORY_HOLDS = 1.0
 """Seconds for which it is believed of who comes how much memory is in use."""
 _SAID_AGAIN = 60.0
