@@ -4,8 +4,8 @@ their folder or module says `virtual_time`.
 
 The profile `few` is what is run by hand, with a quarter of the examples that CI tries. HYPOTHESIS_PROFILE=explore draws
 new ones, many of them, and prints the seed to run them again with. The profile `mutants` is for mutation testing: a
-fifth of CI's, and a failure is enough, none simpler is looked for. Where a test needs more examples than others or fewer,
-it says so as a multiple of the profile's.
+fifth of CI's, and a failure is enough, none simpler is looked for. Where a test needs more examples than others or
+fewer, it says so as a multiple of the profile's.
 """
 
 from __future__ import annotations
