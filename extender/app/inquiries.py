@@ -26,21 +26,27 @@ class Inquiries:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def cluster_state(
-        self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
+        self,
+        *,
+        namespace: str | None = None,
+        node: NodeName | None = None,
+        resource: ResourceKey | None = None,
+        after: str | None = None,
+        most: int | None = None,
     ) -> Sequence[NodeState]:
-        """As `management.StateCalls` says. O(nodes x resources); O(resources) for one node."""
+        """As `management.StateCalls` says. O(nodes that are told of x what they hold)."""
         rows = self._tables.ledger.rows
         if node is None:
-            names: Sequence[NodeName] = list(self._tables.nodes)
+            names = sorted(name for name in self._tables.nodes if after is None or name > after)
         elif node in self._tables.nodes:
             names = [node]
         else:
             raise NotFound("node", node, f"there is no node {node}")
         shown = self._shown(namespace, resource)
-        states = [self._node_state(name, rows[name], namespace, resource, shown) for name in names]
         if resource is not None:
-            states = [state for state in states if resource in state.capacity or resource in state.available]
-        return states
+            has = shown(resource)
+            names = [name for name in names if has and (resource in rows[name].capacity or resource in rows[name].held)]
+        return [self._node_state(name, rows[name], namespace, resource, shown) for name in names[:most]]
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
         """Which resources were asked for."""

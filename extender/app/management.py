@@ -275,9 +275,16 @@ class StateCalls(Protocol):
     """What nodes have, and who holds it."""
 
     def cluster_state(
-        self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
+        self,
+        *,
+        namespace: str | None = None,
+        node: NodeName | None = None,
+        resource: ResourceKey | None = None,
+        after: str | None = None,
+        most: int | None = None,
     ) -> Sequence[NodeState]:
-        """The nodes that are present, in any order, reduced to what was asked.
+        """The nodes that are present, by their names and beginning after that one, so many at most; reduced to what was
+        asked.
 
         `namespace`: only ephemeral resources of it and holders in it; `node`: only that one (NotFound if unknown);
         `resource`: only that one, and only nodes that have or hold it.

@@ -71,6 +71,21 @@ async def test_the_cluster_state_is_reduced_to_what_was_asked(world: World) -> N
     assert (one.capacity, one.available) == ({}, {R: -3})
 
 
+async def test_a_part_of_the_cluster_state_is_those_that_follow_by_their_names(world: World) -> None:
+    def names(**asked: Any) -> list[NodeName]:
+        return [state.node for state in world.inquiries.cluster_state(**asked)]
+
+    assert names() == sorted(NODES)
+    assert names(most=2) == [N1, N2]
+    assert names(after=N1, most=1) == [N2]
+    assert names(after=N3) == []
+    await world.set("r", 4, "n3")
+    world.start_pod("p", {"cpu": 1000, R: 1}, on="n1")
+    assert names(resource=R, most=2) == [N1, N3]
+    assert names(resource=R, after=N1, most=2) == [N3]
+    assert names(resource=R, namespace="other") == []
+
+
 async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
     claim = Claim(namespace="team", holder="agent", node=N1, units=units(cpu=1000), ttl_seconds=20)
     await world.transactions.transact(Transact(operations=[claim]))

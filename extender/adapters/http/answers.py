@@ -163,7 +163,7 @@ def page(
     states: Iterable[S], name: Callable[[S], str], view: Callable[[S], T], limit: int, token: str | None
 ) -> Page[T]:
     """At most `limit` states in the order of their names, beginning after the one that `token` stands for."""
-    after = _name_in(token)
+    after = name_in(token)
     ordered = sorted(((name(state), state) for state in states), key=lambda named: named[0])
     rest = [named for named in ordered if after is None or named[0] > after]
     more = len(rest) > limit
@@ -173,7 +173,8 @@ def page(
     return Page(items=[view(state) for _, state in shown_now], continue_=token)
 
 
-def _name_in(token: str | None) -> str | None:
+def name_in(token: str | None) -> str | None:
+    """After which a page begins; None: the first. Raises Problem."""
     try:
         return None if token is None else base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):

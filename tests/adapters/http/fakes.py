@@ -139,7 +139,13 @@ class NotedManagement:
         return self.left.get(name)
 
     def cluster_state(
-        self, *, namespace: str | None = None, node: NodeName | None = None, resource: ResourceKey | None = None
+        self,
+        *,
+        namespace: str | None = None,
+        node: NodeName | None = None,
+        resource: ResourceKey | None = None,
+        after: str | None = None,
+        most: int | None = None,
     ) -> Sequence[NodeState]:
         self._note((namespace, node, resource))
         return self.nodes

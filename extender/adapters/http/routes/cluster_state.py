@@ -45,5 +45,8 @@ async def cluster_state(
         one_resource = None if resource is None else resource_key(resource)
     except ValueError as error:
         raise Problem(ProblemKind.INVALID, str(error), field=field) from None
-    found = calls.cluster_state(namespace=namespace, node=one_node, resource=one_resource)
+    # One more tells whether there are others.
+    found = calls.cluster_state(
+        namespace=namespace, node=one_node, resource=one_resource, after=answers.name_in(token), most=limit + 1
+    )
     return answers.page(found, lambda state: state.node, answers.node_view, limit, token)
