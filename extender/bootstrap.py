@@ -72,7 +72,7 @@ from extender.app.ports import EphemeralResource, ResourceStatus
 from extender.app.reconcile import Reconcile
 from extender.app.resources import Resources
 from extender.app.scheduling import Scheduling
-from extender.app.sinks import Facts, PodFacts
+from extender.app.sinks import Facts
 from extender.app.stale_wakes import StaleWakes
 from extender.app.tables import Rules
 from extender.app.transactions import Transactions
@@ -80,7 +80,7 @@ from extender.app.verbs import Verbs
 from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
-from extender.core.cluster import Node
+from extender.core.cluster import Node, Pod
 from extender.core.feedback import PodsRewound
 from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.pod_groups import PodGroup
@@ -299,11 +299,9 @@ class Application:
         self._nodes = follow(
             kinds.nodes(), self.isolating.nodes(self.hosting.nodes(facts(Node))), on_rewind=self.write_back.rewind
         )
-        pods = self.hosting.pods(PodFacts(self.keeper, self.effects, self.journal))
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
-            pods,
-            first=pods.take_in,
+            self.hosting.pods(facts(Pod)),
             on_rewind=lambda: self.effects.do(self.keeper.heed(PodsRewound())),
         )
         self._objects = follow(kinds.ephemeral_resources(), self.resources.known, on_rewind=self.resources.known.rewind)

@@ -115,7 +115,8 @@ def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measu
     keeper, made = Keeper(_Clock()), 0
     names = [NodeName(f"node-{number}") for number in range(nodes)]
     room = {CPU: 64_000, MEMORY: 1 << 40, PODS: 1000}
-    keeper.replace(Node, [Node(name, room, labels={HOSTNAME: name}) for name in names])
+    for name in names:
+        keeper.observe(Node(name, room, labels={HOSTNAME: name}))
 
     def govern(there: bool) -> None:
         for number in range(policies):

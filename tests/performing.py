@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from extender.app.decisions import Decided, Effect
+from extender.app.keeper import Fact, Keeper
 
 T = TypeVar("T")
 
@@ -19,3 +21,14 @@ class Performing:
     def do(self, decided: Decided[T]) -> T:
         self.take(decided.effects)
         return decided.answer
+
+
+def at_once(steps: Iterable[None]) -> None:
+    """A list is taken in, and nobody has a turn meanwhile."""
+    deque(steps, maxlen=0)
+
+
+def replaced(keeper: Keeper, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
+    """These of the kind and no others exist, from one moment to the next."""
+    at_once(keeper.replace(kind, facts))
+    return keeper.settle()

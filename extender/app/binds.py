@@ -19,6 +19,7 @@ from extender.core.policy import Allow, Permit, Refuse, Wait
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 
 GONE = "the pod is deleted or has finished"
+PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
 
 
 class Binds:
@@ -70,6 +71,8 @@ class Binds:
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
+        if not tables.whole and self._is_judged(pod, node):
+            return Wait(now + WAITS, PARTLY_KNOWN)
         if not tables.policies.placing.owned(uid):
             claimed = self._claim_alone(pod, node, now)
             if not isinstance(claimed, Allow):
@@ -78,6 +81,13 @@ class Binds:
         if isinstance(permit, Refuse):
             self._let_go(uid)
         return permit
+
+    def _is_judged(self, pod: Pod, node: NodeName) -> bool:
+        """Whether it depends on other pods that the pod may be there: also where something is held for others."""
+        ledger = self._tables.ledger
+        held = ledger.holding(pod.uid)
+        guarded = node in ledger.totals.unbound_on and (held is None or held.node != node)
+        return guarded or self._tables.judges(pod)
 
     def _claim_alone(self, pod: Pod, node: NodeName, now: float) -> Permit:
         """As `permit`, for a pod that no policy owns."""

@@ -45,12 +45,13 @@ class Braking:
             _tell(EVERYWHERE, switches)
             self._heed(True)
 
-    def replace(self, objects: Iterable[Namespace]) -> None:
+    def replace(self, objects: Iterable[Namespace]) -> Iterable[None]:
         self._read = True
         present = {each.name: each for each in objects}
         news = [self._take(each) for each in present.values()]
         gone = [name for name in self._keeper.tables.brake.labelled if name not in present]
         self._heed(any([*news, *map(self._free, gone)]))
+        return ()
 
     def upsert(self, item: Namespace) -> None:
         self._heed(self._take(item))

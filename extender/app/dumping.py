@@ -35,6 +35,7 @@ class Dumping:
         self._foreign_policies = foreign_policies
 
     async def dump(self) -> bytes:
+        self._keeper.tables.require_whole()
         return await self._copied.in_a_copy(self._dump)
 
     def _dump(self) -> bytes:

@@ -276,8 +276,8 @@ class _WellFirst:
     def __init__(self, known: Known[Object]) -> None:
         self.upsert, self.remove, self._known = known.upsert, known.remove, known
 
-    def replace(self, objects: Iterable[Object]) -> None:
-        self._known.replace(sorted(objects, key=lambda item: (item.said_unready, item.in_force is None)))
+    def replace(self, objects: Iterable[Object]) -> Iterable[None]:
+        return self._known.replace(sorted(objects, key=lambda item: (item.said_unready, item.in_force is None)))
 
 
 def _stands(

@@ -43,6 +43,7 @@ _log = structlog.get_logger(__name__)
 
 UNFINISHED_SECONDS = 120.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
+_LOOKS_EVERY = 0.1
 _NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
 """Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
 kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
@@ -189,6 +190,8 @@ class Evicting:
         give_up = loop.time() + UNFINISHED_SECONDS
         while pods:
             pod = pods[0]
+            if not begun:
+                await self._all_is_known()
             if not self._is_there(pod):
                 pods.pop(0)
                 continue
@@ -249,8 +252,14 @@ class Evicting:
         known = self._keeper.tables.pods.get(pod.uid)
         return known is not None and not known.deleting
 
+    async def _all_is_known(self) -> None:
+        """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""
+        while not self._keeper.tables.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
+            await asyncio.sleep(_LOOKS_EVERY)
+
     async def pace(self, count: int) -> None:
         """It is time for the next who leave together, which counts as so many evictions."""
+        await self._all_is_known()
         loop = asyncio.get_running_loop()
         wait = self._next_at - loop.time()
         if wait > 0:

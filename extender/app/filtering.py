@@ -80,6 +80,12 @@ class Filtering:
             # kube-scheduler has not heard of its Binding, or takes it for failed.
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
+        # Of who is bound without us this is all that is asked.
+        guarded = alone and not tables.ledger.totals.unbound_on.keys().isdisjoint(sent)
+        if not tables.whole and (guarded or tables.judges(pod)):
+            self._in_flight.ended(pod.uid)
+            self._effects.append(WakePod(pod))
+            return _nowhere(sent, STALE)
         self._population.believe(pod)
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):

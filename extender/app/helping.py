@@ -68,6 +68,7 @@ class Helping:
             return Trial(self._suppose, question, self._tables.clock).of(families)
 
         try:
+            self._tables.require_whole()
             return replace(found, tried=await self._copied.in_a_copy(tried))
         except Unavailable:
             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from extender.app.ports import Sink
 from extender.core.cluster import Node
@@ -15,9 +15,9 @@ class NodesTold:
     def __init__(self, first: Sink[Node], told: Nodes) -> None:
         self._first, self._told = first, told
 
-    def replace(self, objects: Iterable[Node]) -> None:
+    def replace(self, objects: Iterable[Node]) -> Iterator[None]:
         present = list(objects)
-        self._first.replace(present)
+        yield from self._first.replace(present)
         self._told.replace(present)
 
     def upsert(self, item: Node) -> None:

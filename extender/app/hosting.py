@@ -28,7 +28,7 @@ from extender.app.hosted_nodes import NodesTold
 from extender.app.insisting import insist
 from extender.app.management import BeingDeleted, ManagementError, NotYet
 from extender.app.objects.kind import Identity
-from extender.app.ports import GradualSink, Sink
+from extender.app.ports import Sink
 from extender.app.resources import Resources
 from extender.app.steps import taken
 from extender.app.tables import Tables
@@ -81,6 +81,8 @@ class Hosting:
         """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
         """Pods of tasks that have finished and are there, which the tables do not keep."""
+        self.listed: list[Pod] | None = None
+        """All pods, while a list of them is being taken in, and the tables know a part."""
         resources.known.listeners.append(self._hear)
 
     def space(
@@ -106,7 +108,7 @@ class Hosting:
         """What tells these policies of nodes, after `first`."""
         return NodesTold(first, self.told)
 
-    def pods(self, first: GradualSink[Pod]) -> GradualSink[Pod]:
+    def pods(self, first: Sink[Pod]) -> Sink[Pod]:
         """What tells these policies of pods, after `first`."""
         return _PodsTold(first, self)
 
@@ -125,21 +127,13 @@ class Hosting:
 
 
 class _PodsTold:
-    def __init__(self, first: GradualSink[Pod], hosting: Hosting) -> None:
+    def __init__(self, first: Sink[Pod], hosting: Hosting) -> None:
         self._first, self._hosting = first, hosting
 
-    def replace(self, objects: Iterable[Pod]) -> None:
-        present = list(objects)
-        self._first.replace(present)
-        self._tell_of(present)
-
-    def take_in(self, objects: Iterable[Pod]) -> Iterator[None]:
-        present = list(objects)
-        yield from self._first.take_in(present)
-        self._tell_of(present)
-
-    def _tell_of(self, present: list[Pod]) -> None:
-        """These and no others exist."""
+    def replace(self, objects: Iterable[Pod]) -> Iterator[None]:
+        present = self._hosting.listed = list(objects)
+        yield from self._first.replace(present)
+        self._hosting.listed = None
         self._hosting.finished = {pod.uid: pod for pod in present if _is_a_finished_task(pod)}
         for space in self._hosting.spaces:
             space.pods.replace([pod for pod in present if pod.namespace == space.namespace])
@@ -217,7 +211,8 @@ class HostedPolicies(PolicyAsks):
             for entry in list(self._resources.known.entries()):
                 if entry.item.name.namespace == self.namespace:
                     self.look_at(Identity(self.namespace, entry.item.name.name))
-            pods = [*self._hosting.finished.values(), *self._hosting.tables.pods.values()]
+            known = (*self._hosting.finished.values(), *self._hosting.tables.pods.values())
+            pods = known if self._hosting.listed is None else self._hosting.listed
             self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
             first, self._first = self._first or [], None
             self._hosting.spaces.append(self)

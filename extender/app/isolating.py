@@ -5,7 +5,7 @@ Nothing that is there is taken away. Must not know files, nor what any of the li
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import structlog
 
@@ -76,9 +76,9 @@ class _NodesTold:
         self._capacities = capacities
         self._labels: dict[NodeName, Mapping[str, str]] = {}
 
-    def replace(self, objects: Iterable[Node]) -> None:
+    def replace(self, objects: Iterable[Node]) -> Iterator[None]:
         present = list(objects)
-        self._first.replace(present)
+        yield from self._first.replace(present)
         self._labels = {node.name: node.labels for node in present}
         self._capacities.look_again(self._labels.keys())
 

@@ -102,27 +102,22 @@ class Keeper:
                 self.tables.around.budgets.lose(fact)
         return self.settle()
 
-    def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
-        """These of the kind and no others exist."""
+    def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:
+        """These of the kind and no others exist, once the steps are walked through; settle then. Pods may be many, and
+        are taken in by slices: calls and other facts may come between two, and time may pass. Until all are known
+        nothing is decided, and no effect goes out."""
         if kind is Node:
             self._replace_nodes(_of(Node, facts))
         elif kind is Pod:
-            self.population.replace(_of(Pod, facts))
+            self.tables.whole = False
+            yield from self.population.replace(_of(Pod, facts))
+            self.tables.whole = True
         elif kind is PodGroup:
             self.population.regrouped(self.population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
             self.tables.around.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
-            return Decided(None)
         else:
             self.tables.around.budgets.replace(_of(Budget, facts))
-        return self.settle()
-
-    def take_in(self, pods: Iterable[Pod]) -> Iterator[None]:
-        """As `replace` of pods, in slices: other facts may come between them, and time may pass. Until all are known
-        nothing is decided, and no effect goes out; settle afterwards."""
-        self.tables.whole = False
-        yield from self.population.take_in(pods)
-        self.tables.whole = True
 
     def _replace_nodes(self, nodes: Sequence[Node]) -> None:
         self.tables.departures.hear(self.tables.clock.steady())
@@ -222,6 +217,10 @@ class Keeper:
             self.population.believe(pod)
             if known.node is None and tables.policies.placing.sleeps(pod, tables.clock.steady()):
                 self._settlement.settle()
+            return self._decided({})
+        if not tables.whole:
+            # Nobody leaves for what may not be so: it is tried again when all is known.
+            self._effects.append(WakePod(known))
             return self._decided({})
         # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
         open_to_it = tables.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
@@ -332,14 +331,15 @@ class Keeper:
 
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""
-        if not self.tables.whole:
-            return Decided(None)
         self._settlement.settle()
         return self._decided(None)
 
     def _decided(self, answer: T) -> Decided[T]:
-        """The answer, and all that is to be done by now. A wake is held back while somebody is in its way."""
+        """The answer, and all that is to be done by now: nothing before all is known. A wake is held back while
+        somebody is in its way."""
         tables = self.tables
+        if not tables.whole:
+            return Decided(answer)
         now = tables.clock.steady()
         for told in tables.policies.take_effects():
             self._effects.append(told)

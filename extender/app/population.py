@@ -27,7 +27,7 @@ from extender.core.ledger import HoldingKind
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
-_SLICE = 200
+SLICE = 200
 """Pods that are taken in at once: some ten milliseconds."""
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
@@ -45,6 +45,8 @@ class Population:
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.rewound = False
         """Whether what was heard of pods is of a time that is no more."""
+        self._disproved: set[PodUid] = set()
+        """Of whom a list that is being taken in says that they are not as they are known, or not at all."""
         self._listed = False
         self._finished: set[PodUid] = set()
         """Pods that have run to their end and that the API server still has."""
@@ -66,34 +68,37 @@ class Population:
         for pod in sorted(pods, key=lambda pod: pod.finished):
             self.observe(pod)
 
-    def replace(self, pods: Iterable[Pod]) -> None:
-        """These pods and no others exist."""
-        for _ in self.take_in(pods):
-            pass
-
-    def take_in(self, pods: Iterable[Pod]) -> Iterator[None]:
-        """As `replace`, in slices: what is known in between is so, and is not all."""
-        tables, present = self._tables, {pod.uid: pod for pod in pods}
-        if self.rewound:
-            self.rewound = False
-            for pod in present.values():
-                before = tables.pods.get(pod.uid)
-                if before is not None and before.node is not None and before.node != pod.node:
-                    self.forget(pod.uid)
-        known = tables.pods.keys() | {
-            held.holder for held in tables.ledger.rows.holdings() if held.kind is HoldingKind.BOUND
-        }
-        known |= self._finished
-        for uid in sorted(PodUid(uid) for uid in known if uid not in present):
-            self.forget(uid)
-        # A policy may count those that have finished only beside the living: these come first.
-        for number, pod in enumerate(sorted(present.values(), key=lambda pod: pod.finished), 1):
-            self.observe(pod)
-            if number % _SLICE == 0:
+    def replace(self, pods: Iterable[Pod]) -> Iterator[None]:
+        """These pods and no others exist, once the slices are walked through. What is told between two is newer."""
+        present = {pod.uid: pod for pod in pods}
+        gone = [uid for uid in self._known() if uid not in present and not self._is_on_its_way(uid)]
+        self._disproved = {*gone, *(self._undone(present.values()) if self.rewound else ())}
+        self.rewound = False
+        # Those that are gone come first: a gang is not whole by who is no more. And a policy may count those that have
+        # finished only beside the living.
+        listed = sorted(present.values(), key=lambda pod: pod.finished)
+        for number, uid in enumerate([*sorted(gone), *(pod.uid for pod in listed)], 1):
+            if uid in self._disproved:
+                self.forget(uid)
+            if uid in present:
+                self.observe(present[uid])
+            if number % SLICE == 0:
                 yield
         if not self._listed:
             self._listed = True
             yield from self._take_all_for_asleep()
+
+    def _known(self) -> set[PodUid]:
+        holdings = self._tables.ledger.rows.holdings()
+        bound = {PodUid(held.holder) for held in holdings if held.kind is HoldingKind.BOUND}
+        return self._tables.pods.keys() | bound | self._finished
+
+    def _undone(self, listed: Iterable[Pod]) -> Iterator[PodUid]:
+        """Those that were bound, or about to go, as we heard, and are not."""
+        for pod in listed:
+            before = self._tables.pods.get(pod.uid, pod)
+            if before.node not in (None, pod.node) or before.deleting > pod.deleting:
+                yield pod.uid
 
     def observe(self, pod: Pod) -> None:
         """The pod is there and looks like this."""
@@ -133,6 +138,9 @@ class Population:
             if pod.node is None and known.node is not None:
                 # Told before its Binding was written, and heard after.
                 pod = replace(pod, node=known.node, attempt=known.attempt)
+            if known.deleting and not pod.deleting:
+                # Or before its eviction was taken: nobody about to go stays.
+                pod = replace(pod, deleting=True)
         if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
             # No filter will come to say so.
             self._effects.append(AskRefused(pod, pod.gang))
@@ -229,9 +237,9 @@ class Population:
 
     def _take_all_for_asleep(self) -> Iterator[None]:
         waiting = [pod.uid for pod in self._tables.pods.values() if pod.node is None]
-        for first in range(0, len(waiting), _SLICE):
+        for first in range(0, len(waiting), SLICE):
             yield
-            uids = waiting[first : first + _SLICE]
+            uids = waiting[first : first + SLICE]
             self._take_for_asleep(pod for uid in uids if (pod := self._tables.pods.get(uid)) is not None)
 
     def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
@@ -363,8 +371,14 @@ class Population:
         self._unseen[pod.uid] = tables.clock.steady() + _UNSEEN_SECONDS
 
     def is_there(self, uid: PodUid) -> None:
-        """The API server has it, though no watch may have told of it yet."""
+        """The API server has it, though no watch may have told of it yet, nor the list that is being taken in."""
         self._unseen.pop(uid, None)
+        self._disproved.discard(uid)
+
+    def _is_on_its_way(self, uid: PodUid) -> bool:
+        """Whether the Binding is being written of a pod of which no watch has told: a list may be older than it."""
+        held = self._tables.ledger.holding(uid)
+        return uid in self._unseen and held is not None and held.until is None
 
     def next_deadline(self) -> float | None:
         return earliest(next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
@@ -372,8 +386,7 @@ class Population:
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
-            held = self._tables.ledger.holding(uid)
-            if held is not None and held.until is None:
+            if self._is_on_its_way(uid):
                 # Its Binding is on its way, and would come to room that others were given: as where the whole process
                 # was stopped for so long. The answer settles it.
                 del self._unseen[uid]

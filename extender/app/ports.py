@@ -6,7 +6,7 @@ going out. A port that fails raises one of the errors of `kube.errors`, never a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
@@ -49,8 +49,10 @@ class Clock(Protocol):
 class Sink(Protocol[T]):
     """Takes what a watch says about one kind. Called from the event loop, never concurrently, never blocking."""
 
-    def replace(self, objects: Iterable[T]) -> None:
-        """These and no others exist: the outcome of a list."""
+    def replace(self, objects: Iterable[T]) -> Iterable[None]:
+        """These and no others exist: the outcome of a list, once the steps are walked through to which it is taken in.
+        Others have their turn between any two, and nothing else is said to this sink meanwhile; there are none where
+        the kind is few."""
         ...
 
     def upsert(self, item: T) -> None:
@@ -59,15 +61,6 @@ class Sink(Protocol[T]):
 
     def remove(self, item: T) -> None:
         """It is gone; this is how it looked last."""
-        ...
-
-
-class GradualSink(Sink[T], Protocol[T]):
-    """One that takes a long list in without holding up everybody else."""
-
-    def take_in(self, objects: Iterable[T]) -> Iterator[None]:
-        """As `replace`, of the first list, when exhausted. Others have their turn between any two steps, and nothing
-        else is said to this sink meanwhile."""
         ...
 
 

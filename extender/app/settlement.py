@@ -1,6 +1,7 @@
 """Settlement: whoever waits and could go now is planned for and woken, once for each change.
 
-Nothing is planned while what is known is too old. Must not know what has changed, nor who told of it.
+Nothing is planned while what is known is too old, and nothing is settled at all while a list is being taken in. Must
+not know what has changed, nor who told of it.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ class Settlement:
 
     def settle(self) -> None:
         tables = self._tables
+        if not tables.whole:
+            return
         self._binds.heed_change()
         tables.policies.placing.heed_released()
         tables.around.staying.heed_time(tables.clock.now())

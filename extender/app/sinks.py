@@ -37,9 +37,10 @@ class Facts(Generic[F]):
         self._performer = performer
         self._journal = journal
 
-    def replace(self, objects: Iterable[F]) -> None:
+    def replace(self, objects: Iterable[F]) -> Iterator[None]:
         self._journal.note(f"{self._word}s listed")
-        self._performer.do(self._keeper.replace(self._kind, objects))
+        yield from self._keeper.replace(self._kind, objects)
+        self._performer.do(self._keeper.settle())
 
     def upsert(self, item: F) -> None:
         if self._kind is not Promise:
@@ -50,19 +51,6 @@ class Facts(Generic[F]):
         if self._kind is not Promise:
             self._journal.note(f"{self._word} gone", *_gone(item))
         self._performer.do(self._keeper.forget(item))
-
-
-class PodFacts(Facts[Pod]):
-    """Of which there may be many."""
-
-    def __init__(self, keeper: Keeper, performer: Performer, journal: Journal) -> None:
-        super().__init__(Pod, keeper, performer, journal)
-
-    def take_in(self, objects: Iterable[Pod]) -> Iterator[None]:
-        """As `replace`, of the first list, in slices: what is decided about them is done when all are known."""
-        self._journal.note("pods listed")
-        yield from self._keeper.take_in(objects)
-        self._performer.do(self._keeper.settle())
 
 
 def _seen(item: Fact) -> tuple[object, ...]:

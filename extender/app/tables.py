@@ -36,6 +36,7 @@ from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
 from extender.filters import made
 from extender.filters.gang import gang_policies
+from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 KEYS_PER_NODE = 1500
@@ -86,7 +87,8 @@ class Tables:
         self.clock = clock
         self.rules = rules
         self.whole = True
-        """Whether no list is being taken in, of which a part is missing still: before, nothing is decided."""
+        """Whether no list is being taken in, of which a part is missing still. Before, what is known was never so: some
+        of it is of the list, and some is older. Nothing is decided on it (`judges`)."""
         self.ledger = Ledger()
         self.nodes: dict[NodeName, Node] = {}
         self.departures = Departures()
@@ -147,6 +149,17 @@ class Tables:
 
     def asks_ephemeral(self, pod: Pod) -> bool:
         return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
+
+    def judges(self, pod: Pod) -> bool:
+        """Whether it is for us to say where the pod may be, beyond that nobody takes what is held for others."""
+        policies = self.policies
+        placed = policies.placing.owned(pod.uid) or policies.placing.places(pod)
+        return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.judging.judges_bind(pod)
+
+    def require_whole(self) -> None:
+        """Raises Unavailable while a list is being taken in."""
+        if not self.whole:
+            raise Unavailable("a list of all pods is being taken in", retry_after=1.0)
 
     def has_left(self, node: NodeName) -> bool:
         """For good, that is: see `departures`."""

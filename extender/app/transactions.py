@@ -128,6 +128,8 @@ class Transactions:
 
     def _check(self, request: Transact, course: Course) -> None:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
+        if course.claims:
+            self._keeper.tables.require_whole()
         rows, capacities = self._keeper.tables.ledger.rows, self._resources.capacities
         changed: dict[NodeName, Row] = {}
         coming: dict[NodeName, set[ResourceKey]] = {}
@@ -237,6 +239,8 @@ class Transactions:
         """The claims and releases are committed, or refused with their numbers."""
         if request.dry_run:
             return
+        if course.claims:
+            self._keeper.tables.require_whole()
         ledger = self._keeper.tables.ledger
         self._refuse_too_many_claims(course)
         if course.refused and request.mode is Mode.ALL_OR_NOTHING:

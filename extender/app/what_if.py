@@ -70,6 +70,7 @@ class WhatIf:
         self._copied = copied
 
     async def wonder(self, wondered: Wondered) -> Supposition:
+        self._keeper.tables.require_whole()
         return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered))
 
     def wonder_within(self, wondered: Wondered) -> Supposition:

@@ -20,12 +20,13 @@ class PodFacts:
         self._tell = tell
         self._by_name: dict[str, PodUid] = {}
 
-    def replace(self, objects: Iterable[Pod]) -> None:
+    def replace(self, objects: Iterable[Pod]) -> Iterable[None]:
         present = {pod.uid: pod for pod in objects}
         for missing in [pod for uid, pod in self.known.items() if uid not in present]:
             self.remove(missing)
         for pod in present.values():
             self.upsert(pod)
+        return ()
 
     def upsert(self, item: Pod) -> None:
         self.known[item.uid] = item

@@ -171,12 +171,12 @@ def _never_gone(right: Any) -> Any:
         first = not self.synced.is_set()
 
         class Adding:
-            def replace(self, items: Any) -> None:
+            def replace(self, items: Any) -> Any:
                 if first:
-                    sink.replace(items)
-                    return
+                    return sink.replace(items)
                 for each in items:
                     sink.upsert(each)
+                return ()
 
         self._sink = Adding()
         try:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from extender.app import population
 from kubesim.kinds import POD
 from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
@@ -247,11 +249,21 @@ async def _carry_out(plan: Plan, result: Result) -> None:
             result.findings.append(Finding(CRASH, round(asyncio.get_running_loop().time(), 3), error))
 
 
+@contextmanager
+def _by_few() -> Iterator[None]:
+    """Lists of pods are taken in by slices, though there are few of them."""
+    many, population.SLICE = population.SLICE, 2
+    try:
+        yield
+    finally:
+        population.SLICE = many
+
+
 def run(plan: Plan) -> Result:
     """The whole of it, in its own time."""
     began = time.process_time()
     result = Result(plan)
-    with asyncio.Runner(loop_factory=LookedAtLoop) as runner:
+    with _by_few(), asyncio.Runner(loop_factory=LookedAtLoop) as runner:
         loop = runner.get_loop()
         try:
             runner.run(_carry_out(plan, result))

@@ -45,7 +45,7 @@ class Steps:
 
     def look(self) -> None:
         life = self._stage.leading
-        if life is not None:
+        if life is not None and life.application.keeper.tables.whole:
             for each in life.application.keeper.tables.violations():
                 self._find(VIOLATION, f"{each.invariant}: {each.detail}")
 

@@ -174,7 +174,7 @@ def _events(rounds: int) -> Iterator[Measured]:
     cluster = Cluster(NODES, 0)
     watched = kinds.pods(_LONGEST_WAIT)
     page = [objects.encoded({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
-    cluster.do(cluster.keeper.replace(Pod, (watched.read_event(line).item for line in page)))
+    cluster.replace(Pod, (watched.read_event(line).item for line in page))
     del page
     drawn = count(2**31)
 

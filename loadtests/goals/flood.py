@@ -16,7 +16,7 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -75,7 +75,8 @@ class Taken:
         self._cluster = cluster
         self.events = 0
 
-    def replace(self, pods: object) -> None: ...
+    def replace(self, pods: object) -> Iterable[None]:
+        return ()
 
     def upsert(self, pod: Pod) -> None:
         self.events += 1

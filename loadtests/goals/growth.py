@@ -52,7 +52,7 @@ def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
         read += in_process.spent_on(lambda page=page: found.extend(watched.read_event(line).item for line in page))
         if not len(found) % (50 * _PAGE):
             say(f"{len(found):,} of {pods:,} pods")
-    taken = in_process.spent_on(lambda: cluster.do(cluster.keeper.replace(Pod, found)))
+    taken = in_process.spent_on(lambda: cluster.replace(Pod, found))
     found.clear()
     in_process.as_in_a_service_that_is_ready()
     large, _ = resident_and_proportional(os.getpid())

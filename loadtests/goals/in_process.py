@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
 from extender.app.decisions import Decided
-from extender.app.keeper import Keeper
+from extender.app.keeper import Fact, Keeper
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
@@ -36,10 +36,16 @@ class Cluster:
         self.keeper = Keeper(_Clock())
         self.names = [NodeName(objects.node_name(number)) for number in range(nodes)]
         room = {CPU: ON_NODE, ResourceKey("memory"): 64 << 30, PODS: 110}
-        self.do(self.keeper.replace(Node, [Node(name, room, room) for name in self.names]))
+        self.replace(Node, [Node(name, room, room) for name in self.names])
         bound = (self.pod(f"bound-{number}", 1000, node=self.names[number % nodes]) for number in range(pods))
-        self.do(self.keeper.replace(Pod, bound))
+        self.replace(Pod, bound)
         self._made = count()
+
+    def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> None:
+        """These of the kind and no others exist, from one moment to the next."""
+        for _ in self.keeper.replace(kind, facts):
+            pass
+        self.do(self.keeper.settle())
 
     def pod(self, name: str, cpu: int, **facts: Any) -> Pod:
         requests = {CPU: cpu, ResourceKey("memory"): 128 << 20, PODS: 1}

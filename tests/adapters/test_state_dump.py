@@ -17,6 +17,7 @@ from extender.app.remembering import records, reopened
 from extender.core.cluster import Node, Pod
 from tests.builders import gang_pods, node
 from tests.core.gang_world import FixedClock
+from tests.performing import replaced
 
 SECRET = "hunter2"
 """What every place bears that is none of the core's."""
@@ -24,8 +25,8 @@ SECRET = "hunter2"
 
 def keeper() -> Keeper:
     made = Keeper(FixedClock())
-    made.replace(Node, [node("n1"), node("n2")])
-    made.replace(Pod, gang_pods("train", 3, {"cpu": 8000}))
+    replaced(made, Node, [node("n1"), node("n2")])
+    replaced(made, Pod, gang_pods("train", 3, {"cpu": 8000}))
     return made
 
 
@@ -194,7 +195,7 @@ def test_no_secret_of_a_pod_or_a_node_is_in_it() -> None:
     for kind, of, item in ((Node, kinds.nodes(), of_node), (Pod, kinds.pods(60.0), pod)):
         page = of.read_page(json.dumps({"metadata": {}, "items": [item]}).encode())
         assert page.unreadable == []
-        made.replace(kind, page.items)
+        replaced(made, kind, page.items)
     content = b"".join(plainly(written(records(made))))
     assert b'"team"' in content
     assert SECRET.encode() not in content

@@ -183,12 +183,13 @@ class _Nodes:
     def __init__(self, scheduler: KubeScheduler) -> None:
         self._scheduler = scheduler
 
-    def replace(self, objects: Iterable[Node]) -> None:
+    def replace(self, objects: Iterable[Node]) -> Iterable[None]:
         present = {node.name: node for node in objects}
         for name in [name for name in self._scheduler.nodes if name not in present]:
             del self._scheduler.nodes[name]
         for node in present.values():
             self._scheduler.see_node(node)
+        return ()
 
     def upsert(self, item: Node) -> None:
         self._scheduler.see_node(item)
@@ -201,13 +202,14 @@ class _Pods:
     def __init__(self, scheduler: KubeScheduler) -> None:
         self._scheduler = scheduler
 
-    def replace(self, objects: Iterable[Pod]) -> None:
+    def replace(self, objects: Iterable[Pod]) -> Iterable[None]:
         present = {pod.uid: pod for pod in objects}
         for uid in [uid for uid in self._scheduler.pods if uid not in present]:
             self._scheduler.lose_pod(uid)
         for pod in present.values():
             if self._scheduler.pods.get(pod.uid) != pod:
                 self._scheduler.see_pod(pod)
+        return ()
 
     def upsert(self, item: Pod) -> None:
         self._scheduler.see_pod(item)

@@ -20,6 +20,7 @@ from extender.core.cluster import Node, Pod
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, Watch
+from tests.performing import at_once
 
 T = TypeVar("T")
 
@@ -288,7 +289,7 @@ class Follower:
         for watch, items in self._both():
             watch.events.clear()
             if watch.sink is not None:
-                watch.sink.replace(items)
+                at_once(watch.sink.replace(items))
 
     def hold(self) -> None:
         """Nothing more is told, until `go_on` or `list`."""

@@ -23,7 +23,7 @@ from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, node
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 NODES = [NodeName(f"n{number}") for number in range(3)]
 TRAIN = GangKey("default", "train")
@@ -76,7 +76,7 @@ def test_whoever_became_a_member_by_a_call_waits_at_the_barrier_like_others() ->
 def test_so_does_one_whose_group_came_between_two_calls() -> None:
     room = Room()
     members = [replace(each, gang=GroupAsk("default", "train", 30.0)) for each in gang_pods("train", 3, {"cpu": 6000})]
-    room.do(room.keeper.replace(PodGroup, []))
+    room.do(replaced(room.keeper, PodGroup, []))
     room.call(*members)
     room.do(room.keeper.observe(PodGroup("default", "train", 3)))
     room.call(*members)

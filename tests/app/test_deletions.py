@@ -17,6 +17,7 @@ from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, on_node, unavailable
 from tests.app.world import World
 from tests.builders import gone, pod
+from tests.performing import replaced
 
 pytestmark = pytest.mark.anyio
 NAME = EphemeralName("team", "r")
@@ -335,7 +336,7 @@ async def test_after_a_restart_a_namesake_of_the_owner_keeps_nothing(world: Worl
     anew = World(api=world.api)
     world.api.living.clear()
     anew.list()
-    anew.do(anew.keeper.replace(Pod, [replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))]))
+    anew.do(replaced(anew.keeper, Pod, [replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))]))
     world.api.living.add(PodUid("uid-2"))
     async with anew.running():
         with capture_logs() as logs:

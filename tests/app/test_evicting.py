@@ -26,6 +26,7 @@ from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.app.wired import Wired
 from tests.builders import gang_pods, node, pod
+from tests.performing import replaced
 
 pytestmark = pytest.mark.anyio
 
@@ -69,7 +70,7 @@ class Stage(Wired):
     def guard(self, allowed: int) -> None:
         """A budget for all of them, as the API server has it and as we know it."""
         self.api.guards = [Budget("default", "guard", allowed, {"app": "low"})]
-        self.do(self.keeper.replace(Budget, self.api.guards))
+        self.do(replaced(self.keeper, Budget, self.api.guards))
 
     def evicted(self) -> list[str]:
         return [name for kind, name in self.destroyed if kind.startswith("preempted")]
@@ -97,6 +98,29 @@ class TestAUnit:
         calls = [call for _, call in stage.api.calls]
         first = calls.index(next(call for call in calls if call.startswith("evict ")))
         assert len([call for call in calls[:first] if call.startswith("try to evict")]) == 8
+        assert len(stage.evicted()) == 8
+
+    async def test_is_not_begun_while_a_list_of_pods_is_being_taken_in(self, stage: Stage) -> None:
+        """What it would leave for may have a place, as the rest of the list says."""
+        low = stage.runs(*gang_pods("low", 8, FULL))
+        members = stage.comes()
+        stage.keeper.tables.whole = False
+        await asyncio.sleep(30)
+        assert stage.evicted() == []
+        for index, each in enumerate(members):
+            stage.do(stage.keeper.observe(replace(each, node=NodeName(f"n{index}"))))
+        stage.keeper.tables.whole = True
+        await asyncio.sleep(5)
+        assert stage.evicted() == []
+        assert all(each.uid in stage.keeper.tables.pods for each in low)
+
+    async def test_goes_on_when_all_is_known(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        stage.keeper.tables.whole = False
+        await asyncio.sleep(3)
+        stage.keeper.tables.whole = True
+        await asyncio.sleep(5)
         assert len(stage.evicted()) == 8
 
     async def test_stays_where_one_of_it_may_not_go(self, stage: Stage) -> None:

@@ -33,7 +33,7 @@ from extender.filters.gang import AT_BARRIER
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.builders import JOB, claim, gang_ask, job_pods, node, pod, reason_of, taint, toleration
-from tests.performing import Performing
+from tests.performing import Performing, at_once
 
 DATA, LICENCE = ResourceKey("escher.dev/default.data"), ResourceKey("escher.dev/default.licence")
 N1, N2, N3 = NODES = [NodeName(f"n{number}") for number in (1, 2, 3)]
@@ -50,7 +50,7 @@ class Room(Performing):
         self.do(self.keeper.observe(Promise(JOB.uid, 16)))
         self.nodes = Facts(Node, self.keeper, self, Journal(self.clock))
         self.pods = Facts(Pod, self.keeper, self, Journal(self.clock))
-        self.nodes.replace(node(name) for name in NODES)
+        at_once(self.nodes.replace(node(name) for name in NODES))
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
@@ -106,16 +106,16 @@ class TestAList:
     def test_of_nodes_takes_away_those_it_leaves_out(self, room: Room) -> None:
         for name in NODES:
             room.do(room.keeper.set_capacity(name, DATA, 1))
-        room.nodes.replace([node(N2)])
+        at_once(room.nodes.replace([node(N2)]))
         assert room.filter(room.asker(), [N1, N2]) == [N2]
         assert list(room.keeper.tables.nodes) == [N2]
 
     def test_of_nodes_that_brings_one_back_wakes_who_waits_for_it(self, room: Room) -> None:
         room.do(room.keeper.set_capacity(N1, DATA, 1))
-        room.nodes.replace([node(N2)])
+        at_once(room.nodes.replace([node(N2)]))
         asker = room.asker()
         assert room.filter(asker, [N2]) == []
-        room.nodes.replace([node(N1), node(N2)])
+        at_once(room.nodes.replace([node(N1), node(N2)]))
         assert room.woken() == ["asker"]
         assert room.filter(asker) == [N1]
 
@@ -125,21 +125,21 @@ class TestAList:
         room.see(replace(holder, node=N1))
         waiting = room.asker("waiting")
         assert room.filter(waiting) == []
-        room.pods.replace([waiting])
+        at_once(room.pods.replace([waiting]))
         assert (room.ended(), room.woken()) == (["holder"], ["waiting"])
         assert room.filter(waiting) == [N1]
 
     def test_of_pods_takes_for_turned_away_only_the_first_time(self, room: Room) -> None:
         """Who is pending then may have been turned away by an earlier life of the service; later on we know."""
         early, late = (pod(name, {"cpu": 100, DATA: 1}) for name in ("early", "late"))
-        room.pods.replace([early])
-        room.pods.replace([early, late])
+        at_once(room.pods.replace([early]))
+        at_once(room.pods.replace([early, late]))
         room.do(room.keeper.set_capacity(N1, DATA, 2))
         assert room.woken() == ["early"]
 
     def test_of_pods_leaves_what_a_transaction_claimed(self, room: Room) -> None:
         room.keeper.tables.ledger.commit([claim("claim:team/a", N1, FULL)])
-        room.pods.replace([])
+        at_once(room.pods.replace([]))
         assert room.keeper.tables.ledger.rows.free(N1, CPU) == 0
 
     def test_of_pods_counts_finished_members_of_a_gang_that_lives(self, room: Room) -> None:
@@ -149,7 +149,7 @@ class TestAList:
             "owner": Owner("Job", "train", "uid-of-this-run"),
             "node": N1,
         }
-        room.pods.replace([pod("done", finished=True, succeeded=True, **facts), pod("living", **facts)])
+        at_once(room.pods.replace([pod("done", finished=True, succeeded=True, **facts), pod("living", **facts)]))
         assert room.keeper.tables.gangs.by_key[GangKey("default", "train")].needed == 0
         assert room.keeper.tables.ledger.rows.free(N1, CPU) == 7000
 
@@ -157,7 +157,7 @@ class TestAList:
         """kube-scheduler knows the pod already, and tries a rejected one again only when something wakes it."""
         early = pod("early")
         assert room.filter(early) == NODES
-        room.pods.replace([])
+        at_once(room.pods.replace([]))
         assert room.do(room.keeper.filter(early, NODES)).unresolvable == dict.fromkeys(NODES, GONE)
         room.see(early)
         assert room.woken() == ["early"]
@@ -166,7 +166,7 @@ class TestAList:
     def test_that_is_older_than_a_binding_wakes_nobody(self, room: Room) -> None:
         bound = pod("bound", node=N1)
         room.see(bound)
-        room.pods.replace([])
+        at_once(room.pods.replace([]))
         room.see(bound)
         assert room.woken() == []
         assert room.held(bound) == (N1, HoldingKind.BOUND, None)

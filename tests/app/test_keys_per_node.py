@@ -22,7 +22,7 @@ from tests.app.fakes import ApiServer, LoopClock, every_node, on_node
 from tests.app.world import World
 from tests.builders import node
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -153,7 +153,7 @@ async def test_what_nodes_say_already_stays_though_the_limit_is_lower_now() -> N
     after = World(rules=Rules(keys_per_node=2))
     after.api.objects, after.api.nodes = before.api.objects, before.api.nodes
     async with after.running():
-        after.do(after.keeper.replace(Node, before.api.nodes.values()))
+        after.do(replaced(after.keeper, Node, before.api.nodes.values()))
         after.resources.known.replace(before.api.objects.values())
         await after.quiet()
     assert len(after.stated("n1")) == 3
@@ -172,7 +172,7 @@ steps = st.lists(
 @given(steps)
 def test_in_no_order_of_objects_has_a_node_too_many_and_who_fits_does_not_wait(changes: list[Any]) -> None:
     keeper = Keeper(FixedClock(), Rules(keys_per_node=2))
-    keeper.replace(Node, [node("n1"), node("n2")])
+    replaced(keeper, Node, [node("n1"), node("n2")])
     resources = Resources(keeper, Performing(), ApiServer(LoopClock()).store)
     known, capacities = resources.known, resources.capacities
     for number, (name, nodes, created) in enumerate(changes):

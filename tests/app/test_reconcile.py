@@ -18,6 +18,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.world import World
 from tests.builders import pod, units
+from tests.performing import replaced
 
 pytestmark = pytest.mark.anyio
 NAME = EphemeralName("team", "r")
@@ -141,7 +142,7 @@ async def test_an_owner_that_a_list_older_than_it_leaves_out_keeps_what_it_owns(
     world.api.living.add(owner.uid)
     world.do(world.keeper.filter(owner, [N1]))
     await world.set("r", 1, "n1", owner=PodOwner("worker", owner.uid))
-    world.do(world.keeper.replace(Pod, []))
+    world.do(replaced(world.keeper, Pod, []))
     await world.quiet(1)
     assert world.capacity("r") == {"n1": 1}
     world.do(world.keeper.observe(owner))

@@ -31,7 +31,7 @@ from tests.app.fakes import ApiServer, LoopClock, every_node, on_node
 from tests.app.world import World
 from tests.builders import node
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 N1, N2 = NodeName("n1"), NodeName("n2")
@@ -336,7 +336,7 @@ async def test_after_a_restart_the_same_are_in_force_in_whatever_order_they_are_
     before = await life_before()
     after = restarted(before, limited(units=units))
     async with after.running():
-        after.do(after.keeper.replace(Node, before.api.nodes.values()))
+        after.do(replaced(after.keeper, Node, before.api.nodes.values()))
         after.resources.known.replace([before.api.objects["team", name] for name in order])
         assert [after.capacity(name) for name in "zya"] == [{"n1": 6}, {"n2": 4}, {}]
         await after.quiet()
@@ -349,7 +349,7 @@ async def test_what_was_in_force_on_a_node_that_is_away_is_so_after_a_restart() 
     after = restarted(before, limited(units=10))
     away = after.api.nodes.pop(N1)
     async with after.running():
-        after.do(after.keeper.replace(Node, after.api.nodes.values()))
+        after.do(replaced(after.keeper, Node, after.api.nodes.values()))
         after.resources.known.replace([before.api.objects["team", name] for name in "ayz"])
         await after.quiet()
         after.api.put_node(away)
@@ -382,7 +382,7 @@ class Life:
         resources, units = self.limits
         self.keeper = Keeper(FixedClock(), limited(resources=resources, units=units))
         has = [{key: units for (where, key), units in self.stated.items() if where == name} for name in (N1, N2)]
-        self.keeper.replace(Node, [node("n1", {CPU: 8000, **has[0]}), node("n2", {CPU: 8000, **has[1]})])
+        replaced(self.keeper, Node, [node("n1", {CPU: 8000, **has[0]}), node("n2", {CPU: 8000, **has[1]})])
         made = Resources(self.keeper, Performing(), ApiServer(LoopClock()).store)
         self.known: Known[EphemeralResource] = made.known
         self.capacities: Capacities = made.capacities

@@ -18,7 +18,7 @@ from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock
 from tests.app.world import World
 from tests.builders import node, pod
-from tests.performing import Performing
+from tests.performing import Performing, at_once, replaced
 
 pytestmark = pytest.mark.anyio
 DATA = Identity("team", "data")
@@ -47,7 +47,7 @@ class Backup(Performing):
     def list_nodes(self) -> None:
         self.world.write_back.rewind()
         assert self.world.api.nodes_watch.sink is not None
-        self.world.api.nodes_watch.sink.replace(list(self.world.api.nodes.values()))
+        at_once(self.world.api.nodes_watch.sink.replace(list(self.world.api.nodes.values())))
 
 
 async def _used(world: World) -> Backup:
@@ -178,14 +178,14 @@ class TestPods:
         keeper = self.keeper()
         waiting = pod("p", {"cpu": 3000})
         keeper.observe(replace(waiting, node=NodeName("n1")))
-        keeper.replace(Pod, [waiting])
+        replaced(keeper, Pod, [waiting])
         assert keeper.tables.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
         keeper.heed(PodsRewound())
-        keeper.replace(Pod, [waiting])
+        replaced(keeper, Pod, [waiting])
         assert keeper.tables.pods[waiting.uid].node is None
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 4000
         keeper.observe(replace(waiting, node=NodeName("n1")))
-        keeper.replace(Pod, [waiting])
+        replaced(keeper, Pod, [waiting])
         assert keeper.tables.pods[waiting.uid].node == "n1", "one list is believed, and not every one after it"
         assert keeper.tables.violations() == []
 
@@ -194,7 +194,7 @@ class TestPods:
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
         keeper.observe(bound)
         keeper.heed(PodsRewound())
-        keeper.replace(Pod, [bound])
+        replaced(keeper, Pod, [bound])
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
 
     def test_who_had_finished_after_the_backup_runs(self) -> None:
@@ -203,6 +203,6 @@ class TestPods:
         keeper.observe(bound)
         keeper.observe(replace(bound, finished=True))
         keeper.heed(PodsRewound())
-        keeper.replace(Pod, [bound])
+        replaced(keeper, Pod, [bound])
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
         assert keeper.tables.violations() == []

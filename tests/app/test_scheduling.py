@@ -36,6 +36,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.app.wired import Wired
 from tests.builders import JOB, gang_pods, job_pods, node, pod, units
+from tests.performing import replaced
 
 pytestmark = pytest.mark.anyio
 
@@ -123,7 +124,7 @@ async def test_what_a_slice_of_work_had_no_room_for_is_done_though_nothing_happe
         stage.see(*members)
         assert not stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes)).passed
     await asyncio.sleep(0.1)
-    stage.do(stage.keeper.replace(Pod, [member for members in gangs for member in members]))
+    stage.do(replaced(stage.keeper, Pod, [member for members in gangs for member in members]))
     assert stage.phase("g1") is Phase.WAITING
     assert stage.keeper.more_to_do
     passed = asyncio.get_running_loop().time()
@@ -708,7 +709,7 @@ class TestAGangBoundInPartBeforeARestart:
         said = attempts_for("earlier", [each.uid for each in members[:together]], needed=together)
         bound = [replace(each, node=NodeName("n1"), attempt=said[each.uid]) for each in members[:2]]
         waiting = replace(members[2], requests=units(cpu=32000))
-        stage.do(stage.keeper.replace(Pod, [bound[0], waiting, bound[1]]))
+        stage.do(replaced(stage.keeper, Pod, [bound[0], waiting, bound[1]]))
 
     async def test_is_evicted_when_the_rest_cannot_follow(self, stage: Stage) -> None:
         self.listed(stage, together=3)
@@ -750,7 +751,7 @@ class TestAGangBoundInPartBeforeARestart:
             replace(member, node=NodeName("n1"), created=100, bound_at=110)
             for member in job_pods("train", 4, {"cpu": 1000}, quorum=3)
         ]
-        stage.do(stage.keeper.replace(Pod, [pods[0], replace(pods[3], node=None), *pods[1:3]]))
+        stage.do(replaced(stage.keeper, Pod, [pods[0], replace(pods[3], node=None), *pods[1:3]]))
         await asyncio.sleep(60)
         assert not stage.told("GangInPart")
         assert not stage.told("GangEvicted")

@@ -15,7 +15,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, at_once
 
 
 def told(journal: Journal) -> list[str]:
@@ -30,7 +30,7 @@ def stage() -> tuple[Keeper, Journal]:
 def test_nodes() -> None:
     keeper, journal = stage()
     sink = Facts(Node, keeper, Performing(), journal)
-    sink.replace([node("n1")])
+    at_once(sink.replace([node("n1")]))
     sink.upsert(node("n2", version="7"))
     assert list(keeper.tables.nodes) == ["n1", "n2"]
     sink.remove(node("n1"))
@@ -43,7 +43,7 @@ def test_pods() -> None:
     keeper.observe(node("n1"))
     sink = Facts(Pod, keeper, Performing(), journal)
     there, coming = pod("there", node=NodeName("n1")), pod("coming")
-    sink.replace([there])
+    at_once(sink.replace([there]))
     for each in (coming, replace(coming, node=NodeName("n1")), replace(coming, deleting=True)):
         sink.upsert(each)
     assert keeper.tables.pods[coming.uid].deleting
@@ -64,7 +64,7 @@ def test_pod_groups() -> None:
     [member] = (replace(each, gang=GroupAsk("default", "mpi", longest_wait=60.0)) for each in gang_pods("mpi", 1))
     keeper.observe(member)
     assert not keeper.tables.gangs.by_key
-    sink.replace([])
+    at_once(sink.replace([]))
     sink.upsert(group)
     assert list(keeper.tables.gangs.by_key) == [GangKey("default", "podgroup.mpi")]
     sink.remove(group)
@@ -76,7 +76,7 @@ def test_jobs() -> None:
     keeper, journal = stage()
     keeper.observe(node("n1"))
     sink = Facts(Promise, keeper, Performing(), journal)
-    sink.replace([Promise("job", 2)])
+    at_once(sink.replace([Promise("job", 2)]))
     first, second = (
         pod(f"train-{number}", gang=gang_ask("train", 2), owner=Owner("Job", "train", "job")) for number in range(2)
     )

@@ -21,7 +21,7 @@ from extender.kube.names import NodeName
 from tests.app.fakes import ApiServer, LoopClock
 from tests.builders import node
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 NAME, OTHER = EphemeralName("team", "a"), EphemeralName("team", "b")
 INSIDE = [NodeName(f"n{number}") for number in range(4)]
@@ -33,7 +33,7 @@ def capacities_of(quota: tuple[int, int], objects: Mapping[EphemeralName, Epheme
     """The namespace may have so many resources, and units, beside these objects; what is too much waits."""
     most = dict(zip((Counted.RESOURCES, Counted.UNITS), quota, strict=True))
     keeper = Keeper(FixedClock(), Rules(allowances=(UNLIMITED, {"team": Allowance(most, {"pool": ("a",)})})))
-    keeper.replace(Node, [*(node(name, labels={"pool": "a"}) for name in INSIDE), node(OUTSIDE)])
+    replaced(keeper, Node, [*(node(name, labels={"pool": "a"}) for name in INSIDE), node(OUTSIDE)])
     resources = Resources(keeper, Performing(), ApiServer(LoopClock()).store)
     resources.known.replace(list(objects.values()))
     return resources.capacities

@@ -144,10 +144,9 @@ class Both:
     one: Sink[Any]
     other: Sink[Any]
 
-    def replace(self, objects: Iterable[Any]) -> None:
+    def replace(self, objects: Iterable[Any]) -> Iterable[None]:
         there = list(objects)
-        self.one.replace(there)
-        self.other.replace(there)
+        return [*self.one.replace(there), *self.other.replace(there)]
 
     def upsert(self, item: Any) -> None:
         self.one.upsert(item)

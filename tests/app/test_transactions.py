@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -556,3 +557,33 @@ async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
     assert outcome.committed == [0, 1, 2, 3]
     assert world.keeper.tables.ledger.holding(Holder("claim:team/n3")) is not None
     await run(world, *(Release(namespace="team", holder=node) for node in ("n1", "n2", "n3")))
+
+
+# -- while a list of pods is being taken in
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+async def test_a_claim_is_not_judged_by_a_part_of_a_list(small: World, dry_run: bool) -> None:
+    small.keeper.tables.whole = False
+    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+        await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100), dry_run=dry_run)
+    assert (held(small), small.api.objects) == ([], {})
+    small.keeper.tables.whole = True
+    await run(small, claim("a", on="small", cpu=100))
+    small.keeper.tables.whole = False
+    await run(small, Release(namespace="team", holder="a"))
+    assert held(small) == []
+
+
+async def test_what_was_written_before_the_list_came_is_taken_back(small: World) -> None:
+    put = small.api.store.create
+
+    async def and_a_list_comes(item: EphemeralResource, **options: Any) -> EphemeralResource:
+        small.keeper.tables.whole = False
+        return await put(item, **options)
+
+    small.api.store.create = and_a_list_comes  # type: ignore[method-assign]
+    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+        await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100))
+    small.keeper.tables.whole = True
+    assert (held(small), small.api.objects) == ([], {})

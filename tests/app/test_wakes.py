@@ -22,7 +22,7 @@ from extender.filters import made
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, gang_pods, node, pod, slot, taint
 from tests.core.gang_world import FixedClock, GangWorld
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 N1, N2 = NodeName("n1"), NodeName("n2")
 DATA = ResourceKey("escher.dev/default.data")
@@ -84,7 +84,7 @@ class Room(Performing):
     def __init__(self, *nodes: NodeName, policies: Sequence[Policy] | None = None) -> None:
         self.woken: list[str] = []
         self.keeper = Keeper(FixedClock(), policies=policies)
-        self.do(self.keeper.replace(Node, [node(name) for name in nodes]))
+        self.do(replaced(self.keeper, Node, [node(name) for name in nodes]))
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.woken += [each.pod.name for each in effects if isinstance(each, WakePod)]

@@ -46,7 +46,7 @@ from tests.app.fakes import ApiServer, LoopClock
 from tests.app.policy_store import PolicyStore
 from tests.app.reopening import ExplainedTwice
 from tests.builders import Amounts, node, pod
-from tests.performing import Performing
+from tests.performing import Performing, at_once
 
 
 class World(Performing):
@@ -160,7 +160,7 @@ class World(Performing):
     def list(self) -> None:
         """It knows what the API server has now, as after its start."""
         assert self.api.nodes_watch.sink is not None
-        self.api.nodes_watch.sink.replace([*self.api.nodes.values()])
+        at_once(self.api.nodes_watch.sink.replace([*self.api.nodes.values()]))
         self.resources.known.replace([*self.api.objects.values()])
 
     # -- what happens in it --------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
     at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between two slices the lease is renewed; without them it would be lost, again and again."""
-    monkeypatch.setattr(population, "_SLICE", at_once)
+    monkeypatch.setattr(population, "SLICE", at_once)
     loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
 
     def taking_long(self: population.Population, pod: Pod) -> None:
@@ -134,6 +134,49 @@ async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
         monkeypatch.undo()
         await simulation.gang("train", 4)
         await until(lambda: simulation.bound("train") == 4)
+        await settled(simulation)
+
+
+@pytest.mark.parametrize(("at_once", "leads_on"), [(2, True), (10_000, False)])
+async def test_so_does_who_has_to_list_all_again(at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And plain pods are placed meanwhile; a gang is when all is known."""
+    monkeypatch.setattr(population, "SLICE", at_once)
+    loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
+
+    def taking_long(self: population.Population, pod: Pod) -> None:
+        loop.pass_by(0.02)
+        observe(self, pod)
+
+    async with Replicas(nodes=6) as simulation:
+        for number in range(250):
+            await simulation.create(pod(f"old-{number}", "nobody", gang="old", quorum=1), POD)
+        await asyncio.sleep(5)
+        leader = simulation.leader
+        assert leader is not None
+        tables = leader.application.keeper.tables
+
+        def placed() -> set[str]:
+            return {each["metadata"]["name"] for each in simulation.pods() if "nodeName" in each["spec"]}
+
+        simulation.hold_watches()
+        await simulation.create(pod("old-more", "nobody", gang="old", quorum=1), POD)
+        monkeypatch.setattr(population.Population, "observe", taking_long)
+        simulation.forget_changes()
+        simulation.release_watches()
+        await until(lambda: not tables.whole or bool(simulation.lost), what="the list")
+        if leads_on:
+            await simulation.create(pod("plain"), POD)
+            await simulation.gang("train", 2)
+            await asyncio.sleep(1.5)
+            assert not tables.whole
+            assert placed() == {"plain"}
+        await asyncio.sleep(20)
+        assert (simulation.lost == []) is leads_on
+        monkeypatch.undo()
+        await until(lambda: simulation.leader is not None and simulation.leader.application.ready())
+        if not leads_on:
+            await simulation.gang("train", 2)
+        await until(lambda: {"train-0", "train-1"} <= placed())
         await settled(simulation)
 
 

@@ -47,7 +47,7 @@ from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 from tests.builders import NOW, gone, node
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 
 @dataclass
@@ -247,10 +247,10 @@ class GangWorld(Performing):
         self.events.clear()
         self.evicted.clear()
         self._begin()
-        self.do(self.keeper.replace(Node, list(self.nodes.values())))
+        self.do(replaced(self.keeper, Node, list(self.nodes.values())))
         if self.groups is not None:
-            self.do(self.keeper.replace(PodGroup, self.groups.values()))
-        self.do(self.keeper.replace(Pod, [*self.pods.values(), *self.ended.values()]))
+            self.do(replaced(self.keeper, PodGroup, self.groups.values()))
+        self.do(replaced(self.keeper, Pod, [*self.pods.values(), *self.ended.values()]))
 
     def remove_node(self, name: NodeName) -> None:
         del self.nodes[name]

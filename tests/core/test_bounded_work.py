@@ -19,6 +19,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
 from tests.core.town import apart
+from tests.performing import replaced
 
 NODES, GANGS = 60, 20
 NEVER = Patience(10**9, float("inf"))
@@ -64,7 +65,7 @@ def world() -> GangWorld:
 
 def crowd(world: GangWorld, cpu: int) -> None:
     """So many nodes of 8 CPU; so many gangs of three, each of another shape, that wait for them."""
-    world.do(world.keeper.replace(Node, [node(f"n{number}") for number in range(NODES)]))
+    world.do(replaced(world.keeper, Node, [node(f"n{number}") for number in range(NODES)]))
     for number in range(GANGS):
         asks = {"cpu": cpu + number, "memory": 1000 + number}
         ask = gang_ask(f"g{number}", 3)
@@ -141,7 +142,7 @@ class TestASlice:
         gone = {*fillers}
         for uid in gone:
             del world.pods[uid]
-        world.do(world.keeper.replace(Pod, list(world.pods.values())))
+        world.do(replaced(world.keeper, Pod, list(world.pods.values())))
 
     def test_leaves_the_rest_for_the_next_and_says_so(self, world: GangWorld) -> None:
         fillers = self.stage(world, "one", "two")
@@ -185,7 +186,7 @@ class TestASlice:
         for number in range(2, 4):
             world.nodes[NodeName(f"n{number}")] = node(f"n{number}", {"cpu": 7000})
         self.free(world, fillers)
-        world.do(world.keeper.replace(Node, list(world.nodes.values())))
+        world.do(replaced(world.keeper, Node, list(world.nodes.values())))
         world.filter(newcomer[0], list(world.nodes))
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.PLANNED}

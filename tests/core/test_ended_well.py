@@ -15,6 +15,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gone, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 RUN = Owner("Job", "train", "uid-of-this-run")
 
@@ -141,7 +142,7 @@ def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> N
 
 def test_nor_does_one_that_a_new_list_has_no_more(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
-    world.do(world.keeper.replace(Pod, []))
+    world.do(replaced(world.keeper, Pod, []))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0

@@ -29,6 +29,7 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 pytestmark = pytest.mark.timeout(900)
 """Simpler failures are looked for on a machine that others use as well."""
@@ -248,8 +249,8 @@ class GangMachine(RuleBasedStateMachine):
     @precondition(lambda self: not self.world.events)
     @rule()
     def watch_lists_anew(self) -> None:
-        self.world.do(self.world.keeper.replace(Pod, list(self.world.pods.values())))
-        self.world.do(self.world.keeper.replace(Node, list(self.world.nodes.values())))
+        self.world.do(replaced(self.world.keeper, Pod, list(self.world.pods.values())))
+        self.world.do(replaced(self.world.keeper, Node, list(self.world.nodes.values())))
 
     @precondition(lambda self: self.world.pending())
     @rule(data=st.data(), window=st.booleans())

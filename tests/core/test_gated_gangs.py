@@ -21,6 +21,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 FULL = {"cpu": 4000}
 N0, N1 = NodeName("n0"), NodeName("n1")
@@ -180,7 +181,7 @@ def test_after_a_restart_those_that_were_let_through_and_those_that_were_not_com
     members = gated("train", 3)
     halfway = [replace(members[0], at_our_gate=False), *members[1:]]
     world.pods.update({member.uid: member for member in halfway})
-    world.do(world.keeper.replace(Pod, halfway))
+    world.do(replaced(world.keeper, Pod, halfway))
     world.schedule()
     assert (at_gate(world), world.bound("train")) == ([], 3)
 

@@ -14,6 +14,7 @@ from extender.core.gangs.machine import Phase
 from extender.core.gangs.pod_groups import PodGroup
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def test_a_gang_that_runs_since_the_limit_was_higher_stays_one(world: GangWorld)
 
 def test_members_of_a_pod_group_are_woken_when_it_asks_for_less(world: GangWorld) -> None:
     members = [pod(f"mpi-{index}", gang=GroupAsk("default", "mpi", 60.0)) for index in range(4)]
-    world.do(world.keeper.replace(PodGroup, [PodGroup("default", "mpi", 4)]))
+    world.do(replaced(world.keeper, PodGroup, [PodGroup("default", "mpi", 4)]))
     world.create(*members)
     world.schedule()
     assert len(world.asleep) == 4

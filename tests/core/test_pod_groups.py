@@ -14,6 +14,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 ASK = GroupAsk("default", "mpi", longest_wait=60.0)
 
@@ -32,7 +33,7 @@ def world() -> GangWorld:
     made = GangWorld()
     for number in range(4):
         made.add_node(node(f"n{number}"))
-    made.do(made.keeper.replace(PodGroup, []))
+    made.do(replaced(made.keeper, PodGroup, []))
     return made
 
 
@@ -70,7 +71,7 @@ def test_members_whose_group_is_not_there_wait_for_it_and_are_woken_once(world: 
 
 def test_members_that_an_earlier_life_turned_away_are_woken_when_their_group_comes(world: GangWorld) -> None:
     world.groups = {}
-    world.do(world.keeper.replace(PodGroup, []))
+    world.do(replaced(world.keeper, PodGroup, []))
     world.create(*members(2))
     for each in members(2):
         assert not world.filter(each, list(world.nodes)).passed
@@ -105,7 +106,7 @@ def test_where_the_kind_is_installed_later_members_become_gangs() -> None:
     world.add_node(node("n0"))
     [first, second] = members(2)
     world.create(first)
-    world.do(world.keeper.replace(PodGroup, [group(2)]))
+    world.do(replaced(world.keeper, PodGroup, [group(2)]))
     world.create(second)
     assert world.gangs == {"podgroup.mpi": Phase.WAITING}
     world.schedule()
@@ -129,11 +130,11 @@ def test_a_list_tells_of_groups_that_changed_and_of_those_that_are_gone(world: G
     world.create(*members(2))
     world.schedule()
     assert placed(world) == 2
-    world.do(world.keeper.replace(PodGroup, []))
+    world.do(replaced(world.keeper, PodGroup, []))
     late = pod("mpi-9", {"cpu": 8000}, gang=ASK)
     world.create(late)
     assert not world.filter(late, list(world.nodes)).passed
-    world.do(world.keeper.replace(PodGroup, [group(2)]))
+    world.do(replaced(world.keeper, PodGroup, [group(2)]))
     assert world.wakes == {late.uid: 1}
     world.schedule()
     assert placed(world) == 3

@@ -36,6 +36,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 FULL = {"cpu": 8000}
 N0, N1 = NodeName("n0"), NodeName("n1")
@@ -273,7 +274,7 @@ def test_nobody_leaves_before_the_budgets_are_known(world: GangWorld) -> None:
     runs(world)
     comes(world)
     assert why_not(world) == BudgetsUnknown()
-    world.do(world.keeper.replace(Budget, []))
+    world.do(replaced(world.keeper, Budget, []))
     world.pass_time(PREEMPTS_EVERY)
     assert world.preempted == [["low"]]
 

@@ -13,6 +13,7 @@ from extender.core.names import GangKey
 from extender.kube.names import PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ def test_several_jobs_of_a_gang_promise_together(world: GangWorld) -> None:
 
 def test_those_that_are_listed_and_no_others_promise(world: GangWorld) -> None:
     world.do(world.keeper.observe(Promise("job-train", 8)))
-    world.do(world.keeper.replace(Promise, [Promise("job-other", 8)]))
+    world.do(replaced(world.keeper, Promise, [Promise("job-other", 8)]))
     for name, places in (("train", 1), ("other", 8)):
         first = of_job(name, 8)
         world.create(first)

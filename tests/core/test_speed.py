@@ -18,7 +18,7 @@ from extender.core.gangs.machine import Phase
 from extender.kube.names import NodeName
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import FixedClock
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(600)]
 
@@ -31,9 +31,10 @@ class Crowd(Performing):
     def __init__(self, waiting: int) -> None:
         self.keeper = Keeper(FixedClock())
         self.names = [NodeName(f"n{number}") for number in range(NODES)]
-        self.do(self.keeper.replace(Node, (node(name) for name in self.names)))
+        self.do(replaced(self.keeper, Node, (node(name) for name in self.names)))
         self.do(
-            self.keeper.replace(
+            replaced(
+                self.keeper,
                 Pod,
                 (
                     pod(f"filler-{name}", {"cpu": 6000}, node=name)

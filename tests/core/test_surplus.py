@@ -20,6 +20,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 ONE, EIGHT = {"cpu": 1000}, {"cpu": 8000}
 SECONDS = 60.0
@@ -155,7 +156,7 @@ class TestAChange:
     def test_on_several_nodes_at_once_wakes_one_for_each(self, world: GangWorld) -> None:
         elastic(world, 5)
         world.do(
-            world.keeper.replace(Node, [*world.nodes.values(), *(node(f"n{n}", {"cpu": 8000}) for n in (1, 2, 3))])
+            replaced(world.keeper, Node, [*world.nodes.values(), *(node(f"n{n}", {"cpu": 8000}) for n in (1, 2, 3))])
         )
         assert woken(world) == ["elastic-2", "elastic-3", "elastic-4"]
 

@@ -19,6 +19,7 @@ from extender.filters.reservation_guard import REASON
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.performing import replaced
 
 FULL = {"cpu": 8000}
 PASSES, SECONDS = 3, 60.0
@@ -125,7 +126,7 @@ class TestOrder:
         young, old = waiting(world, "young", 1, created=30), waiting(world, "old", 1, created=20)
         again = GangWorld(patience=world.patience)
         again.add_node(node("n0"))
-        again.do(again.keeper.replace(Pod, [world.pods[full], *young, *old]))
+        again.do(replaced(again.keeper, Pod, [world.pods[full], *young, *old]))
         again.pods.update(world.pods)
         for member in (*young, *old):
             again.filter(member, list(again.nodes))

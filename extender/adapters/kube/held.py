@@ -22,8 +22,9 @@ class Held(Generic[T]):
     def objects(self) -> Collection[T]:
         return self._objects.values()
 
-    def replace(self, objects: Iterable[T]) -> None:
+    def replace(self, objects: Iterable[T]) -> Iterable[None]:
         self._objects = {self._key(each): each for each in objects}
+        return ()
 
     def upsert(self, item: T) -> None:
         self._objects[self._key(item)] = item

@@ -27,12 +27,13 @@ class NodeFacts:
         self._nodes = nodes
         self._versions: dict[NodeName, str] = {}
 
-    def replace(self, objects: Iterable[Node]) -> None:
+    def replace(self, objects: Iterable[Node]) -> Iterable[None]:
         present = {node.name: node for node in objects}
         for name in [name for name in self._versions if name not in present]:
             self._forget(name)
         for node in present.values():
             self.upsert(node)
+        return ()
 
     def upsert(self, item: Node) -> None:
         if older(item.version, self._versions.get(item.name, "")):

@@ -1,8 +1,8 @@
 """Reflector: a sink says what the API server says about one kind, from the first list on and for as long as it runs.
 
-    list (in pages) -> replace -> watch -> upsert, remove ... -> watch again from where the last one ended
-      ^                             |
-      +---- 410, or the watch broke +
+    list (in pages) -> replace (in steps) -> watch -> upsert, remove ... -> watch again from where the last one ended
+      ^                                        |
+      +---------- 410, or the watch broke -----+
 
 A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
 makes that impossible leads to a new list. The API server sends a bookmark every minute: a watch without a byte for
@@ -78,7 +78,6 @@ class Reflector(Generic[T]):
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
         on_rewind: Callable[[], None] = lambda: None,
-        first: Callable[[Iterable[T]], Iterable[object]] | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -86,9 +85,7 @@ class Reflector(Generic[T]):
         watch_seconds: int = 240,
         grace_seconds: float = 15.0,
     ) -> None:
-        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1. `first`
-        takes the first list in, if that takes long, in steps between which others have their turn; it is `replace`
-        otherwise.
+        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
 
         `on_rewind` is called before the sink has a list that is older than what it was told before. The API server
         ends each watch after one to two times `watch_seconds`; one that says nothing for `grace_seconds` longer than
@@ -100,7 +97,6 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._on_relist = on_relist
         self._on_rewind = on_rewind
-        self._first = first
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
@@ -144,7 +140,8 @@ class Reflector(Generic[T]):
         """The first list need not be made: it was this, at that version. To be called before `run`."""
         self._version, self._list_because = version, None
         self._heard = self._clock()
-        self._sink.replace(items)
+        for _ in self._sink.replace(items):
+            pass
         self.synced.set()
 
     async def run(self) -> None:
@@ -210,12 +207,9 @@ class Reflector(Generic[T]):
         self._version, self._fell_silent, self._away = page.version, False, 0
         self._still, self._goal = 0, ""
         self._heard = self._clock()
-        if self._first is None or self.synced.is_set():
-            self._sink.replace(items)
-        else:
+        for _ in self._sink.replace(items):
             # What happens meanwhile the watch tells, which begins at this list's version.
-            for _ in self._first(items):
-                await asyncio.sleep(0)
+            await asyncio.sleep(0)
         self.synced.set()
 
     async def _why_silent(self) -> str | None:

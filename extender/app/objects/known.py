@@ -106,7 +106,7 @@ class Known(Generic[O]):
         """The watch says that it is gone."""
         self.end(item.name, item.uid)
 
-    def replace(self, objects: Iterable[O]) -> None:
+    def replace(self, objects: Iterable[O]) -> Iterable[None]:
         """A list: these exist. Others are gone, unless they are of our own writing and the watch never knew them."""
         listed = set()
         for item in objects:
@@ -119,6 +119,7 @@ class Known(Generic[O]):
             else:
                 self._doubt(name)
         self._settle()
+        return ()
 
     def rewind(self) -> None:
         """The store has gone back in time; a list follows. No version that is known here counts against it."""

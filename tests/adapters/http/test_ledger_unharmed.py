@@ -19,7 +19,7 @@ from extender.kube.names import NodeName, ResourceKey
 from tests.adapters.http.fakes import asking, bind_body, filter_body, in_process, pod_json, service
 from tests.builders import NOW, node, pod
 from tests.core.snapshots import Snapshot, snapshot
-from tests.performing import Performing
+from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 DATA1 = ResourceKey("escher.dev/team-a.data1")
@@ -39,7 +39,7 @@ class KeepersVerbs(Performing):
 
     def __init__(self) -> None:
         self.keeper = Keeper(StillClock())
-        self.do(self.keeper.replace(Node, [node("n1"), node("n2")]))
+        self.do(replaced(self.keeper, Node, [node("n1"), node("n2")]))
         self.do(self.keeper.set_capacity(NodeName("n1"), DATA1, 4))
         self.do(self.keeper.observe(pod("bound", node=NodeName("n2"))))
 

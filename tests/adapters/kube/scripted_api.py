@@ -80,9 +80,10 @@ class RecordingSink(Generic[T]):
         self.log: list[str] = []
         self.items: dict[str, T] = {}
 
-    def replace(self, objects: Iterable[T]) -> None:
+    def replace(self, objects: Iterable[T]) -> Iterable[None]:
         self.items = {name_of(item): item for item in objects}
         self.log.append("replace " + ",".join(self.items))
+        return ()
 
     def upsert(self, item: T) -> None:
         self.items[name_of(item)] = item

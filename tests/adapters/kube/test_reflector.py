@@ -12,10 +12,15 @@ from structlog.testing import capture_logs
 
 from extender.adapters.kube import kinds
 from extender.adapters.kube.reflector import Reflector
+from extender.app.journal import Journal
+from extender.app.keeper import Keeper
+from extender.app.sinks import Facts
 from extender.core.cluster import Node, Pod
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from tests.adapters.kube.manifests import bookmark, event, node, page, pod, status
 from tests.adapters.kube.scripted_api import RecordingSink, ScriptedApi
+from tests.app.fakes import LoopClock
+from tests.performing import Performing
 
 pytestmark = pytest.mark.anyio
 
@@ -450,28 +455,67 @@ async def test_follows_nodes_and_ephemeral_resources_too() -> None:
         assert kind.read_page(page([], 3)).version == "3"
 
 
-async def test_the_first_list_is_taken_in_by_steps_between_which_others_have_their_turn_and_no_later_one() -> None:
-    api, sink = ScriptedApi(), RecordingSink[Pod]()
+class BySteps(RecordingSink[Pod]):
+    """One to each pod."""
 
-    def by_steps(pods: Iterable[Pod]) -> Iterator[None]:
-        for each in pods:
-            sink.upsert(each)
+    def replace(self, objects: Iterable[Pod]) -> Iterator[None]:
+        for each in objects:
+            self.log.append(f"listed {each.name}")
             yield
 
-    reflector = Reflector(api, kinds.pods(5.0), sink, first=by_steps, sleep=api.sleep, clock=api.clock, page_size=9)
-    api.answers += [page([pod("a"), pod("b")], 10), page([pod("b")], 100)]
-    api.watches += [[event("ADDED", pod("c", 11)), Expired(410, "too old")]]
+
+async def test_every_list_is_taken_in_by_steps_between_which_others_have_their_turn_and_the_watch_comes_after() -> None:
+    api, sink = ScriptedApi(), BySteps()
+    reflector = Reflector(api, kinds.pods(5.0), sink, sleep=api.sleep, clock=api.clock, page_size=9)
+    api.answers += [page([pod("a"), pod("b")], 10), page([pod("b"), pod("d")], 100)]
+    api.watches += [[event("ADDED", pod("c", 11)), Expired(410, "too old")], [event("ADDED", pod("e", 101))]]
+    current: list[bool] = []
 
     async def another() -> None:
-        while not reflector.synced.is_set():
+        while not api.exhausted.is_set():
+            if sink.log and sink.log[-1].startswith("listed"):
+                current.append(reflector.current)
             sink.log.append("another's turn")
             await asyncio.sleep(0)
 
     async with running(reflector):
         await another()
-        await api.exhausted.wait()
     told = [each for each in sink.log if each != "another's turn"]
-    assert told == ["upsert a", "upsert b", "upsert c", "replace b"]
-    first, second = sink.log.index("upsert a"), sink.log.index("upsert b")
-    assert "another's turn" in sink.log[first:second]
-    assert "another's turn" in sink.log[second : sink.log.index("upsert c")]
+    assert told == ["listed a", "listed b", "upsert c", "listed b", "listed d", "upsert e"]
+    for one, next_one in (("listed a", "listed b"), ("listed b", "upsert c"), ("listed d", "upsert e")):
+        assert "another's turn" in sink.log[sink.log.index(one) : sink.log.index(next_one)]
+    assert current
+    assert not any(current)
+    assert reflector.current
+
+
+async def test_what_there_is_already_is_taken_in_to_its_end() -> None:
+    sink = BySteps()
+    reflector = Reflector(ScriptedApi(), kinds.pods(5.0), sink)
+    reflector.begin_from(kinds.pods(5.0).read_page(page([pod("a"), pod("b")], 10)).items, "10")
+    assert sink.log == ["listed a", "listed b"]
+    assert reflector.synced.is_set()
+
+
+async def test_while_thousands_are_listed_again_others_have_their_turns() -> None:
+    api, clock = ScriptedApi(), LoopClock()
+    keeper = Keeper(clock)
+    reflector = Reflector(
+        api, kinds.pods(5.0), Facts(Pod, keeper, Performing(), Journal(clock)), sleep=api.sleep, clock=api.clock
+    )
+    there = [pod(f"p{number}") for number in range(3_000)]
+    api.answers += [page(there, 10), page(there[1_000:], 100)]
+    api.watches += [[Expired(410, "too old")]]
+    turns = {"first": 0, "later": 0}
+
+    async def another() -> None:
+        while not api.exhausted.is_set():
+            turns["later" if reflector.synced.is_set() else "first"] += not keeper.tables.whole
+            await asyncio.sleep(0)
+
+    async with running(reflector):
+        await another()
+    # All are pending, and looked at once more in the first.
+    assert turns == {"first": 30, "later": 15}
+    assert len(keeper.tables.pods) == 2_000
+    assert keeper.tables.whole

@@ -41,8 +41,9 @@ class Sink:
     def __init__(self) -> None:
         self.known: dict[str, Pod] = {}
 
-    def replace(self, objects: Iterable[Pod]) -> None:
+    def replace(self, objects: Iterable[Pod]) -> Iterable[None]:
         self.known = {item.name: item for item in objects}
+        return ()
 
     def upsert(self, item: Pod) -> None:
         self.known[item.name] = item
