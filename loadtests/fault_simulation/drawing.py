@@ -21,6 +21,12 @@ _POLICY_KNOWN = 3.0
 _LATEST = 0.8
 """Seconds by which a request may arrive after its sender was told that it had not: less than a killed service is away
 and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
+_LATE = 8.0
+"""Seconds by which a request, or its answer, may be late."""
+_WITH_OTHERS = 0.5
+"""The share of seeds in which another scheduler binds pods too."""
+_TOGETHER = 0.15
+"""The share of faults that several come together for, when somebody's pods are bound."""
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -36,6 +42,7 @@ _OTHERS: dict[FaultKind, int] = {
     "forget-changes": 1,
     "lose-call": 2,
     "lose-verdict": 3,
+    "time-out-call": 3,
     "delay-call": 2,
     "repeat-call": 4,
     "kill-service": 5,
@@ -59,7 +66,7 @@ def plan_of(seed: int) -> Plan:
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _works(random.Random(f"{seed} works"))
-    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes), nodes, replicas)
+    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes, works), nodes, replicas)
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:
@@ -100,7 +107,25 @@ def _works(rng: random.Random) -> tuple[Work, ...]:
                 seconds=_runs(rng),
             )
         )
+    if rng.random() < _WITH_OTHERS:
+        works += _foreign(rng, works)
     return tuple(works)
+
+
+def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:
+    """Pods that others bind: mostly while room is being given out, and many of them stay."""
+    times = [each.at for each in works if each.kind in ("gang", "pods")]
+    return [
+        Work(
+            "foreign",
+            f"f{number}",
+            _round(rng.choice(times) + rng.uniform(0, rng.choice((0.1, 8.0, 8.0, 30.0)))),
+            lasts=None if rng.random() < 0.7 else _round(rng.uniform(2.0, 40.0)),
+            size=rng.randint(1, 3),
+            cpu=rng.randint(1, CPU_OF_NODE),
+        )
+        for number in range(rng.randint(1, 3))
+    ]
 
 
 def _resource(rng: random.Random, name: str) -> list[Work]:
@@ -129,8 +154,27 @@ def _runs(rng: random.Random) -> float:
     return 0.0 if rng.random() < 0.4 else _round(rng.uniform(1.0, 40.0))
 
 
-def _faults(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
-    return tuple(sorted((_fault(rng, nodes) for _ in range(rng.randint(1, 10))), key=lambda each: each.at))
+def _faults(rng: random.Random, nodes: int, works: tuple[Work, ...]) -> tuple[Fault, ...]:
+    drawn: list[Fault] = []
+    for _ in range(rng.randint(1, 10)):
+        drawn += _of_bindings(rng, works) if rng.random() < _TOGETHER else [_fault(rng, nodes)]
+    return tuple(sorted(drawn, key=lambda each: each.at))
+
+
+def _of_bindings(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """What comes together where Bindings of somebody's pods take long, or are refused to some of them: from the moment
+    on that these are asked for."""
+    at = _round(rng.choice([each.at for each in works if each.kind in ("gang", "pods")]) + rng.uniform(0, 0.1))
+    skip, times = rng.choice((0, 1, 1, 2)), rng.choice((1, 1, 2, 4))
+    if rng.random() < 0.5:
+        return [Fault("refuse", at, of="bindings", skip=skip, times=40)]
+    patience = _round(rng.uniform(0.3, 4.0))
+    late = _round(patience + rng.uniform(0.0, _LATE - 4.0))
+    kind: FaultKind = rng.choice(("refuse", "refuse", "conflict", "lose-request", "lose-answer", "delay-request"))
+    return [
+        Fault("time-out-call", at, patience, of="bind", skip=skip, times=times),
+        Fault(kind, at, late, of="bindings", skip=skip, times=times),
+    ]
 
 
 def _fault(rng: random.Random, nodes: int) -> Fault:
@@ -146,7 +190,7 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
             return Fault(kind, at, long, of=rng.choice(_WATCHES))
         case "repeat-events":
             return Fault(kind, at, long)
-        case "lose-call" | "lose-verdict" | "delay-call" | "repeat-call":
+        case "lose-call" | "lose-verdict" | "time-out-call" | "delay-call" | "repeat-call":
             return Fault(
                 kind,
                 at,
@@ -168,12 +212,12 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
 
 def _of_requests(rng: random.Random, at: float) -> Fault:
     kind = rng.choice(_OF_REQUESTS)
-    seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, 8))))
+    seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, _LATE))))
     if kind in ("late-request", "repeat-request"):
         seconds = _round(rng.uniform(0, _LATEST))
     of = rng.choice(_WRITES if kind != "fail" or rng.random() < 0.7 else ("lists", *_WATCHES))
     times = rng.choice((1, 1, 1, 2, 3, 8))
-    if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse"):
+    if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse") and rng.random() < 0.7:
         seconds = 0.0
     if kind == "refuse":
         of, times = "bindings", rng.choice((1, 2, 8, 40))

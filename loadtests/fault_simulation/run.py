@@ -171,7 +171,8 @@ class Run:
             return {CRASH: ["no service decides"]}
         lost = any(each.kind == "lose-node" for each in self._plan.faults)
         told_nodes = {} if lost else self._working.told
-        return await amiss(self._store, life, self._resources, list(self._working.wishes.values()), told_nodes)
+        wishes = list(self._working.wishes.values())
+        return await amiss(self._store, life, self._resources, self._plan.works, wishes, told_nodes)
 
     def _tell(self, found: dict[str, list[str]]) -> None:
         for kind, said in found.items():

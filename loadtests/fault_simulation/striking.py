@@ -64,6 +64,8 @@ class Striking:
         self.done.append(fault.kind)
         if fault.kind in self._ways:
             await self._ways[fault.kind](fault)
+        elif fault.kind == "time-out-call":
+            await self._met(self._stage.calls.time_outs, _of_call(fault))
         elif fault.kind in ("lose-call", "lose-verdict", "delay-call", "repeat-call"):
             await self._met(self._stage.calls.faults, _of_call(fault))
         else:
@@ -157,20 +159,18 @@ class Striking:
 def _of_request(fault: Fault) -> api.Fault:
     method, path = TARGETS[fault.of]
     error: Unavailable | Refused | None = None
-    after, seconds, again = fault.kind in ("lose-answer", "delay-answer"), 0.0, None
+    after, seconds, again = fault.kind in ("lose-answer", "delay-answer"), fault.seconds, None
     match fault.kind:
         case "lose-request" | "lose-answer":
             error = _NOBODY
-        case "delay-request" | "delay-answer":
-            seconds = fault.seconds
         case "late-request":
-            error, again = _NOBODY, fault.seconds
+            error, seconds, again = _NOBODY, 0.0, fault.seconds
         case "repeat-request":
-            again = fault.seconds
+            seconds, again = 0.0, fault.seconds
         case "conflict":
             error = Occupied(409, "the object has been modified; please apply your changes to the latest version")
         case "throttle":
-            error = Unavailable("too many requests, please try again later", fault.seconds)
+            error, seconds = Unavailable("too many requests, please try again later", fault.seconds), 0.0
         case "refuse":
             error = Refused(422, "the pod cannot be bound")
         case "fail":
@@ -189,9 +189,9 @@ def _of_request(fault: Fault) -> api.Fault:
 
 
 def _of_call(fault: Fault) -> api.Fault:
-    lost = _TIME_OUT if fault.kind in ("lose-call", "lose-verdict") else None
+    lost = _TIME_OUT if fault.kind in ("lose-call", "lose-verdict", "time-out-call") else None
     after = fault.kind == "lose-verdict"
-    seconds = fault.seconds if fault.kind == "delay-call" else 0.0
+    seconds = fault.seconds if fault.kind in ("delay-call", "time-out-call") else 0.0
     again = fault.seconds if fault.kind == "repeat-call" else None
     return api.Fault(
         lost,

@@ -58,6 +58,43 @@ def test_the_same_plan_is_the_same_history_and_another_is_another() -> None:
     assert first.lives == 3
 
 
+SLOTS = Work("resource", "slots", 0.1, capacity=2)
+OTHERS = Work("foreign", "others", 4.0, cpu=2)
+UNKIND = [
+    # kube-scheduler tries the pod again, while the Binding that it has given up is still to be refused.
+    (
+        "second-bind-succeeds",
+        "forgotten",
+        Plan(
+            7,
+            (SLOTS, Work("pods", "alone", 2.0, asks="slots")),
+            (Fault("time-out-call", 1.5, 1.0, of="bind"), Fault("refuse", 1.5, 6.0, of="bindings")),
+        ),
+    ),
+    # Others take the room of a pod that is tried again and again, and of half a gang.
+    (
+        "refused-bind-keeps-room",
+        "ledger",
+        Plan(
+            7,
+            (SLOTS, Work("pods", "alone", 2.0, asks="slots", cpu=4), OTHERS),
+            (Fault("refuse", 1.5, of="bindings", times=40),),
+            nodes=1,
+        ),
+    ),
+    (
+        "attempt-needs-one",
+        "in part",
+        Plan(
+            7,
+            (Work("gang", "train", 2.0, size=2, cpu=4), OTHERS),
+            (Fault("refuse", 1.5, of="bindings", skip=1, times=40),),
+            nodes=2,
+        ),
+    ),
+]
+
+
 class TestABugThatIsPutIn:
     @pytest.mark.parametrize(
         ("name", "kind"),
@@ -75,6 +112,15 @@ class TestABugThatIsPutIn:
             found = run(plan)
         assert [each.kind for each in found.findings][:1] == [kind], details(found)
         assert run(plan).is_clean
+
+    @pytest.mark.parametrize(("name", "kind", "plan"), UNKIND, ids=[name for name, _, _ in UNKIND])
+    def test_is_found_where_the_world_is_unkind_enough(self, name: str, kind: str, plan: Plan) -> None:
+        with MUTANTS[name].put_in():
+            found = run(plan)
+        assert [each.kind for each in found.findings][:1] == [kind], details(found)
+        right = run(plan)
+        assert right.is_clean, details(right)
+        assert len(right.faults) == len(plan.faults)
 
     def test_is_told_with_how_many_seeds_it_took(self) -> None:
         assert tried(Trial("binding-without-attempt", 1, 6)).is_found
