@@ -46,6 +46,7 @@ _OTHERS: dict[FaultKind, int] = {
     "delay-call": 2,
     "repeat-call": 4,
     "kill-service": 5,
+    "end-service": 3,
     "cut-off-service": 2,
     "kill-scheduler": 2,
     "lose-node": 3,
@@ -66,7 +67,7 @@ def plan_of(seed: int) -> Plan:
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _works(random.Random(f"{seed} works"))
-    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes, works), nodes, replicas)
+    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes, replicas, works), nodes, replicas)
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:
@@ -154,10 +155,12 @@ def _runs(rng: random.Random) -> float:
     return 0.0 if rng.random() < 0.4 else _round(rng.uniform(1.0, 40.0))
 
 
-def _faults(rng: random.Random, nodes: int, works: tuple[Work, ...]) -> tuple[Fault, ...]:
+def _faults(rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]) -> tuple[Fault, ...]:
     drawn: list[Fault] = []
     for _ in range(rng.randint(1, 10)):
         drawn += _of_bindings(rng, works) if rng.random() < _TOGETHER else [_fault(rng, nodes)]
+    if replicas > 1:
+        drawn += _of_leaders(rng, works)
     return tuple(sorted(drawn, key=lambda each: each.at))
 
 
@@ -175,6 +178,16 @@ def _of_bindings(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
         Fault("time-out-call", at, patience, of="bind", skip=skip, times=times),
         Fault(kind, at, late, of="bindings", skip=skip, times=times),
     ]
+
+
+def _of_leaders(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """Another comes to lead while what the one before it writes takes long."""
+    at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 0.1))
+    slow = Fault("delay-request", at, _round(rng.uniform(0.2, _LATE)), of=rng.choice(_WRITES), times=rng.choice((2, 8)))
+    later = _round(at + rng.choice((0.0, rng.uniform(0, 2))))
+    if rng.random() < 0.7:
+        return [slow, Fault("end-service", later, _round(rng.uniform(1, 8)))]
+    return [slow, Fault("cut-off-lease", later, _round(rng.uniform(3, 20)))]
 
 
 def _fault(rng: random.Random, nodes: int) -> Fault:
@@ -201,6 +214,8 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
             )
         case "kill-service":
             return Fault(kind, at, _round(max(1.0, long)), losing=rng.random() < 0.5)
+        case "end-service":
+            return Fault(kind, at, _round(max(1.0, long)))
         case "cut-off-service" | "kill-scheduler" | "meddle":
             return Fault(kind, at, long)
         case "lose-node" | "reset-node":

@@ -80,12 +80,18 @@ async def amiss(
         bare_ones_count=True,
     )
     return {
-        IN_PART: list(dict.fromkeys([*partly_bound(pods), *_never_whole(pods, works)])),
+        IN_PART: list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)])),
         FORGOTTEN: [*waiting, *_apart(nodes, pods, apart)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
     }
+
+
+def _of_gangs_that_run(pods: list[Json]) -> list[Json]:
+    """Members of gangs of which somebody runs: a part that has ended by itself is none any more."""
+    running = {gang_of(each) for each in pods if node_of(each) and not is_over(each)}
+    return [each for each in pods if gang_of(each) in running]
 
 
 def _never_whole(pods: list[Json], works: Sequence[Work]) -> list[str]:

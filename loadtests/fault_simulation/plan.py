@@ -33,7 +33,9 @@ FaultKind = Literal[
     "delay-call",
     "repeat-call",
     "kill-service",
+    "end-service",
     "cut-off-service",
+    "cut-off-lease",
     "kill-scheduler",
     "lose-node",
     "reset-node",
@@ -65,7 +67,10 @@ MEANING: Mapping[FaultKind, str] = {
     "repeat-call": "a call arrives twice, the second time so many seconds later",
     "kill-service": "the service (of several the one that leads) is killed, and started again after so many seconds; "
     "what it has just sent arrives, or (`losing`) does not",
+    "end-service": "the service (of several the one that leads) is asked to end, as SIGTERM does it, and started again "
+    "so many seconds after it has",
     "cut-off-service": "the service (of several the one that leads) reaches no API server for so many seconds",
+    "cut-off-lease": "of several services the one that leads reaches all but its lease, for so many seconds",
     "kill-scheduler": "kube-scheduler is killed, and started again after so many seconds",
     "lose-node": "a node is gone, and back after so many seconds, its pods lost",
     "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",

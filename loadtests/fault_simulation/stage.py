@@ -53,6 +53,10 @@ class Stage(Protocol):
 
     def kill_leading(self, *, losing: bool) -> None: ...
 
+    async def end_leading(self) -> None:
+        """It has ended as it does when it is asked to."""
+        ...
+
     def forget_changes(self) -> None: ...
 
 
@@ -81,6 +85,13 @@ class Alone(Simulation):
 
     def kill_leading(self, *, losing: bool) -> None:
         self.kill(losing=losing)
+
+    async def end_leading(self) -> None:
+        life = self.service
+        if life is not None:
+            await life.stop()
+            if self.service is life:
+                self.service = None
 
     async def _live(self, service: ServiceLife) -> None:
         IN_SERVICE.set(True)
@@ -116,6 +127,11 @@ class Several(Replicas):
 
     def kill_leading(self, *, losing: bool) -> None:
         self.kill_leader(losing=losing)
+
+    async def end_leading(self) -> None:
+        leader = self.leader
+        if leader is not None:
+            await leader.stop()
 
     def forget_changes(self) -> None:
         self.cluster.api.store.compact(self.cluster.api.store.version)

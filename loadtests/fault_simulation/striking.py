@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterable
 
 from extender.kube.errors import Away, Occupied, Refused, Unavailable
 from kubesim.apiserver import faults as api
 from kubesim.apiserver.in_process import InProcess
-from kubesim.kinds import NODE, Json, Kind
+from kubesim.kinds import LEASE, NODE, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
 from loadtests.life.hands import Hands
+from loadtests.replicas import NAMESPACE as LEASES
 
 _NOBODY = Away("connection reset by peer")
 _TIME_OUT = Away("context deadline exceeded")
@@ -46,7 +48,9 @@ class Striking:
             "break-watches": self._break_watches,
             "forget-changes": self._forget_changes,
             "kill-service": self._kill_service,
+            "end-service": self._end_service,
             "cut-off-service": self._cut_off_service,
+            "cut-off-lease": self._cut_off_lease,
             "kill-scheduler": self._kill_scheduler,
             "lose-node": self._lose_node,
             "reset-node": self._reset_node,
@@ -115,12 +119,26 @@ class Striking:
             await asyncio.sleep(fault.seconds)
             life.line.let_in()
 
+    async def _cut_off_lease(self, fault: Fault) -> None:
+        found = self._store.get(LEASE, LEASES, "escher")
+        if found is None or not (leader := found["spec"].get("holderIdentity")):
+            return
+        gone = api.Fault(_NOBODY, path=TARGETS["leases"][1], user=re.escape(leader), times=None)
+        self._stage.cluster.api.faults.add(gone)
+        await asyncio.sleep(fault.seconds)
+        self._stage.cluster.api.faults.remove(gone)
+
     # -- crashes ---------------------------------------------------------------------------------------------------
 
     async def _kill_service(self, fault: Fault) -> None:
         self._stage.back_after = fault.seconds
         self._killed()
         self._stage.kill_leading(losing=fault.losing)
+
+    async def _end_service(self, fault: Fault) -> None:
+        self._stage.back_after = fault.seconds
+        self._killed()
+        await self._stage.end_leading()
 
     async def _kill_scheduler(self, fault: Fault) -> None:
         await self._stage.cluster.restart_scheduler(0, fault.seconds)

@@ -8,7 +8,7 @@ import pytest
 
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import POD, Json
-from loadtests.fault_simulation.plan import Plan, Work
+from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.stage import Stage, stage_of
 from loadtests.fault_simulation.steps import CAPACITY, Steps
@@ -51,6 +51,14 @@ def test_take_the_room_of_a_gang_and_nothing_is_found() -> None:
     result = run(Plan(3, works, (), nodes=2))
     assert result.is_clean, [str(each) for each in result.findings]
     assert result.bound == 3
+
+
+def test_have_a_part_of_a_gang_end_by_itself_and_nothing_is_found() -> None:
+    train = Work("gang", "train", 2.0, size=2, cpu=4, seconds=10.0)
+    others = [Work("foreign", f"f{number}", at, cpu=4) for number, at in enumerate((4.0, 13.0))]
+    result = run(Plan(7, (train, *others), (Fault("refuse", 1.5, of="bindings", skip=1, times=40),), nodes=2))
+    assert result.is_clean, [str(each) for each in result.findings]
+    assert result.evicted == 0
 
 
 class TestABindingToANodeThatOthersHaveFilled:
