@@ -25,8 +25,11 @@ _LATE = 8.0
 """Seconds by which a request, or its answer, may be late."""
 _WITH_OTHERS = 0.5
 """The share of seeds in which another scheduler binds pods too."""
-_TOGETHER = 0.15
-"""The share of faults that several come together for, when somebody's pods are bound."""
+_SLOW_BINDINGS = 0.15
+_MISSED = 0.03
+"""The shares of faults for which several come together: see `_of_bindings`, and `_of_watches`."""
+_FOR_GOOD = 0.3
+"""The share of lost nodes that do not come back, where there are enough others."""
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -49,6 +52,7 @@ _OTHERS: dict[FaultKind, int] = {
     "end-service": 3,
     "cut-off-service": 2,
     "kill-scheduler": 2,
+    "delete-pods": 4,
     "lose-node": 3,
     "reset-node": 2,
     "meddle": 2,
@@ -158,7 +162,13 @@ def _runs(rng: random.Random) -> float:
 def _faults(rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]) -> tuple[Fault, ...]:
     drawn: list[Fault] = []
     for _ in range(rng.randint(1, 10)):
-        drawn += _of_bindings(rng, works) if rng.random() < _TOGETHER else [_fault(rng, nodes)]
+        chance = rng.random()
+        if chance < _SLOW_BINDINGS:
+            drawn += _of_bindings(rng, works)
+        elif chance < _SLOW_BINDINGS + _MISSED:
+            drawn += _of_watches(rng, works)
+        else:
+            drawn.append(_fault(rng, nodes, works))
     if replicas > 1:
         drawn += _of_leaders(rng, works)
     return tuple(sorted(drawn, key=lambda each: each.at))
@@ -180,6 +190,15 @@ def _of_bindings(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
     ]
 
 
+def _of_watches(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """What the service hears nothing of for a while nobody can tell it any more, other than by a list."""
+    at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 10))
+    for_ = _round(rng.uniform(1, 20))
+    kind: FaultKind = rng.choice(("cut-off-service", "hold-watches"))
+    deaf = Fault(kind, at, for_, of=rng.choice(_WATCHES) if kind == "hold-watches" else "all")
+    return [deaf, Fault("forget-changes", _round(at + for_ * rng.uniform(0.5, 0.99)))]
+
+
 def _of_leaders(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
     """Another comes to lead while what the one before it writes takes long."""
     at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 0.1))
@@ -190,7 +209,7 @@ def _of_leaders(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
     return [slow, Fault("cut-off-lease", later, _round(rng.uniform(3, 20)))]
 
 
-def _fault(rng: random.Random, nodes: int) -> Fault:
+def _fault(rng: random.Random, nodes: int, works: tuple[Work, ...]) -> Fault:
     at = _round(rng.choice((0.0, 1.0, rng.uniform(0, 12), rng.uniform(0, WORK_ENDS))) + rng.uniform(0, 0.1))
     if rng.random() < 0.5:
         return _of_requests(rng, at)
@@ -218,6 +237,18 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
             return Fault(kind, at, _round(max(1.0, long)))
         case "cut-off-service" | "kill-scheduler" | "meddle":
             return Fault(kind, at, long)
+        case "delete-pods":
+            whose = rng.choice([each for each in works if each.kind in ("gang", "pods")])
+            later = rng.uniform(0, rng.choice((0.1, 5.0, 30.0)))
+            return Fault(
+                kind,
+                _round(whose.at + later),
+                of=whose.name,
+                skip=rng.randrange(whose.size),
+                times=rng.choice((1, 1, 2)),
+            )
+        case "lose-node" if nodes > 2 and rng.random() < _FOR_GOOD:
+            return Fault(kind, at, of="node-0", losing=True)
         case "lose-node" | "reset-node":
             return Fault(kind, at, long, of=f"node-{rng.randrange(nodes)}")
         case "set-clock":

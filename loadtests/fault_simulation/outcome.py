@@ -125,11 +125,13 @@ def _resources_amiss(
     nodes: list[Json], objects: list[Json], wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
 ) -> list[str]:
     there = {name(each): units_of(each) for each in objects}
+    present = {name(each) for each in nodes}
     lasting = [each for each in wishes if each.capacity and not each.seconds]
     found = []
     for wish in lasting:
         units, count = there.get(wish.name, {}), wish.nodes or len(nodes)
-        if set(units.values()) != {wish.capacity} or len(units) > count:
+        # A node that is gone stays named: it may come back, and then has what it had.
+        if set(units.values()) != {wish.capacity} or len(units.keys() & present) > count:
             found.append(f"{wish.name} is {units}, and {wish.capacity} on {count} nodes were asked for")
         elif units.keys() != told.get(wish.name, units.keys()):
             found.append(f"{wish.name} is {units}, and {sorted(told[wish.name])} was answered")

@@ -37,6 +37,7 @@ FaultKind = Literal[
     "cut-off-service",
     "cut-off-lease",
     "kill-scheduler",
+    "delete-pods",
     "lose-node",
     "reset-node",
     "meddle",
@@ -72,7 +73,8 @@ MEANING: Mapping[FaultKind, str] = {
     "cut-off-service": "the service (of several the one that leads) reaches no API server for so many seconds",
     "cut-off-lease": "of several services the one that leads reaches all but its lease, for so many seconds",
     "kill-scheduler": "kube-scheduler is killed, and started again after so many seconds",
-    "lose-node": "a node is gone, and back after so many seconds, its pods lost",
+    "delete-pods": "somebody deletes some of the pods of one who asked for several",
+    "lose-node": "a node is gone, its pods lost, and back after so many seconds or (`losing`) never",
     "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",
     "meddle": "somebody changes all nodes and all objects of ours again and again, for so many seconds",
     "set-clock": "the time of day is set by so many seconds on the service's machine",
@@ -103,8 +105,8 @@ CALLS = ("filter-only", "prioritize", "bind")
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node. `skip`: so many of what it is
-    about go by before; `times`: so many are met."""
+    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node, or the name of a work. `skip`: so
+    many of what it is about go by before; `times`: so many are met."""
 
     kind: FaultKind
     at: float

@@ -47,6 +47,11 @@ class Stage(Protocol):
     def living(self) -> Sequence[ServiceLife]: ...
 
     @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        """Those that take themselves for the one that decides."""
+        ...
+
+    @property
     def leading(self) -> ServiceLife | None:
         """The one that decides; None while there is none that could."""
         ...
@@ -78,6 +83,10 @@ class Alone(Simulation):
     @property
     def living(self) -> Sequence[ServiceLife]:
         return [] if self.service is None else [self.service]
+
+    @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        return self.living
 
     @property
     def leading(self) -> ServiceLife | None:
@@ -121,17 +130,20 @@ class Several(Replicas):
         return list(self.by_port.values())
 
     @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        return [each for each in self.living if each.replica is not None and each.replica.leading.leads]
+
+    @property
     def leading(self) -> ServiceLife | None:
-        life = self.leader
-        return life if life is not None and life.application.ready() else None
+        return next((each for each in self.leaders if each.application.ready()), None)
 
     def kill_leading(self, *, losing: bool) -> None:
-        self.kill_leader(losing=losing)
+        for life in self.leaders[:1]:
+            life.kill(losing=losing)
 
     async def end_leading(self) -> None:
-        leader = self.leader
-        if leader is not None:
-            await leader.stop()
+        for life in self.leaders[:1]:
+            await life.stop()
 
     def forget_changes(self) -> None:
         self.cluster.api.store.compact(self.cluster.api.store.version)

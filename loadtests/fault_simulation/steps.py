@@ -52,6 +52,8 @@ class Steps:
     # -- after each round ------------------------------------------------------------------------------------------
 
     def look(self) -> None:
+        if len(self._stage.leaders) > 1:
+            self._find(FENCE, f"{len(self._stage.leaders)} replicas take themselves for the one that leads")
         life = self._stage.leading
         if life is not None:
             for each in life.application.keeper.tables.violations():

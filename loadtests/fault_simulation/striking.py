@@ -13,11 +13,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from extender.kube.errors import Away, Occupied, Refused, Unavailable
 from kubesim.apiserver import faults as api
 from kubesim.apiserver.in_process import InProcess
-from kubesim.kinds import LEASE, NODE, Json, Kind
+from kubesim.kinds import LEASE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
+from loadtests.fault_simulation.working import NAMESPACE
 from loadtests.life.hands import Hands
 from loadtests.replicas import NAMESPACE as LEASES
 
@@ -52,6 +53,7 @@ class Striking:
             "cut-off-service": self._cut_off_service,
             "cut-off-lease": self._cut_off_lease,
             "kill-scheduler": self._kill_scheduler,
+            "delete-pods": self._delete_pods,
             "lose-node": self._lose_node,
             "reset-node": self._reset_node,
             "meddle": self._meddle,
@@ -148,6 +150,8 @@ class Striking:
         if found is None:
             return
         await self._others.delete(NODE, found)
+        if fault.losing:
+            return
         await asyncio.sleep(fault.seconds)
         metadata = {key: found["metadata"][key] for key in ("name", "labels")}
         await self._others.create(NODE, {"metadata": metadata, "spec": {}, "status": _without_ours(found["status"])})
@@ -159,6 +163,12 @@ class Striking:
             await self._others.merge(NODE, found, {"status": {"capacity": ours, "allocatable": ours}}, "status")
 
     # -- others ----------------------------------------------------------------------------------------------------
+
+    async def _delete_pods(self, fault: Fault) -> None:
+        for number in range(fault.skip, fault.skip + fault.times):
+            found = self._store.get(POD, NAMESPACE, f"{fault.of}-{number}")
+            if found is not None:
+                await self._others.delete(POD, found)
 
     async def _meddle(self, fault: Fault) -> None:
         loop = asyncio.get_running_loop()
