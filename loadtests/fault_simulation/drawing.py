@@ -1,4 +1,5 @@
-"""Drawing: the plan of a seed. Works and faults are drawn apart, so that a seed's works do not depend on its faults.
+"""Drawing: the plan of a seed. What people ask for is drawn first, and does not depend on its faults, which are drawn
+to meet it; and with them others who come for the room meanwhile.
 
 Knows what is likely to hurt: little room, much asked for at the same time, and faults that come while it is being given
 out. Must not know how anything is carried out.
@@ -71,7 +72,8 @@ def plan_of(seed: int) -> Plan:
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _works(random.Random(f"{seed} works"))
-    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes, replicas, works), nodes, replicas)
+    faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
+    return Plan(seed, (*works, *others), faults, nodes, replicas)
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:
@@ -126,7 +128,7 @@ def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:
             f"f{number}",
             _round(rng.choice(times) + rng.uniform(0, rng.choice((0.1, 8.0, 8.0, 30.0)))),
             lasts=None if rng.random() < 0.7 else _round(rng.uniform(2.0, 40.0)),
-            size=rng.randint(1, 3),
+            size=rng.choice((1, 2, 3, 6)),
             cpu=rng.randint(1, CPU_OF_NODE),
         )
         for number in range(rng.randint(1, 3))
@@ -156,29 +158,44 @@ def _lasts(rng: random.Random) -> float | None:
 
 
 def _runs(rng: random.Random) -> float:
-    return 0.0 if rng.random() < 0.4 else _round(rng.uniform(1.0, 40.0))
+    return 0.0 if rng.random() < 0.5 else _round(rng.uniform(1.0, 40.0))
 
 
-def _faults(rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]) -> tuple[Fault, ...]:
+def _faults(
+    rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]
+) -> tuple[tuple[Fault, ...], list[Work]]:
+    """And those who come for the room of whoever is refused."""
     drawn: list[Fault] = []
+    others: list[Work] = []
     for _ in range(rng.randint(1, 10)):
         chance = rng.random()
         if chance < _SLOW_BINDINGS:
-            drawn += _of_bindings(rng, works)
+            together = _of_bindings(rng, works, nodes)
+            drawn += together
+            if together[0].kind == "refuse" and rng.random() < 0.5:
+                others.append(_taker(rng, f"t{len(others)}", together[0].at, nodes))
         elif chance < _SLOW_BINDINGS + _MISSED:
             drawn += _of_watches(rng, works)
         else:
             drawn.append(_fault(rng, nodes, works))
     if replicas > 1:
         drawn += _of_leaders(rng, works)
-    return tuple(sorted(drawn, key=lambda each: each.at))
+    return tuple(sorted(drawn, key=lambda each: each.at)), others
 
 
-def _of_bindings(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
-    """What comes together where Bindings of somebody's pods take long, or are refused to some of them: from the moment
-    on that these are asked for."""
-    at = _round(rng.choice([each.at for each in works if each.kind in ("gang", "pods")]) + rng.uniform(0, 0.1))
-    skip, times = rng.choice((0, 1, 1, 2)), rng.choice((1, 1, 2, 4))
+def _taker(rng: random.Random, name: str, refused: float, nodes: int) -> Work:
+    """Takes all that is left."""
+    at, lasts = _round(refused + rng.uniform(0.1, 5.0)), _round(rng.uniform(5.0, 60.0))
+    return Work("foreign", name, at, lasts=lasts if rng.random() < 0.3 else None, size=CPU_OF_NODE * nodes)
+
+
+def _of_bindings(rng: random.Random, works: tuple[Work, ...], nodes: int) -> list[Fault]:
+    """What comes together where Bindings of somebody's pods take long, or are refused to some of them: from just before
+    these are asked for."""
+    asked = [each for each in works if each.kind in ("gang", "pods")]
+    [whose] = rng.choices(asked, [_matters(each, nodes) for each in asked])
+    at = _round(max(0.0, whose.at - rng.uniform(0, 0.1)))
+    skip, times = rng.randrange(whose.size), rng.choice((1, 1, 2, 4))
     if rng.random() < 0.5:
         return [Fault("refuse", at, of="bindings", skip=skip, times=40)]
     patience = _round(rng.uniform(0.3, 4.0))
@@ -188,6 +205,12 @@ def _of_bindings(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
         Fault("time-out-call", at, patience, of="bind", skip=skip, times=times),
         Fault(kind, at, late, of="bindings", skip=skip, times=times),
     ]
+
+
+def _matters(work: Work, nodes: int) -> int:
+    """How much there is to see of what becomes of its pods: they have room at once, and stay."""
+    fits = work.size * work.cpu <= CPU_OF_NODE * nodes
+    return 1 + 3 * fits + 8 * (fits and work.lasts is None and not work.seconds)
 
 
 def _of_watches(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:

@@ -33,6 +33,8 @@ _LOOK_EVERY = 15.0
 _REST_WITHIN = 200.0
 """Seconds after the last fault: before kube-scheduler tries all again that has waited for five minutes, which would
 hide that nobody has woken a pod for which there was room."""
+_DECIDED_WITHIN = 45.0
+"""Seconds for which a gang in part may be completed, and some more."""
 _TIDY_WITHIN = 600.0
 _READY_WITHIN = 60.0
 
@@ -182,7 +184,7 @@ class Run:
                 self._find(kind, each)
 
     async def _be_restarted(self) -> None:
-        """Another life knows what the one before knew."""
+        """Another life knows what the one before knew, and leaves it so."""
         life = self._stage.leading
         assert life is not None
         before, version = await states(life), self._store.version
@@ -199,7 +201,8 @@ class Run:
                 # None: what is available is not to be compared, for some of it is saved.
                 if was != now and was is not None and now is not None:
                     self._find(RESTART, f"{node} had {key} {was}, and has {now} after a restart")
-        self._look()
+        await self._pass(_DECIDED_WITHIN)
+        await self._come_to_rest(())
 
     async def _be_emptied(self) -> None:
         """When all is taken back nothing is held for anybody."""

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.drawing import CPU_OF_NODE, plan_of
 from loadtests.fault_simulation.plan import (
     MEANING,
     BadPlan,
@@ -36,17 +36,20 @@ def test_every_kind_of_fault_and_of_work_is_drawn() -> None:
     assert {plan.replicas for plan in plans} == {1, 2}
 
 
-def test_some_faults_come_together_when_somebodys_pods_are_bound() -> None:
-    slow = refused = 0
+def test_some_faults_come_together_just_before_somebodys_pods_are_bound() -> None:
+    slow = refused = taken = 0
     for plan in map(plan_of, SEEDS):
         asked = [each.at for each in plan.works if each.kind in ("gang", "pods")]
-        bindings = [
-            each for each in plan.faults if each.of == "bindings" and any(0 <= each.at - at < 0.2 for at in asked)
-        ]
-        given_up = [each for each in plan.faults if each.kind == "time-out-call"]
+        struck = [each for each in plan.faults if any(0 <= at - each.at <= 0.1 for at in asked)]
+        bindings = [each for each in struck if each.of == "bindings"]
+        given_up = [each for each in struck if each.kind == "time-out-call"]
         slow += any(late.at == early.at and late.seconds >= early.seconds for late in bindings for early in given_up)
-        refused += any(each.kind == "refuse" and each.times >= 40 for each in bindings)
-    assert min(slow, refused) > len(SEEDS) // 10
+        refusals = [each for each in bindings if each.kind == "refuse" and each.times >= 40]
+        takers = [each for each in plan.works if each.kind == "foreign" and each.size == CPU_OF_NODE * plan.nodes]
+        refused += bool(refusals)
+        taken += bool(takers)
+        assert all(any(0 <= taker.at - each.at <= 5.1 for each in refusals) for taker in takers)
+    assert min(slow, refused, taken) > len(SEEDS) // 10
 
 
 def test_others_bind_pods_while_room_is_given_out() -> None:
