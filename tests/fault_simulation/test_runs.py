@@ -58,6 +58,27 @@ def test_the_same_plan_is_the_same_history_and_another_is_another() -> None:
     assert first.lives == 3
 
 
+def test_the_service_ends_in_order_pods_are_deleted_and_a_node_stays_away() -> None:
+    faults = (
+        Fault("end-service", 0.51, 1.5),
+        Fault("delete-pods", 6.0, of="alone", skip=1, times=2),
+        Fault("lose-node", 8.0, of="node-0", losing=True),
+    )
+    result = run(Plan(7, (*QUIET.works, Work("pods", "alone", 3.0, size=3)), faults))
+    assert result.is_clean, details(result)
+    assert (result.bound, result.evicted, result.lives) == (6, 0, 3)
+
+
+def test_a_leader_that_loses_its_lease_alone_is_followed_by_another() -> None:
+    plan = Plan(6, (Work("gang", "train", 8.0, size=3, cpu=2),), (Fault("cut-off-lease", 1.0, 10.0),), replicas=2)
+    result = run(plan)
+    assert result.is_clean, details(result)
+    assert (result.bound, result.lives) == (3, 4)
+    with MUTANTS["takes-over-at-once"].put_in():
+        found = run(plan)
+    assert [each.kind for each in found.findings][:1] == ["fence"], details(found)
+
+
 SLOTS = Work("resource", "slots", 0.1, capacity=2)
 OTHERS = Work("foreign", "others", 4.0, cpu=2)
 UNKIND = [
@@ -93,6 +114,13 @@ UNKIND = [
         ),
     ),
 ]
+
+
+NOT_FOUND = {
+    "plan-in-part": "a member that has lost its place is turned back and tried again, and its gang is planned anew",
+    "older-is-believed": "the next event, or a refused write, puts it right: only the service changes what is meant",
+}
+"""Why no seed shows these bugs: see docs/mutation.md."""
 
 
 class TestABugThatIsPutIn:
@@ -131,13 +159,13 @@ class TestABugThatIsPutIn:
         assert "1 of 2 bugs were found" in told
 
     def test_there_are_enough_of_them(self) -> None:
-        assert len(MUTANTS) >= 30
+        assert len(MUTANTS.keys() - NOT_FOUND) >= 30
 
     @pytest.mark.slow
     @pytest.mark.timeout(3600)
-    @pytest.mark.parametrize("name", MUTANTS)
+    @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in NOT_FOUND])
     def test_is_found_within_some_hundred_seeds(self, name: str) -> None:
-        assert tried(Trial(name, 1, 600)).is_found
+        assert tried(Trial(name, 0, 400)).is_found
 
 
 class TestWhatFails:
