@@ -1,4 +1,5 @@
-"""Drawing: the plan of a seed. Works and faults are drawn apart, so that a seed's works do not depend on its faults.
+"""Drawing: the plan of a seed. What people ask for is drawn first, and does not depend on its faults, which are drawn
+to meet it; and with them others who come for the room meanwhile.
 
 Knows what is likely to hurt: little room, much asked for at the same time, and faults that come while it is being given
 out. Must not know how anything is carried out.
@@ -21,6 +22,15 @@ _POLICY_KNOWN = 3.0
 _LATEST = 0.8
 """Seconds by which a request may arrive after its sender was told that it had not: less than a killed service is away
 and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
+_LATE = 8.0
+"""Seconds by which a request, or its answer, may be late."""
+_WITH_OTHERS = 0.5
+"""The share of seeds in which another scheduler binds pods too."""
+_SLOW_BINDINGS = 0.15
+_MISSED = 0.03
+"""The shares of faults for which several come together: see `_of_bindings`, and `_of_watches`."""
+_FOR_GOOD = 0.3
+"""The share of lost nodes that do not come back, where there are enough others."""
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -36,11 +46,14 @@ _OTHERS: dict[FaultKind, int] = {
     "forget-changes": 1,
     "lose-call": 2,
     "lose-verdict": 3,
+    "time-out-call": 3,
     "delay-call": 2,
     "repeat-call": 4,
     "kill-service": 5,
+    "end-service": 3,
     "cut-off-service": 2,
     "kill-scheduler": 2,
+    "delete-pods": 4,
     "lose-node": 3,
     "reset-node": 2,
     "meddle": 2,
@@ -59,7 +72,8 @@ def plan_of(seed: int) -> Plan:
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _works(random.Random(f"{seed} works"))
-    return Plan(seed, works, _faults(random.Random(f"{seed} faults"), nodes), nodes, replicas)
+    faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
+    return Plan(seed, (*works, *others), faults, nodes, replicas)
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:
@@ -100,7 +114,25 @@ def _works(rng: random.Random) -> tuple[Work, ...]:
                 seconds=_runs(rng),
             )
         )
+    if rng.random() < _WITH_OTHERS:
+        works += _foreign(rng, works)
     return tuple(works)
+
+
+def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:
+    """Pods that others bind: mostly while room is being given out, and many of them stay."""
+    times = [each.at for each in works if each.kind in ("gang", "pods")]
+    return [
+        Work(
+            "foreign",
+            f"f{number}",
+            _round(rng.choice(times) + rng.uniform(0, rng.choice((0.1, 8.0, 8.0, 30.0)))),
+            lasts=None if rng.random() < 0.7 else _round(rng.uniform(2.0, 40.0)),
+            size=rng.choice((1, 2, 3, 6)),
+            cpu=rng.randint(1, CPU_OF_NODE),
+        )
+        for number in range(rng.randint(1, 3))
+    ]
 
 
 def _resource(rng: random.Random, name: str) -> list[Work]:
@@ -126,14 +158,81 @@ def _lasts(rng: random.Random) -> float | None:
 
 
 def _runs(rng: random.Random) -> float:
-    return 0.0 if rng.random() < 0.4 else _round(rng.uniform(1.0, 40.0))
+    return 0.0 if rng.random() < 0.5 else _round(rng.uniform(1.0, 40.0))
 
 
-def _faults(rng: random.Random, nodes: int) -> tuple[Fault, ...]:
-    return tuple(sorted((_fault(rng, nodes) for _ in range(rng.randint(1, 10))), key=lambda each: each.at))
+def _faults(
+    rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]
+) -> tuple[tuple[Fault, ...], list[Work]]:
+    """And those who come for the room of whoever is refused."""
+    drawn: list[Fault] = []
+    others: list[Work] = []
+    for _ in range(rng.randint(1, 10)):
+        chance = rng.random()
+        if chance < _SLOW_BINDINGS:
+            together = _of_bindings(rng, works, nodes)
+            drawn += together
+            if together[0].kind == "refuse" and rng.random() < 0.5:
+                others.append(_taker(rng, f"t{len(others)}", together[0].at, nodes))
+        elif chance < _SLOW_BINDINGS + _MISSED:
+            drawn += _of_watches(rng, works)
+        else:
+            drawn.append(_fault(rng, nodes, works))
+    if replicas > 1:
+        drawn += _of_leaders(rng, works)
+    return tuple(sorted(drawn, key=lambda each: each.at)), others
 
 
-def _fault(rng: random.Random, nodes: int) -> Fault:
+def _taker(rng: random.Random, name: str, refused: float, nodes: int) -> Work:
+    """Takes all that is left."""
+    at, lasts = _round(refused + rng.uniform(0.1, 5.0)), _round(rng.uniform(5.0, 60.0))
+    return Work("foreign", name, at, lasts=lasts if rng.random() < 0.3 else None, size=CPU_OF_NODE * nodes)
+
+
+def _of_bindings(rng: random.Random, works: tuple[Work, ...], nodes: int) -> list[Fault]:
+    """What comes together where Bindings of somebody's pods take long, or are refused to some of them: from just before
+    these are asked for."""
+    asked = [each for each in works if each.kind in ("gang", "pods")]
+    [whose] = rng.choices(asked, [_matters(each, nodes) for each in asked])
+    at = _round(max(0.0, whose.at - rng.uniform(0, 0.1)))
+    skip, times = rng.randrange(whose.size), rng.choice((1, 1, 2, 4))
+    if rng.random() < 0.5:
+        return [Fault("refuse", at, of="bindings", skip=skip, times=40)]
+    patience = _round(rng.uniform(0.3, 4.0))
+    late = _round(patience + rng.uniform(0.0, _LATE - 4.0))
+    kind: FaultKind = rng.choice(("refuse", "refuse", "conflict", "lose-request", "lose-answer", "delay-request"))
+    return [
+        Fault("time-out-call", at, patience, of="bind", skip=skip, times=times),
+        Fault(kind, at, late, of="bindings", skip=skip, times=times),
+    ]
+
+
+def _matters(work: Work, nodes: int) -> int:
+    """How much there is to see of what becomes of its pods: they have room at once, and stay."""
+    fits = work.size * work.cpu <= CPU_OF_NODE * nodes
+    return 1 + 3 * fits + 8 * (fits and work.lasts is None and not work.seconds)
+
+
+def _of_watches(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """What the service hears nothing of for a while nobody can tell it any more, other than by a list."""
+    at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 10))
+    for_ = _round(rng.uniform(1, 20))
+    kind: FaultKind = rng.choice(("cut-off-service", "hold-watches"))
+    deaf = Fault(kind, at, for_, of=rng.choice(_WATCHES) if kind == "hold-watches" else "all")
+    return [deaf, Fault("forget-changes", _round(at + for_ * rng.uniform(0.5, 0.99)))]
+
+
+def _of_leaders(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """Another comes to lead while what the one before it writes takes long."""
+    at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 0.1))
+    slow = Fault("delay-request", at, _round(rng.uniform(0.2, _LATE)), of=rng.choice(_WRITES), times=rng.choice((2, 8)))
+    later = _round(at + rng.choice((0.0, rng.uniform(0, 2))))
+    if rng.random() < 0.7:
+        return [slow, Fault("end-service", later, _round(rng.uniform(1, 8)))]
+    return [slow, Fault("cut-off-lease", later, _round(rng.uniform(3, 20)))]
+
+
+def _fault(rng: random.Random, nodes: int, works: tuple[Work, ...]) -> Fault:
     at = _round(rng.choice((0.0, 1.0, rng.uniform(0, 12), rng.uniform(0, WORK_ENDS))) + rng.uniform(0, 0.1))
     if rng.random() < 0.5:
         return _of_requests(rng, at)
@@ -146,7 +245,7 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
             return Fault(kind, at, long, of=rng.choice(_WATCHES))
         case "repeat-events":
             return Fault(kind, at, long)
-        case "lose-call" | "lose-verdict" | "delay-call" | "repeat-call":
+        case "lose-call" | "lose-verdict" | "time-out-call" | "delay-call" | "repeat-call":
             return Fault(
                 kind,
                 at,
@@ -157,8 +256,22 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
             )
         case "kill-service":
             return Fault(kind, at, _round(max(1.0, long)), losing=rng.random() < 0.5)
+        case "end-service":
+            return Fault(kind, at, _round(max(1.0, long)))
         case "cut-off-service" | "kill-scheduler" | "meddle":
             return Fault(kind, at, long)
+        case "delete-pods":
+            whose = rng.choice([each for each in works if each.kind in ("gang", "pods")])
+            later = rng.uniform(0, rng.choice((0.1, 5.0, 30.0)))
+            return Fault(
+                kind,
+                _round(whose.at + later),
+                of=whose.name,
+                skip=rng.randrange(whose.size),
+                times=rng.choice((1, 1, 2)),
+            )
+        case "lose-node" if nodes > 2 and rng.random() < _FOR_GOOD:
+            return Fault(kind, at, of="node-0", losing=True)
         case "lose-node" | "reset-node":
             return Fault(kind, at, long, of=f"node-{rng.randrange(nodes)}")
         case "set-clock":
@@ -168,12 +281,12 @@ def _fault(rng: random.Random, nodes: int) -> Fault:
 
 def _of_requests(rng: random.Random, at: float) -> Fault:
     kind = rng.choice(_OF_REQUESTS)
-    seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, 8))))
+    seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, _LATE))))
     if kind in ("late-request", "repeat-request"):
         seconds = _round(rng.uniform(0, _LATEST))
     of = rng.choice(_WRITES if kind != "fail" or rng.random() < 0.7 else ("lists", *_WATCHES))
     times = rng.choice((1, 1, 1, 2, 3, 8))
-    if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse"):
+    if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse") and rng.random() < 0.7:
         seconds = 0.0
     if kind == "refuse":
         of, times = "bindings", rng.choice((1, 2, 8, 40))

@@ -16,12 +16,12 @@ from kubesim.kinds import NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
-from loadtests.fault_simulation.working import GROUP
+from loadtests.fault_simulation.working import GROUP, NAMESPACE
 from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
 from loadtests.pods import OURS
-from loadtests.reading import is_over, node_of, scheduler_of
+from loadtests.reading import gang_of, is_over, node_of, scheduler_of
 from loadtests.room import RoomWatch, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
 
 IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
@@ -59,10 +59,16 @@ class Objects:
 
 
 async def amiss(
-    store: Store, life: ServiceLife, resources: Kind, wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
+    store: Store,
+    life: ServiceLife,
+    resources: Kind,
+    works: Sequence[Work],
+    wishes: Sequence[Work],
+    told: Mapping[str, frozenset[str]],
 ) -> dict[str, list[str]]:
-    """By kind: what is not as it must be; some of it may only need time. `wishes`: the resources that were asked for
-    last, of which what was to end by itself has; `told`: on which nodes, as far as none of those was lost since."""
+    """By kind: what is not as it must be; some of it may only need time. `works`: all that was ever asked for.
+    `wishes`: the resources that were asked for last, of which what was to end by itself has; `told`: on which nodes, as
+    far as none of those was lost since."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     apart = [each for each in pods if label(each, GROUP)]
@@ -74,12 +80,32 @@ async def amiss(
         bare_ones_count=True,
     )
     return {
-        IN_PART: partly_bound(pods),
+        IN_PART: list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)])),
         FORGOTTEN: [*waiting, *_apart(nodes, pods, apart)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
     }
+
+
+def _of_gangs_that_run(pods: list[Json]) -> list[Json]:
+    """Members of gangs of which somebody runs: a part that has ended by itself is none any more."""
+    running = {gang_of(each) for each in pods if node_of(each) and not is_over(each)}
+    return [each for each in pods if gang_of(each) in running]
+
+
+def _never_whole(pods: list[Json], works: Sequence[Work]) -> list[str]:
+    """Gangs bound in part that cannot have been whole, whatever their pods say of themselves: nobody of theirs has
+    ended or is gone."""
+    found = []
+    for work in [each for each in works if each.kind == "gang"]:
+        gang = f"{NAMESPACE}/{work.name}"
+        members = [each for each in pods if (known := gang_of(each)) is not None and known.key == gang]
+        placed = sum(bool(node_of(each)) for each in members)
+        are_all = len(members) == work.size + work.surplus and not any(map(is_over, members))
+        if are_all and 0 < placed < work.size:
+            found.append(f"gang {gang}: {placed} of {work.size} bound")
+    return found
 
 
 def _apart(nodes: list[Json], pods: list[Json], apart: list[Json]) -> list[str]:
@@ -99,11 +125,13 @@ def _resources_amiss(
     nodes: list[Json], objects: list[Json], wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
 ) -> list[str]:
     there = {name(each): units_of(each) for each in objects}
+    present = {name(each) for each in nodes}
     lasting = [each for each in wishes if each.capacity and not each.seconds]
     found = []
     for wish in lasting:
         units, count = there.get(wish.name, {}), wish.nodes or len(nodes)
-        if set(units.values()) != {wish.capacity} or len(units) > count:
+        # A node that is gone stays named: it may come back, and then has what it had.
+        if set(units.values()) != {wish.capacity} or len(units.keys() & present) > count:
             found.append(f"{wish.name} is {units}, and {wish.capacity} on {count} nodes were asked for")
         elif units.keys() != told.get(wish.name, units.keys()):
             found.append(f"{wish.name} is {units}, and {sorted(told[wish.name])} was answered")

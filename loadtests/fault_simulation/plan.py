@@ -29,11 +29,15 @@ FaultKind = Literal[
     "forget-changes",
     "lose-call",
     "lose-verdict",
+    "time-out-call",
     "delay-call",
     "repeat-call",
     "kill-service",
+    "end-service",
     "cut-off-service",
+    "cut-off-lease",
     "kill-scheduler",
+    "delete-pods",
     "lose-node",
     "reset-node",
     "meddle",
@@ -41,16 +45,17 @@ FaultKind = Literal[
 ]
 
 MEANING: Mapping[FaultKind, str] = {
-    "lose-request": "a request of the service does not arrive, and it is told that nobody answered",
-    "lose-answer": "a request is carried out, and the service is told that nobody answered",
+    "lose-request": "a request of the service does not arrive, and it is told, so many seconds later, that nobody "
+    "answered",
+    "lose-answer": "a request is carried out, and the service is told, so many seconds later, that nobody answered",
     "delay-request": "a request arrives so many seconds later",
     "delay-answer": "an answer comes so many seconds later",
     "late-request": "the service is told that nobody answered, and the request arrives so many seconds after that",
     "repeat-request": "a request arrives a second time, so many seconds after the first",
-    "conflict": "a write is refused with 409: somebody has changed the object",
+    "conflict": "a write is refused with 409, so many seconds later: somebody has changed the object",
     "throttle": "a request is refused with 429, and is to come again after so many seconds",
-    "fail": "a request is refused with 500",
-    "refuse": "a Binding is refused for good, with 422",
+    "fail": "a request is refused with 500, so many seconds later",
+    "refuse": "a Binding is refused for good, with 422, so many seconds later: an admission webhook may take its time",
     "outage": "all requests of this kind are refused with 503, for so many seconds",
     "hold-watches": "these watches tell nothing for so many seconds, and then all of it: facts of other kinds overtake",
     "repeat-events": "whatever a watch tells is told twice, for so many seconds",
@@ -58,13 +63,18 @@ MEANING: Mapping[FaultKind, str] = {
     "forget-changes": "etcd is compacted, and the service's watches end: it has to list",
     "lose-call": "a call of kube-scheduler does not arrive",
     "lose-verdict": "a call is answered, and kube-scheduler does not hear it",
+    "time-out-call": "kube-scheduler waits for so many seconds, and gives a call up; the service goes on with it",
     "delay-call": "a call arrives so many seconds later",
     "repeat-call": "a call arrives twice, the second time so many seconds later",
     "kill-service": "the service (of several the one that leads) is killed, and started again after so many seconds; "
     "what it has just sent arrives, or (`losing`) does not",
+    "end-service": "the service (of several the one that leads) is asked to end, as SIGTERM does it, and started again "
+    "so many seconds after it has",
     "cut-off-service": "the service (of several the one that leads) reaches no API server for so many seconds",
+    "cut-off-lease": "of several services the one that leads reaches all but its lease, for so many seconds",
     "kill-scheduler": "kube-scheduler is killed, and started again after so many seconds",
-    "lose-node": "a node is gone, and back after so many seconds, its pods lost",
+    "delete-pods": "somebody deletes some of the pods of one who asked for several",
+    "lose-node": "a node is gone, its pods lost, and back after so many seconds or (`losing`) never",
     "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",
     "meddle": "somebody changes all nodes and all objects of ours again and again, for so many seconds",
     "set-clock": "the time of day is set by so many seconds on the service's machine",
@@ -95,8 +105,8 @@ CALLS = ("filter-only", "prioritize", "bind")
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node. `skip`: so many of what it is
-    about go by before; `times`: so many are met."""
+    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node, or the name of a work. `skip`: so
+    many of what it is about go by before; `times`: so many are met."""
 
     kind: FaultKind
     at: float
@@ -110,13 +120,14 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     """What somebody asks for, `at` seconds from the beginning, and takes back `lasts` seconds later (None: at the end).
 
-    A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; a `resource` of
-    `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of the
-    same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for
+    A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; `foreign` ones,
+    which another scheduler binds at once, each where most is free, and which do not come where nothing is; a `resource`
+    of `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of
+    the same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for
     `seconds` (0: until they are taken away).
     """
 
-    kind: Literal["gang", "pods", "resource", "policy"]
+    kind: Literal["gang", "pods", "foreign", "resource", "policy"]
     name: str
     at: float
     lasts: float | None = None

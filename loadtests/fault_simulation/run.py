@@ -32,7 +32,11 @@ from loadtests.reading import node_of
 
 HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "unanswered"
 _LOOK_EVERY = 15.0
-_REST_WITHIN = 1500.0
+_REST_WITHIN = 200.0
+"""Seconds after the last fault: before kube-scheduler tries all again that has waited for five minutes, which would
+hide that nobody has woken a pod for which there was room."""
+_DECIDED_WITHIN = 45.0
+"""Seconds for which a gang in part may be completed, and some more."""
 _TIDY_WITHIN = 600.0
 _READY_WITHIN = 60.0
 
@@ -173,7 +177,8 @@ class Run:
             return {CRASH: ["no service decides"]}
         lost = any(each.kind == "lose-node" for each in self._plan.faults)
         told_nodes = {} if lost else self._working.told
-        return await amiss(self._store, life, self._resources, list(self._working.wishes.values()), told_nodes)
+        wishes = list(self._working.wishes.values())
+        return await amiss(self._store, life, self._resources, self._plan.works, wishes, told_nodes)
 
     def _tell(self, found: dict[str, list[str]]) -> None:
         for kind, said in found.items():
@@ -181,7 +186,7 @@ class Run:
                 self._find(kind, each)
 
     async def _be_restarted(self) -> None:
-        """Another life knows what the one before knew."""
+        """Another life knows what the one before knew, and leaves it so."""
         life = self._stage.leading
         assert life is not None
         before, version = await states(life), self._store.version
@@ -198,7 +203,8 @@ class Run:
                 # None: what is available is not to be compared, for some of it is saved.
                 if was != now and was is not None and now is not None:
                     self._find(RESTART, f"{node} had {key} {was}, and has {now} after a restart")
-        self._look()
+        await self._pass(_DECIDED_WITHIN)
+        await self._come_to_rest(())
 
     async def _be_emptied(self) -> None:
         """When all is taken back nothing is held for anybody."""

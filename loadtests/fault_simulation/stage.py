@@ -47,11 +47,20 @@ class Stage(Protocol):
     def living(self) -> Sequence[ServiceLife]: ...
 
     @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        """Those that take themselves for the one that decides."""
+        ...
+
+    @property
     def leading(self) -> ServiceLife | None:
         """The one that decides; None while there is none that could."""
         ...
 
     def kill_leading(self, *, losing: bool) -> None: ...
+
+    async def end_leading(self) -> None:
+        """It has ended as it does when it is asked to."""
+        ...
 
     def forget_changes(self) -> None: ...
 
@@ -76,11 +85,22 @@ class Alone(Simulation):
         return [] if self.service is None else [self.service]
 
     @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        return self.living
+
+    @property
     def leading(self) -> ServiceLife | None:
         return self.service if self.service is not None and self.application.ready() else None
 
     def kill_leading(self, *, losing: bool) -> None:
         self.kill(losing=losing)
+
+    async def end_leading(self) -> None:
+        life = self.service
+        if life is not None:
+            await life.stop()
+            if self.service is life:
+                self.service = None
 
     async def _live(self, service: ServiceLife) -> None:
         IN_SERVICE.set(True)
@@ -110,12 +130,20 @@ class Several(Replicas):
         return list(self.by_port.values())
 
     @property
+    def leaders(self) -> Sequence[ServiceLife]:
+        return [each for each in self.living if each.replica is not None and each.replica.leading.leads]
+
+    @property
     def leading(self) -> ServiceLife | None:
-        life = self.leader
-        return life if life is not None and life.application.ready() else None
+        return next((each for each in self.leaders if each.application.ready()), None)
 
     def kill_leading(self, *, losing: bool) -> None:
-        self.kill_leader(losing=losing)
+        for life in self.leaders[:1]:
+            life.kill(losing=losing)
+
+    async def end_leading(self) -> None:
+        for life in self.leaders[:1]:
+            await life.stop()
 
     def forget_changes(self) -> None:
         self.cluster.api.store.compact(self.cluster.api.store.version)

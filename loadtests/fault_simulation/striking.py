@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable, Iterable
 
 from extender.kube.errors import Away, Occupied, Refused, Unavailable
 from kubesim.apiserver import faults as api
 from kubesim.apiserver.in_process import InProcess
-from kubesim.kinds import NODE, Json, Kind
+from kubesim.kinds import LEASE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
+from loadtests.fault_simulation.working import NAMESPACE
 from loadtests.life.hands import Hands
+from loadtests.replicas import NAMESPACE as LEASES
 
 _NOBODY = Away("connection reset by peer")
 _TIME_OUT = Away("context deadline exceeded")
@@ -46,8 +49,11 @@ class Striking:
             "break-watches": self._break_watches,
             "forget-changes": self._forget_changes,
             "kill-service": self._kill_service,
+            "end-service": self._end_service,
             "cut-off-service": self._cut_off_service,
+            "cut-off-lease": self._cut_off_lease,
             "kill-scheduler": self._kill_scheduler,
+            "delete-pods": self._delete_pods,
             "lose-node": self._lose_node,
             "reset-node": self._reset_node,
             "meddle": self._meddle,
@@ -64,6 +70,8 @@ class Striking:
         self.done.append(fault.kind)
         if fault.kind in self._ways:
             await self._ways[fault.kind](fault)
+        elif fault.kind == "time-out-call":
+            await self._met(self._stage.calls.time_outs, _of_call(fault))
         elif fault.kind in ("lose-call", "lose-verdict", "delay-call", "repeat-call"):
             await self._met(self._stage.calls.faults, _of_call(fault))
         else:
@@ -113,12 +121,26 @@ class Striking:
             await asyncio.sleep(fault.seconds)
             life.line.let_in()
 
+    async def _cut_off_lease(self, fault: Fault) -> None:
+        found = self._store.get(LEASE, LEASES, "escher")
+        if found is None or not (leader := found["spec"].get("holderIdentity")):
+            return
+        gone = api.Fault(_NOBODY, path=TARGETS["leases"][1], user=re.escape(leader), times=None)
+        self._stage.cluster.api.faults.add(gone)
+        await asyncio.sleep(fault.seconds)
+        self._stage.cluster.api.faults.remove(gone)
+
     # -- crashes ---------------------------------------------------------------------------------------------------
 
     async def _kill_service(self, fault: Fault) -> None:
         self._stage.back_after = fault.seconds
         self._killed()
         self._stage.kill_leading(losing=fault.losing)
+
+    async def _end_service(self, fault: Fault) -> None:
+        self._stage.back_after = fault.seconds
+        self._killed()
+        await self._stage.end_leading()
 
     async def _kill_scheduler(self, fault: Fault) -> None:
         await self._stage.cluster.restart_scheduler(0, fault.seconds)
@@ -128,6 +150,8 @@ class Striking:
         if found is None:
             return
         await self._others.delete(NODE, found)
+        if fault.losing:
+            return
         await asyncio.sleep(fault.seconds)
         metadata = {key: found["metadata"][key] for key in ("name", "labels")}
         await self._others.create(NODE, {"metadata": metadata, "spec": {}, "status": _without_ours(found["status"])})
@@ -139,6 +163,12 @@ class Striking:
             await self._others.merge(NODE, found, {"status": {"capacity": ours, "allocatable": ours}}, "status")
 
     # -- others ----------------------------------------------------------------------------------------------------
+
+    async def _delete_pods(self, fault: Fault) -> None:
+        for number in range(fault.skip, fault.skip + fault.times):
+            found = self._store.get(POD, NAMESPACE, f"{fault.of}-{number}")
+            if found is not None:
+                await self._others.delete(POD, found)
 
     async def _meddle(self, fault: Fault) -> None:
         loop = asyncio.get_running_loop()
@@ -157,20 +187,18 @@ class Striking:
 def _of_request(fault: Fault) -> api.Fault:
     method, path = TARGETS[fault.of]
     error: Unavailable | Refused | None = None
-    after, seconds, again = fault.kind in ("lose-answer", "delay-answer"), 0.0, None
+    after, seconds, again = fault.kind in ("lose-answer", "delay-answer"), fault.seconds, None
     match fault.kind:
         case "lose-request" | "lose-answer":
             error = _NOBODY
-        case "delay-request" | "delay-answer":
-            seconds = fault.seconds
         case "late-request":
-            error, again = _NOBODY, fault.seconds
+            error, seconds, again = _NOBODY, 0.0, fault.seconds
         case "repeat-request":
-            again = fault.seconds
+            seconds, again = 0.0, fault.seconds
         case "conflict":
             error = Occupied(409, "the object has been modified; please apply your changes to the latest version")
         case "throttle":
-            error = Unavailable("too many requests, please try again later", fault.seconds)
+            error, seconds = Unavailable("too many requests, please try again later", fault.seconds), 0.0
         case "refuse":
             error = Refused(422, "the pod cannot be bound")
         case "fail":
@@ -189,9 +217,9 @@ def _of_request(fault: Fault) -> api.Fault:
 
 
 def _of_call(fault: Fault) -> api.Fault:
-    lost = _TIME_OUT if fault.kind in ("lose-call", "lose-verdict") else None
+    lost = _TIME_OUT if fault.kind in ("lose-call", "lose-verdict", "time-out-call") else None
     after = fault.kind == "lose-verdict"
-    seconds = fault.seconds if fault.kind == "delay-call" else 0.0
+    seconds = fault.seconds if fault.kind in ("delay-call", "time-out-call") else 0.0
     again = fault.seconds if fault.kind == "repeat-call" else None
     return api.Fault(
         lost,

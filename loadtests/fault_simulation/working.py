@@ -18,12 +18,15 @@ from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.stage import Stage
 from loadtests.life.hands import Hands
 from loadtests.life.policies import POLICY
-from loadtests.pods import pod
+from loadtests.life.seeing import cpu_of, free_cpu
+from loadtests.pods import EXTENDER, pod
 from loadtests.reading import OURS
 
 NAMESPACE = "default"
 GROUP = "fault-simulation/group"
 """The label of pods that keep off each other."""
+FOREIGN = "another-scheduler"
+"""Which binds its pods by itself, and does not know of the service."""
 _AGAIN_AFTER = 1.0
 _ANSWERED_WITHIN = 30.0
 
@@ -38,9 +41,13 @@ class Working:
         self.told: dict[str, frozenset[str]] = {}
         """By resource: the nodes that whoever asked for it last was told."""
         self._stage = stage
-        drawn = random.Random(f"{seed} people")
-        self._people = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user="people"))
+        self._people = self._hands(seed, "people")
+        self._others = self._hands(seed, FOREIGN)
         self._turns: dict[str, asyncio.Lock] = {}
+
+    def _hands(self, seed: int, whose: str) -> Hands:
+        drawn = random.Random(f"{seed} {whose}")
+        return Hands(InProcess(self._stage.cluster.api, latency=0.001, rng=drawn, user=whose))
 
     @property
     def _store(self) -> Store:
@@ -56,8 +63,12 @@ class Working:
             case "policy":
                 await self._create(POLICY, _policy(work))
                 return
-        for body in pods_of(work):
-            await self._create(POD, body)
+            case "foreign":
+                for body in pods_of(work):
+                    await self._come_in(body)
+            case _:
+                for body in pods_of(work):
+                    await self._create(POD, body)
         if work.lasts is not None:
             await asyncio.sleep(work.lasts)
             await self.take_back(work)
@@ -65,6 +76,21 @@ class Working:
     async def _create(self, kind: Kind, body: Json) -> None:
         body["metadata"]["namespace"] = NAMESPACE
         assert await self._people.create(kind, body) is not None, f"{kind.name} {body['metadata']['name']} is refused"
+
+    async def _come_in(self, body: Json) -> None:
+        """It is bound where most is free, by somebody who asks nobody; or it is gone again."""
+        if not self._free_for(body):
+            return
+        await self._create(POD, body)
+        found = self._store.get(POD, NAMESPACE, body["metadata"]["name"])
+        free = self._free_for(body)
+        # The first of those that have as much.
+        if found is not None and not (free and await self._others.bind(found, max(sorted(free), key=free.__getitem__))):
+            await self._others.delete(POD, found)
+
+    def _free_for(self, body: Json) -> dict[str, int]:
+        """What of the CPU is free on each node that has enough of it for the pod, as objects say."""
+        return {node: free for node, free in free_cpu(self._store).items() if free >= cpu_of(body)}
 
     async def take_back(self, work: Work) -> None:
         for body in pods_of(work):
@@ -118,6 +144,7 @@ def pods_of(work: Work) -> list[Json]:
     return [
         pod(
             f"{work.name}-{number}",
+            FOREIGN if work.kind == "foreign" else EXTENDER,
             gang=gang,
             quorum=None if gang is None else work.size,
             gated=work.gated,

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.drawing import CPU_OF_NODE, plan_of
 from loadtests.fault_simulation.plan import (
     MEANING,
     BadPlan,
@@ -32,8 +32,41 @@ def test_a_seed_has_one_plan_and_a_file_holds_it() -> None:
 def test_every_kind_of_fault_and_of_work_is_drawn() -> None:
     plans = [plan_of(seed) for seed in SEEDS]
     assert Counter(each.kind for plan in plans for each in plan.faults).keys() == MEANING.keys()
-    assert {each.kind for plan in plans for each in plan.works} == {"gang", "pods", "resource", "policy"}
+    assert {each.kind for plan in plans for each in plan.works} == {"gang", "pods", "foreign", "resource", "policy"}
     assert {plan.replicas for plan in plans} == {1, 2}
+
+
+def test_some_faults_come_together_just_before_somebodys_pods_are_bound() -> None:
+    slow = refused = taken = 0
+    for plan in map(plan_of, SEEDS):
+        asked = [each.at for each in plan.works if each.kind in ("gang", "pods")]
+        struck = [each for each in plan.faults if any(0 <= at - each.at <= 0.1 for at in asked)]
+        bindings = [each for each in struck if each.of == "bindings"]
+        given_up = [each for each in struck if each.kind == "time-out-call"]
+        slow += any(late.at == early.at and late.seconds >= early.seconds for late in bindings for early in given_up)
+        refusals = [each for each in bindings if each.kind == "refuse" and each.times >= 40]
+        takers = [each for each in plan.works if each.kind == "foreign" and each.size == CPU_OF_NODE * plan.nodes]
+        refused += bool(refusals)
+        taken += bool(takers)
+        assert all(any(0 <= taker.at - each.at <= 5.1 for each in refusals) for taker in takers)
+    assert min(slow, refused, taken) > len(SEEDS) // 10
+
+
+def test_others_bind_pods_while_room_is_given_out() -> None:
+    works = [plan_of(seed).works for seed in SEEDS]
+    foreign = [[each for each in some if each.kind == "foreign"] for some in works]
+    assert len(SEEDS) // 3 < sum(map(bool, foreign)) < 2 * len(SEEDS) // 3
+    assert {each.lasts is None for some in foreign for each in some} == {True, False}
+    for some in works:
+        first = min(each.at for each in some if each.kind in ("gang", "pods"))
+        assert all(each.at >= first for each in some if each.kind == "foreign")
+
+
+def test_a_file_from_before_faults_could_be_late_is_read() -> None:
+    old = b"""{"seed": 5, "works": [{"kind": "gang", "name": "g0", "at": 0.5, "size": 3}],
+        "faults": [{"kind": "refuse", "at": 1.0, "of": "bindings", "times": 2}], "nodes": 2}"""
+    expected = (Work("gang", "g0", 0.5, size=3),), (Fault("refuse", 1.0, of="bindings", times=2),)
+    assert read(old) == Plan(5, *expected, nodes=2)
 
 
 def test_a_killed_service_is_away_for_longer_than_what_it_sent_may_be_late() -> None:

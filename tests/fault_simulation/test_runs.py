@@ -58,6 +58,71 @@ def test_the_same_plan_is_the_same_history_and_another_is_another() -> None:
     assert first.lives == 3
 
 
+def test_the_service_ends_in_order_pods_are_deleted_and_a_node_stays_away() -> None:
+    faults = (
+        Fault("end-service", 0.51, 1.5),
+        Fault("delete-pods", 6.0, of="alone", skip=1, times=2),
+        Fault("lose-node", 8.0, of="node-0", losing=True),
+    )
+    result = run(Plan(7, (*QUIET.works, Work("pods", "alone", 3.0, size=3)), faults))
+    assert result.is_clean, details(result)
+    assert (result.bound, result.evicted, result.lives) == (6, 0, 3)
+
+
+def test_a_leader_that_loses_its_lease_alone_is_followed_by_another() -> None:
+    plan = Plan(6, (Work("gang", "train", 8.0, size=3, cpu=2),), (Fault("cut-off-lease", 1.0, 10.0),), replicas=2)
+    result = run(plan)
+    assert result.is_clean, details(result)
+    assert (result.bound, result.lives) == (3, 4)
+    with MUTANTS["takes-over-at-once"].put_in():
+        found = run(plan)
+    assert [each.kind for each in found.findings][:1] == ["fence"], details(found)
+
+
+SLOTS = Work("resource", "slots", 0.1, capacity=2)
+OTHERS = Work("foreign", "others", 4.0, cpu=2)
+UNKIND = [
+    # kube-scheduler tries the pod again, while the Binding that it has given up is still to be refused.
+    (
+        "second-bind-succeeds",
+        "forgotten",
+        Plan(
+            7,
+            (SLOTS, Work("pods", "alone", 2.0, asks="slots")),
+            (Fault("time-out-call", 1.5, 1.0, of="bind"), Fault("refuse", 1.5, 6.0, of="bindings")),
+        ),
+    ),
+    # Others take the room of a pod that is tried again and again, and of half a gang.
+    (
+        "refused-bind-keeps-room",
+        "ledger",
+        Plan(
+            7,
+            (SLOTS, Work("pods", "alone", 2.0, asks="slots", cpu=4), OTHERS),
+            (Fault("refuse", 1.5, of="bindings", times=40),),
+            nodes=1,
+        ),
+    ),
+    (
+        "attempt-needs-one",
+        "in part",
+        Plan(
+            7,
+            (Work("gang", "train", 2.0, size=2, cpu=4), OTHERS),
+            (Fault("refuse", 1.5, of="bindings", skip=1, times=40),),
+            nodes=2,
+        ),
+    ),
+]
+
+
+NOT_FOUND = {
+    "plan-in-part": "a member that has lost its place is turned back and tried again, and its gang is planned anew",
+    "older-is-believed": "the next event, or a refused write, puts it right: only the service changes what is meant",
+}
+"""Why no seed shows these bugs: see docs/mutation.md."""
+
+
 class TestABugThatIsPutIn:
     @pytest.mark.parametrize(
         ("name", "kind"),
@@ -76,6 +141,15 @@ class TestABugThatIsPutIn:
         assert [each.kind for each in found.findings][:1] == [kind], details(found)
         assert run(plan).is_clean
 
+    @pytest.mark.parametrize(("name", "kind", "plan"), UNKIND, ids=[name for name, _, _ in UNKIND])
+    def test_is_found_where_the_world_is_unkind_enough(self, name: str, kind: str, plan: Plan) -> None:
+        with MUTANTS[name].put_in():
+            found = run(plan)
+        assert [each.kind for each in found.findings][:1] == [kind], details(found)
+        right = run(plan)
+        assert right.is_clean, details(right)
+        assert len(right.faults) == len(plan.faults)
+
     def test_is_told_with_how_many_seeds_it_took(self) -> None:
         assert tried(Trial("binding-without-attempt", 1, 6)).is_found
         missed = Verdict("keys-stay", 3)
@@ -85,13 +159,13 @@ class TestABugThatIsPutIn:
         assert "1 of 2 bugs were found" in told
 
     def test_there_are_enough_of_them(self) -> None:
-        assert len(MUTANTS) >= 30
+        assert len(MUTANTS.keys() - NOT_FOUND) >= 30
 
     @pytest.mark.slow
     @pytest.mark.timeout(3600)
-    @pytest.mark.parametrize("name", MUTANTS)
+    @pytest.mark.parametrize("name", [name for name in MUTANTS if name not in NOT_FOUND])
     def test_is_found_within_some_hundred_seeds(self, name: str) -> None:
-        assert tried(Trial(name, 1, 600)).is_found
+        assert tried(Trial(name, 0, 400)).is_found
 
 
 class TestWhatFails:
