@@ -27,23 +27,12 @@ class Calls:
         """For how many seconds the caller waits, whatever else befalls the call."""
         self.binds: dict[str, float] = {}
         """By UID: when the service was first asked that the pod be bound, in seconds of the event loop."""
-        self.given_up: dict[str, float] = {}
-        """By UID: when the caller last took the pod's bind for failed, be it or not."""
         self._answer = answer
         self._unheard: set[asyncio.Future[bytes]] = set()
 
     async def __call__(self, verb: str, body: bytes) -> bytes:
         """As of who is called. Raises ExtenderFailed."""
         IN_SERVICE.set(True)
-        try:
-            return await self._heard(verb, body)
-        except ExtenderFailed:
-            if verb == "bind":
-                self.given_up[_pod_of(body)] = asyncio.get_running_loop().time()
-            raise
-
-    async def _heard(self, verb: str, body: bytes) -> bytes:
-        """The answer, if the caller waits for so long."""
         time_out = self.time_outs.met_by(CALLER, verb, "")
         if time_out is None:
             return await self._travel(verb, body)
@@ -70,7 +59,7 @@ class Calls:
 
     async def _arrive(self, verb: str, body: bytes) -> bytes:
         if verb == "bind":
-            self.binds.setdefault(_pod_of(body), asyncio.get_running_loop().time())
+            self.binds.setdefault(msgspec.json.decode(body)["PodUID"], asyncio.get_running_loop().time())
         return await self._answer(verb, body)
 
     def _arrive_again(self, verb: str, body: bytes) -> None:
@@ -88,8 +77,3 @@ class Calls:
         self._unheard.discard(answered)
         if not answered.cancelled():
             answered.exception()
-
-
-def _pod_of(bind: bytes) -> str:
-    uid: str = msgspec.json.decode(bind)["PodUID"]
-    return uid

@@ -28,8 +28,6 @@ _DECIDES_WITHIN = 10.0
 _HEARS_WITHIN = 75.0
 """Seconds for which nobody may know of a pod of others that asks us for something: a watch is held back for 30, what
 is sent then is insisted on for 30, and is late by 8."""
-_COUNTS_NOWHERE_FOR = 1.0
-"""Seconds for which kube-scheduler may not have heard of a Binding that is there though it has given the bind up."""
 _OF_NO_LEADER = ("leases", "events", "endpointslices")
 """What a replica may write that does not lead, or that harms nobody."""
 
@@ -48,8 +46,6 @@ class Steps:
         """UIDs of pods that came when the policy of their group was in force."""
         self._foreign: dict[str, float] = {}
         """By UID: when a pod of another scheduler was bound, in seconds of the event loop."""
-        self._bound: dict[str, float] = {}
-        """The same of all others."""
         self._store.subscribe(self._written)
         stage.cluster.api.audit.subscribe(self._carried_out)
 
@@ -77,34 +73,24 @@ class Steps:
             if scheduler_of(change.object) == FOREIGN:
                 self._foreign[uid(change.object)] = asyncio.get_running_loop().time()
                 return
-            self._bound[uid(change.object)] = asyncio.get_running_loop().time()
             self._has_room(change.object)
             self._has_its_quorum(change.object)
             self._keeps_off(change.object)
 
     def _has_room(self, pod: Json) -> None:
-        """Of what it asks for. But for what others have taken since it was decided that the pod goes there, when nobody
-        could know of it; and where kube-scheduler binds by itself, for what it may count nowhere."""
-        node, now, calls = node_of(pod), asyncio.get_running_loop().time(), self._stage.calls
-        unheard = max(calls.binds.get(uid(pod), now) - _DECIDES_WITHIN, now - _HEARS_WITHIN)
-        is_by_itself = uid(pod) not in calls.binds
+        """But for what others have taken since it was decided that the pod goes there, when nobody could know of it."""
+        node, now = node_of(pod), asyncio.get_running_loop().time()
+        decided = self._stage.calls.binds.get(uid(pod), now) - _DECIDES_WITHIN
+        unheard = max(decided, now - _HEARS_WITHIN)
         used: dict[str, Fraction] = defaultdict(Fraction)
         for each in self._store.list(POD):
-            if node_of(each) != node or is_over(each) or self._foreign.get(uid(each), unheard) > unheard:
-                continue
-            if is_by_itself and self._counts_nowhere(uid(each), now):
-                continue
-            for resource, units in requests_of(each).items():
-                used[resource] += units
-        for resource in requests_of(pod):
+            if node_of(each) == node and not is_over(each) and self._foreign.get(uid(each), unheard) <= unheard:
+                for resource, units in requests_of(each).items():
+                    used[resource] += units
+        for resource, units in used.items():
             most = self._offers.most(node, resource)
-            if used[resource] > most:
-                self._find(CAPACITY, f"{used[resource]} {resource} are bound to {node}, which has {most}")
-
-    def _counts_nowhere(self, pod: str, now: float) -> bool:
-        """Whether kube-scheduler has given up the pod's bind, and may not have heard that it is bound."""
-        given_up = self._stage.calls.given_up.get(pod)
-        return given_up is not None and now - max(given_up, self._bound.get(pod, given_up)) < _COUNTS_NOWHERE_FOR
+            if units > most:
+                self._find(CAPACITY, f"{units} {resource} are bound to {node}, which has {most}")
 
     def _has_its_quorum(self, pod: Json) -> None:
         quorum = quorum_of(pod)

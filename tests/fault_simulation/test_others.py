@@ -8,7 +8,6 @@ import pytest
 
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import POD, Json
-from loadtests.fault_simulation import steps
 from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.stage import Stage, stage_of
@@ -96,27 +95,3 @@ class TestABindingToANodeThatOthersHaveFilled:
     async def test_is_found_where_it_could_be_known(self, found: list[str], asked: float, later: float) -> None:
         await self._bind(found, asked=asked, later=later)
         assert found == [CAPACITY]
-
-
-class TestABindThatIsGivenUpThoughItIsDone:
-    """kube-scheduler counts it nowhere until its watch tells, and gives the room to a pod that it binds by itself."""
-
-    PLAN = Plan(
-        50063,
-        (
-            Work("resource", "r0", 4.152, capacity=4, nodes=1, seconds=54.696),
-            Work("gang", "g0", 4.024, size=3, surplus=1, seconds=16.72),
-            Work("pods", "p1", 0.031, size=3, cpu=2, asks="r0", seconds=13.857),
-            Work("pods", "p2", 16.044, cpu=4, seconds=25.768),
-        ),
-        (Fault("lose-verdict", 8.701, of="bind"),),
-        nodes=4,
-    )
-
-    def test_is_not_the_services_fault(self) -> None:
-        result = run(self.PLAN)
-        assert result.is_clean, [str(each) for each in result.findings]
-
-    def test_is_found_where_it_should_have_heard_of_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(steps, "_COUNTS_NOWHERE_FOR", 0.0)
-        assert [each.kind for each in run(self.PLAN).findings] == [CAPACITY]
