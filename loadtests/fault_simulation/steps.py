@@ -16,18 +16,18 @@ from kubesim.kinds import LEASE, POD, Json, Kind
 from kubesim.store import DELETED, Change
 from loadtests.fault_simulation.offers import Offers
 from loadtests.fault_simulation.stage import SERVICES, Stage
-from loadtests.fault_simulation.working import FOREIGN, GROUP, NAMESPACE
+from loadtests.fault_simulation.working import GROUP, NAMESPACE
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import annotation, label, name, uid
-from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of, scheduler_of
+from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
 from loadtests.replicas import NAMESPACE as LEASES
 
 VIOLATION, CAPACITY, QUORUM, KEPT_OFF, FENCE = "violation", "capacity", "quorum", "policy", "fence"
 _DECIDES_WITHIN = 10.0
 """Seconds from kube-scheduler's look at a node to its asking for the bind: a filter call and another may be late."""
 _HEARS_WITHIN = 75.0
-"""Seconds for which nobody may know of a pod of others that asks us for something: a watch is held back for 30, what
-is sent then is insisted on for 30, and is late by 8."""
+"""Seconds for which the service may not act by what was bound without it: a watch is held back for 30, what is sent
+then is insisted on for 30, and is late by 8."""
 _OF_NO_LEADER = ("leases", "events", "endpointslices")
 """What a replica may write that does not lead, or that harms nobody."""
 
@@ -44,8 +44,8 @@ class Steps:
         """By gang: UIDs of all that it has or had."""
         self._governed: set[str] = set()
         """UIDs of pods that came when the policy of their group was in force."""
-        self._foreign: dict[str, float] = {}
-        """By UID: when a pod of another scheduler was bound, in seconds of the event loop."""
+        self._without_us: dict[str, float] = {}
+        """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
         self._store.subscribe(self._written)
         stage.cluster.api.audit.subscribe(self._carried_out)
 
@@ -70,21 +70,22 @@ class Steps:
             if self._is_governed(change.object):
                 self._governed.add(uid(change.object))
         if node_of(change.object) and (change.before is None or not node_of(change.before)):
-            if scheduler_of(change.object) == FOREIGN:
-                self._foreign[uid(change.object)] = asyncio.get_running_loop().time()
-                return
-            self._has_room(change.object)
+            if uid(change.object) in self._stage.calls.binds:
+                self._has_room(change.object)
+            else:
+                self._without_us[uid(change.object)] = asyncio.get_running_loop().time()
             self._has_its_quorum(change.object)
             self._keeps_off(change.object)
 
     def _has_room(self, pod: Json) -> None:
-        """But for what others have taken since it was decided that the pod goes there, when nobody could know of it."""
+        """But for what was taken without the service since it was decided that the pod goes there, and nobody could
+        know of it: by another scheduler, or by kube-scheduler, which has given the pod's bind up and counts on that."""
         node, now = node_of(pod), asyncio.get_running_loop().time()
         decided = self._stage.calls.binds.get(uid(pod), now) - _DECIDES_WITHIN
         unheard = max(decided, now - _HEARS_WITHIN)
         used: dict[str, Fraction] = defaultdict(Fraction)
         for each in self._store.list(POD):
-            if node_of(each) == node and not is_over(each) and self._foreign.get(uid(each), unheard) <= unheard:
+            if node_of(each) == node and not is_over(each) and self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
         for resource, units in used.items():

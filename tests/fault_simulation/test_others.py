@@ -68,14 +68,15 @@ class TestABindingToANodeThatOthersHaveFilled:
     def found(self) -> list[str]:
         return []
 
-    async def _bind(self, found: list[str], *, asked: float, later: float) -> None:
+    async def _bind(self, found: list[str], *, asked: float | None, later: float) -> None:
         async with stage_of(ONE_NODE) as stage:
             Steps(stage, ephemeral_resources(stage), lambda kind, what: found.append(kind))
             hands = Hands(InProcess(stage.cluster.api, user="somebody"))
             body = pod("ours", "nobody", cpu=2)
             ours = await hands.create(POD, {**body, "metadata": {**body["metadata"], "namespace": NAMESPACE}})
             assert ours is not None
-            self._is_asked_about(stage, ours, -asked)
+            if asked is not None:
+                self._is_asked_about(stage, ours, -asked)
             await Working(stage, 3).work(Work("foreign", "f", 0.0, cpu=3))
             await asyncio.sleep(later)
             assert await hands.bind(ours, "node-0")
@@ -83,6 +84,11 @@ class TestABindingToANodeThatOthersHaveFilled:
     @staticmethod
     def _is_asked_about(stage: Stage, ours: Json, at: float) -> None:
         stage.calls.binds[ours["metadata"]["uid"]] = asyncio.get_running_loop().time() + at
+
+    @pytest.mark.anyio
+    async def test_is_not_the_services_fault_where_it_was_never_asked(self, found: list[str]) -> None:
+        await self._bind(found, asked=None, later=100.0)
+        assert found == []
 
     @pytest.mark.anyio
     @pytest.mark.parametrize("later", [0.0, 60.0])
