@@ -88,10 +88,11 @@ class Steps:
             if node_of(each) == node and not is_over(each) and self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
-        for resource, units in used.items():
+        # Of what it does not ask for there may be less than is held: who holds it keeps it.
+        for resource in requests_of(pod):
             most = self._offers.most(node, resource)
-            if units > most:
-                self._find(CAPACITY, f"{units} {resource} are bound to {node}, which has {most}")
+            if used[resource] > most:
+                self._find(CAPACITY, f"{used[resource]} {resource} are bound to {node}, which has {most}")
 
     def _has_its_quorum(self, pod: Json) -> None:
         quorum = quorum_of(pod)

@@ -101,3 +101,15 @@ class TestABindingToANodeThatOthersHaveFilled:
     async def test_is_found_where_it_could_be_known(self, found: list[str], asked: float, later: float) -> None:
         await self._bind(found, asked=asked, later=later)
         assert found == [CAPACITY]
+
+
+def test_a_bind_that_kube_scheduler_gives_up_though_it_is_done_is_not_the_services_fault() -> None:
+    """It counts that pod nowhere until its watch tells, and gives the room to one that it binds by itself."""
+    works = (
+        Work("resource", "r0", 4.152, capacity=4, nodes=1, seconds=54.696),
+        Work("gang", "g0", 4.024, size=3, surplus=1, seconds=16.72),
+        Work("pods", "p1", 0.031, size=3, cpu=2, asks="r0", seconds=13.857),
+        Work("pods", "p2", 16.044, cpu=4, seconds=25.768),
+    )
+    result = run(Plan(50063, works, (Fault("lose-verdict", 8.701, of="bind"),), nodes=4))
+    assert result.is_clean, [str(each) for each in result.findings]
