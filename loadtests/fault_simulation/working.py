@@ -121,6 +121,11 @@ class Working:
                     answer = await asked
             except TimeoutError:
                 return False
+            except asyncio.CancelledError:
+                # The service has died, and what it had sent for this is lost.
+                if (own := asyncio.current_task()) is not None and own.cancelling():
+                    raise
+                return False
         if life not in self._stage.living:
             return False
         self.last_answers[work.name] = f"{answer.status_code} {answer.text}"
