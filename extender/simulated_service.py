@@ -21,6 +21,9 @@ from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import Settings
 from extender.world import World
 
+ARRIVES_WITHIN = 0.8
+"""Seconds within which a request may arrive after its sender has died, or was told that it had not: less than a killed
+service is away and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
 _DEAD = "the process is dead"
 
 
@@ -63,11 +66,14 @@ class Line:
         self._breaks = 0
 
     def cut(self, *, losing: bool) -> None:
-        """Nothing more is sent, nor heard. `losing`: what is on its way there does not arrive."""
+        """Nothing more is sent, nor heard. `losing`: what is on its way there does not arrive; else soon, or not."""
         self._dead = True
         self._flows.set()
-        for sent in self._under_way if losing else ():
-            sent.cancel()
+        for sent in list(self._under_way):
+            if losing:
+                sent.cancel()
+            else:
+                asyncio.get_running_loop().call_later(ARRIVES_WITHIN, sent.cancel)
 
     def hold_watches(self, of: str = "") -> None:
         """From now on nothing that a watch tells comes through, until `release_watches`. `of`: a pattern that is found

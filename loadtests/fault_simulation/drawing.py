@@ -11,6 +11,7 @@ import random
 
 import msgspec
 
+from extender.simulated_service import ARRIVES_WITHIN
 from loadtests.fault_simulation.plan import CALLS, TARGETS, Fault, FaultKind, Plan, Work
 
 CPU_OF_NODE = 4
@@ -19,9 +20,6 @@ WORK_ENDS = 60.0
 _MOST_CPU = 4
 _POLICY_KNOWN = 3.0
 """Seconds after which a policy is in force, mostly."""
-_LATEST = 0.8
-"""Seconds by which a request may arrive after its sender was told that it had not: less than a killed service is away
-and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
 _LATE = 8.0
 """Seconds by which a request, or its answer, may be late."""
 _WITH_OTHERS = 0.5
@@ -283,7 +281,7 @@ def _of_requests(rng: random.Random, at: float) -> Fault:
     kind = rng.choice(_OF_REQUESTS)
     seconds = _round(rng.choice((0.01, rng.uniform(0, 0.5), rng.uniform(0, _LATE))))
     if kind in ("late-request", "repeat-request"):
-        seconds = _round(rng.uniform(0, _LATEST))
+        seconds = _round(rng.uniform(0, ARRIVES_WITHIN))
     of = rng.choice(_WRITES if kind != "fail" or rng.random() < 0.7 else ("lists", *_WATCHES))
     times = rng.choice((1, 1, 1, 2, 3, 8))
     if kind in ("lose-request", "lose-answer", "conflict", "fail", "refuse") and rng.random() < 0.7:
