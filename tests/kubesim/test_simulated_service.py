@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from extender.controlplane.nodes import NodeShape, plain
-from extender.simulated_service import NoAnswer
+from extender.simulated_service import ARRIVES_WITHIN, NoAnswer
 from extender.simulation import Simulation
+from kubesim.apiserver.faults import Fault
 from kubesim.kinds import NODE, POD, Json
 from loadtests.pods import pod
 from tests.kubesim.until import until
@@ -123,3 +124,16 @@ async def test_watches_are_held_by_what_they_are_about_and_others_tell_on() -> N
         assert (len(tables.nodes), len(tables.pods)) == (2, 0)
         simulation.release_watches()
         await until(lambda: len(tables.pods) == 1)
+
+
+@pytest.mark.parametrize(("seconds", "arrives"), [(ARRIVES_WITHIN - 0.3, True), (5.0, False)])
+async def test_what_it_had_sent_when_it_died_arrives_soon_or_never(seconds: float, arrives: bool) -> None:
+    async with Simulation(nodes=1) as simulation:
+        late = Fault(method="POST", path="/binding", seconds=seconds)
+        simulation.cluster.api.faults.add(late)
+        await gang(simulation, "one", 1)
+        await asyncio.sleep(0.2)
+        assert bound(simulation) == 0
+        simulation.kill(losing=False)
+        await asyncio.sleep(20)
+        assert bound(simulation) == arrives
