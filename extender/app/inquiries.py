@@ -34,7 +34,7 @@ class Inquiries:
         after: str | None = None,
         most: int | None = None,
     ) -> Sequence[NodeState]:
-        """As `management.StateCalls` says. O(nodes that are told of x what they hold)."""
+        """As `management.StateCalls` says. O(nodes x log nodes), and what is held on those that are told of."""
         rows = self._tables.ledger.rows
         if node is None:
             names = sorted(name for name in self._tables.nodes if after is None or name > after)
@@ -44,8 +44,8 @@ class Inquiries:
             raise NotFound("node", node, f"there is no node {node}")
         shown = self._shown(namespace, resource)
         if resource is not None:
-            has = shown(resource)
-            names = [name for name in names if has and (resource in rows[name].capacity or resource in rows[name].held)]
+            names = [name for name in names if resource in rows[name].capacity or resource in rows[name].held]
+            names = names if shown(resource) else []
         return [self._node_state(name, rows[name], namespace, resource, shown) for name in names[:most]]
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:

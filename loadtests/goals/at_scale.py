@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -35,7 +36,7 @@ START = "CPU time from start to ready"
 ROWS = (READY, START, RESIDENT, PROPORTIONAL, EVENT, AFTERWARDS)
 
 NODES, PODS, ROUNDS, CHANGED = 5000, 50_000, 6, 1000
-_PATIENCE, _SETTLES = 120.0, 3.0
+_PATIENCE, SETTLES = 120.0, 3.0
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -57,22 +58,31 @@ def measures(nodes: int = NODES, pods: int = PODS, rounds: int = ROUNDS) -> Iter
 
 
 def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
+    log = folder / "log"
+    with serving(crowded.kubeconfig, log) as (service, port):
+        began = time.monotonic()
+        wait_until_ready(service, port, log)
+        found = {READY: time.monotonic() - began, START: _cpu(service.pid)}
+        time.sleep(SETTLES)
+        found[RESIDENT], found[PROPORTIONAL] = resident_and_proportional(service.pid)
+        before = _cpu(service.pid)
+        events = crowded.change(CHANGED)
+        time.sleep(SETTLES)
+        found[EVENT] = (_cpu(service.pid) - before) / events * 1e6
+        found[AFTERWARDS], _ = resident_and_proportional(service.pid)
+        return found
+
+
+@contextmanager
+def serving(kubeconfig: Path, log: Path, within: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The service, which has been started on that port, and is ended by SIGTERM. `within`: a command that runs what is
+    appended to it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(crowded.kubeconfig), "--port", str(port)]
-    with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as service:
+    serve = [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(kubeconfig), "--port", str(port)]
+    with log.open("wb") as written, subprocess.Popen([*within, *serve], stdout=written, stderr=written) as service:
         try:
-            began = time.monotonic()
-            wait_until_ready(service, port, folder / "log")
-            found = {READY: time.monotonic() - began, START: _cpu(service.pid)}
-            time.sleep(_SETTLES)
-            found[RESIDENT], found[PROPORTIONAL] = resident_and_proportional(service.pid)
-            before = _cpu(service.pid)
-            events = crowded.change(CHANGED)
-            time.sleep(_SETTLES)
-            found[EVENT] = (_cpu(service.pid) - before) / events * 1e6
-            found[AFTERWARDS], _ = resident_and_proportional(service.pid)
-            return found
+            yield service, port
         finally:
             service.terminate()
 

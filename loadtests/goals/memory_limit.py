@@ -19,7 +19,6 @@ import argparse
 import asyncio
 import os
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,7 @@ import httpx
 import msgspec
 
 from loadtests.goals import objects
-from loadtests.goals.at_scale import wait_until_ready
+from loadtests.goals.at_scale import SETTLES, serving, wait_until_ready
 from loadtests.goals.crowded import Crowded
 from loadtests.progress import say
 from loadtests.recorded.calls import load, select
@@ -44,7 +43,6 @@ NODES, PODS, MORE, SECONDS, CALLERS = 5000, 50_000, 64, 30.0, 8
 VERB = "filter"
 NO_GROUP = 2
 """The exit code."""
-_SETTLES = 3.0
 _MIB = 2**20
 _ROOT = Path("/sys/fs/cgroup")
 _ENTER = 'echo $$ > "$0/cgroup.procs" && mount --bind "$0" "$1" && shift && exec "$@"'
@@ -87,6 +85,11 @@ class Group:
     @property
     def _limit(self) -> Path:
         return self.path / ("memory.limit_in_bytes" if self._is_old else "memory.max")
+
+    @property
+    def entered(self) -> tuple[str, ...]:
+        """A command that runs what is appended to it in this group, as in a container."""
+        return ("unshare", "--mount", "sh", "-c", _ENTER, str(self.path), str(self.seen_at))
 
     def leave(self, more: int) -> None:
         """It may use so many bytes more than it does."""
@@ -184,9 +187,12 @@ def run(nodes: int, pods: int, more: int, seconds: float, callers: int) -> int:
     with tempfile.TemporaryDirectory() as made, Group.made() as group:
         folder, log = Path(made), Path(made) / "log"
         say(f"making an API server with {nodes} nodes and {pods} pods")
-        with Crowded.start(folder, nodes=nodes, pods=pods) as crowded, _service(group, crowded, log) as (service, port):
+        with (
+            Crowded.start(folder, nodes=nodes, pods=pods) as crowded,
+            serving(crowded.kubeconfig, log, within=group.entered) as (service, port),
+        ):
             wait_until_ready(service, port, log)
-            time.sleep(_SETTLES)
+            time.sleep(SETTLES)
             group.leave(more * _MIB)
             say(f"{group.used / _MIB:.0f} MiB in use, {more} more may be; asking for {seconds:g} s")
             address = f"http://127.0.0.1:{port}"
@@ -196,20 +202,6 @@ def run(nodes: int, pods: int, more: int, seconds: float, callers: int) -> int:
             if lives:
                 wait_until_ready(service, port, log)
             return 0 if lives and not told.verbs_failed() else 1
-
-
-@contextmanager
-def _service(group: Group, crowded: Crowded, log: Path) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """It is started in the group, and ends with the block."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    serve = [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(crowded.kubeconfig), "--port", str(port)]
-    enter = ["unshare", "--mount", "sh", "-c", _ENTER, str(group.path), str(group.seen_at), *serve]
-    with log.open("wb") as written, subprocess.Popen(enter, stdout=written, stderr=written) as service:
-        try:
-            yield service, port
-        finally:
-            service.terminate()
 
 
 def _in_words(told: Told, group: Group, lives: bool) -> str:

@@ -111,23 +111,32 @@ async def test_cut_off_while_its_bindings_are_written_it_leaves_no_gang_in_part(
         await settled(simulation)
 
 
-@pytest.mark.parametrize(("at_once", "leads_on"), [(2, True), (10_000, False)])
-async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
-    at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between two slices the lease is renewed; without them it would be lost, again and again."""
-    monkeypatch.setattr(population, "SLICE", at_once)
+async def many_are_there(simulation: Replicas) -> None:
+    for number in range(250):
+        await simulation.create(pod(f"old-{number}", "nobody", gang="old", quorum=1), POD)
+    await asyncio.sleep(5)
+
+
+def each_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """20 ms for each pod that is taken in from now on: 250 take longer than a lease holds."""
     loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
 
     def taking_long(self: population.Population, pod: Pod) -> None:
         loop.pass_by(0.02)
         observe(self, pod)
 
+    monkeypatch.setattr(population.Population, "observe", taking_long)
+
+
+@pytest.mark.parametrize(("at_once", "leads_on"), [(2, True), (10_000, False)])
+async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
+    at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two slices the lease is renewed; without them it would be lost, again and again."""
+    monkeypatch.setattr(population, "SLICE", at_once)
     async with Replicas(nodes=4) as simulation:
-        for number in range(250):
-            await simulation.create(pod(f"old-{number}", "nobody", gang="old", quorum=1), POD)
-        await asyncio.sleep(5)
-        monkeypatch.setattr(population.Population, "observe", taking_long)
+        await many_are_there(simulation)
+        each_takes_long(monkeypatch)
         assert simulation.kill_leader()
         await asyncio.sleep(20)
         assert (simulation.lost == []) is leads_on
@@ -141,16 +150,8 @@ async def test_who_takes_in_the_list_for_longer_than_its_lease_holds_leads_on(
 async def test_so_does_who_has_to_list_all_again(at_once: int, leads_on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """And plain pods are placed meanwhile; a gang is when all is known."""
     monkeypatch.setattr(population, "SLICE", at_once)
-    loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
-
-    def taking_long(self: population.Population, pod: Pod) -> None:
-        loop.pass_by(0.02)
-        observe(self, pod)
-
     async with Replicas(nodes=6) as simulation:
-        for number in range(250):
-            await simulation.create(pod(f"old-{number}", "nobody", gang="old", quorum=1), POD)
-        await asyncio.sleep(5)
+        await many_are_there(simulation)
         leader = simulation.leader
         assert leader is not None
         tables = leader.application.keeper.tables
@@ -160,7 +161,7 @@ async def test_so_does_who_has_to_list_all_again(at_once: int, leads_on: bool, m
 
         simulation.hold_watches()
         await simulation.create(pod("old-more", "nobody", gang="old", quorum=1), POD)
-        monkeypatch.setattr(population.Population, "observe", taking_long)
+        each_takes_long(monkeypatch)
         simulation.forget_changes()
         simulation.release_watches()
         await until(lambda: not tables.whole or bool(simulation.lost), what="the list")
