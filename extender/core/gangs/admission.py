@@ -81,8 +81,6 @@ class Admission:
         if planless and (self._settling.postpone(gang, now) or not self._planning.plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
-        if node is None and gang.phase is Phase.PLANNED:
-            node = self._places.reseat(gang, pod, sent)
         if node is None:
             return self._displaced(gang, pod, sent, now)
         if gang.barrier.arrived.get(pod.uid, node) != node:
@@ -95,9 +93,12 @@ class Admission:
         """The node, one of those sent, that the pod now holds its units on; None if there is none."""
         if pod.uid in gang.barrier.writing:
             return gang.barrier.writing[pod.uid] if gang.barrier.writing[pod.uid] in sent else None
-        return self._places.take(
-            gang, pod, sent, gang.plan.deadline if gang.phase is Phase.PLANNED else now + gang.terms.timeout
-        )
+        planned = gang.phase is Phase.PLANNED
+        until = gang.plan.deadline if planned else now + gang.terms.timeout
+        node = self._places.take(gang, pod, sent, until)
+        if node is not None:
+            return node
+        return self._places.reseat(gang, pod, sent) if planned else self._places.exchange(gang, pod, sent, until)
 
     def _turn_away(self, gang: Gang, pod: Pod, now: float) -> Refuse:
         before, reason = gang.phase, INCOMPLETE if gang.missing else self._planning.why_not(gang, now)

@@ -65,8 +65,9 @@ class Deadlines:
         self._waiting.changed(gang)
         late = [uid for uid in gang.barrier.arrived if self._ledger.holding(uid) is None]
         self._table.turn_back(gang, late, TOO_LATE)
-        if gang.phase is Phase.IN_PART and not self._places.unbound(gang):
-            # Nothing is held for those that lack any more: they wait for room as others do.
+        if gang.phase is Phase.IN_PART and len(self._places.unbound(gang)) < gang.needed:
+            # Not all that lack have a place: they wait for room together, as others do, and hold none of it. Else each
+            # that comes again would hold some anew, for ever.
             self._planning.give_up(gang, now, TOO_LATE)
 
     def _plan_ran_out(self, gang: Gang, now: float) -> None:

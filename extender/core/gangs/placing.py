@@ -224,21 +224,30 @@ class Places:
             return own.node if own.node in sent else None
         if own is not None:
             return self._claim(gang, pod, own, sent, until)
-        slots = [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
-        vacant = [held for held in slots if PodUid(held.holder) not in gang.roster.members]
-        # A slot on a node that was sent first: it needs no move. Named ones last: their own members may still come.
-        there = frozenset(sent if vacant else ())
-        for slot in sorted(vacant, key=lambda held: held.node not in there):
-            if (node := self._claim(gang, pod, slot, sent, until)) is not None:
-                return node
+        if (node := self._claim_first(gang, pod, self._vacant(gang, sent), sent, until)) is not None:
+            return node
         node = self._with_room(gang, pod, sent) if self._quota.over_by_one(gang) is None else None
         if node is not None:
             commit(self._ledger, [self._assumption(gang, pod, node, until)])
             return node
-        for slot in slots:
-            if slot not in vacant and (node := self._claim(gang, pod, slot, sent, until)) is not None:
-                return node
-        return None
+        named = (held for held in self._reserved(gang) if PodUid(held.holder) in gang.roster.members)
+        return self._claim_first(gang, pod, named, sent, until)
+
+    def exchange(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], until: float | None) -> NodeName | None:
+        """As `take`, for a pod that may not have its own place: it leaves that for one that is vacant."""
+        own = self._ledger.holding(pod.uid)
+        if own is None or own.kind is HoldingKind.BOUND:
+            return None
+        return self._claim_first(gang, pod, self._vacant(gang, sent), sent, until, leaving=own)
+
+    def _reserved(self, gang: Gang) -> list[Holding]:
+        return [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
+
+    def _vacant(self, gang: Gang, sent: Sequence[NodeName]) -> list[Holding]:
+        """Its places that are nobody's; those on a node that was sent first, which need no move."""
+        vacant = [held for held in self._reserved(gang) if PodUid(held.holder) not in gang.roster.members]
+        there = frozenset(sent if vacant else ())
+        return sorted(vacant, key=lambda held: held.node not in there)
 
     def reseat(self, gang: Gang, pod: Pod, sent: Sequence[NodeName]) -> NodeName | None:
         """The node, one of those sent, that the pod now holds its units on, for members that have not come yet were
@@ -265,27 +274,60 @@ class Places:
         commit(self._ledger, [self._assumption(gang, pod, node, gang.plan.deadline), *others], releasing=releasing)
         return node
 
-    def _claim(
-        self, gang: Gang, pod: Pod, held: Holding, sent: Sequence[NodeName], until: float | None
+    def _claim_first(
+        self,
+        gang: Gang,
+        pod: Pod,
+        places: Iterable[Holding],
+        sent: Sequence[NodeName],
+        until: float | None,
+        *,
+        leaving: Holding | None = None,
     ) -> NodeName | None:
-        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was."""
+        """As `_claim`, of the first of the places that will do."""
+        claimed = (self._claim(gang, pod, each, sent, until, leaving=leaving) for each in places)
+        return next((node for node in claimed if node is not None), None)
+
+    def _claim(
+        self,
+        gang: Gang,
+        pod: Pod,
+        held: Holding,
+        sent: Sequence[NodeName],
+        until: float | None,
+        *,
+        leaving: Holding | None = None,
+    ) -> NodeName | None:
+        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was. What it
+        is `leaving` for that is a slot for another, if others have not taken that room by facts."""
         wanted = [held.node] if held.node in sent else []
-        node = self._with_room(gang, pod, (*wanted, *sent), held)
+        node = self._with_room(gang, pod, (*wanted, *sent), held, leaving)
         if node is None:
             return None
-        claim = self._assumption(gang, pod, node, until)
-        if held != replace(claim, until=held.until):
-            commit(self._ledger, [claim], releasing=(held.holder,))
+        claims = [self._assumption(gang, pod, node, until)]
+        if leaving is not None and node != leaving.node and self._is_backed(leaving):
+            claims.append(_as_slot(gang, leaving, held.until))
+        if held != replace(claims[0], until=held.until):
+            commit(self._ledger, claims, releasing=(held.holder,))
         return node
+
+    def _is_backed(self, held: Holding) -> bool:
+        """Whether there is room for it beside the facts."""
+        return self._ledger.rows.short(held.node, held.units, (held.holder,)) is None
 
     def _assumption(self, gang: Gang, pod: Pod, node: NodeName, until: float | None) -> Holding:
         return Holding(Holder(pod.uid), node, _held_now(gang, pod.requests), HoldingKind.ASSUMPTION, gang.key, until)
 
     def _with_room(
-        self, gang: Gang, pod: Pod, nodes: Iterable[NodeName], instead_of: Holding | None = None
+        self,
+        gang: Gang,
+        pod: Pod,
+        nodes: Iterable[NodeName],
+        instead_of: Holding | None = None,
+        leaving: Holding | None = None,
     ) -> NodeName | None:
         """The first of the nodes that has room for the pod, beside what is held and what its gang intends there."""
-        giving_up = () if instead_of is None else (instead_of.holder,)
+        giving_up = [held.holder for held in (instead_of, leaving) if held is not None]
         intended = self._intended(gang, (Holder(pod.uid), *giving_up)) if gang.plan.intends else {}
         if instead_of is not None and PodUid(instead_of.holder) == pod.uid:
             # Its own place is where the plan has it.
@@ -325,13 +367,11 @@ class Places:
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def hand_over(self, gang: Gang, held: Holding, until: float) -> None:
-        """What the member held is a slot for a successor."""
-        if self._ledger.rows.short(held.node, held.units, (held.holder,)) is not None:
-            # Others have taken the room by facts: there is nothing to hand over.
+        """What the member held is a slot for a successor, if others have not taken that room by facts."""
+        if self._is_backed(held):
+            commit(self._ledger, [_as_slot(gang, held, until)], releasing=(held.holder,))
+        else:
             self._ledger.release(held.holder)
-            return
-        slot = Holding(slot_name(gang), held.node, held.units, HoldingKind.RESERVATION, gang.key, until)
-        commit(self._ledger, [slot], releasing=(held.holder,))
 
     def keep(self, gang: Gang, deadline: float) -> None:
         """What is reserved and assumed is held until then."""
@@ -365,6 +405,11 @@ def _reservations(gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, Node
         Holding(slot.holder, nodes[slot.holder], _held_now(gang, slot.units), HoldingKind.RESERVATION, gang.key, until)
         for slot in slots
     ]
+
+
+def _as_slot(gang: Gang, held: Holding, until: float | None) -> Holding:
+    """What is held, as a place that is nobody's."""
+    return Holding(slot_name(gang), held.node, held.units, HoldingKind.RESERVATION, gang.key, until)
 
 
 def _held_now(gang: Gang, units: Vector) -> Vector:

@@ -23,7 +23,7 @@ from extender.core.gangs.copies import Copies
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Room
 from extender.core.gangs.table import Table
-from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
@@ -37,6 +37,8 @@ class _Awake:
     kind: EquivalenceClass
     node: NodeName
     until: float
+    held: Holding | None
+    """What it held when it was woken, which may have been taken by facts."""
 
 
 @dataclass(slots=True)
@@ -132,7 +134,7 @@ class Surplus:
         for uid, awake in list(self._awake.items()):
             gang = self._table.by_key.get(awake.gang)
             turned_away = gang is not None and uid in gang.wait.rejected
-            waits = gang is not None and uid in gang.roster.members and self._ledger.holding(uid) is None
+            waits = gang is not None and uid in gang.roster.members and self._ledger.holding(uid) == awake.held
             if waits and not turned_away and now < awake.until:
                 continue
             del self._awake[uid]
@@ -177,7 +179,8 @@ class Surplus:
                 nodes.pop()
             if nodes:
                 room.take(nodes[-1], kind.need)
-                self._awake[pod.uid] = _Awake(gang.key, kind, nodes[-1], now + COMES_WITHIN)
+                held = self._ledger.holding(pod.uid)
+                self._awake[pod.uid] = _Awake(gang.key, kind, nodes[-1], now + COMES_WITHIN, held)
                 yield gang, pod.uid
 
     def _look_at(self, gang: Gang, asleep: _Asleep) -> set[PodUid]:

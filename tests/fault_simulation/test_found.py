@@ -1,0 +1,25 @@
+"""Plans in which the simulation once found something, made as small as they go; it is mended, and stays so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from loadtests.fault_simulation.plan import read
+from loadtests.fault_simulation.run import run
+
+FOUND = {
+    "places-exchanged": "members of a gang in part woke each other for a place that none of them was given",
+    "places-held-for-ever": "members of a gang in part held places in turn, though there was never room for all",
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_is_found_no_more(name: str) -> None:
+    result = run(read(Path(__file__).with_name("found").joinpath(f"{name}.json").read_bytes()))
+    assert result.is_clean, [FOUND[name], *map(str, result.findings)]
+
+
+def test_each_plan_is_named() -> None:
+    assert {each.stem for each in Path(__file__).with_name("found").iterdir()} == FOUND.keys()
