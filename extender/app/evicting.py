@@ -259,11 +259,11 @@ class Evicting:
 
     async def pace(self, count: int) -> None:
         """It is time for the next who leave together, which counts as so many evictions."""
-        await self._all_is_known()
         loop = asyncio.get_running_loop()
         wait = self._next_at - loop.time()
         if wait > 0:
             await asyncio.sleep(wait)
+        await self._all_is_known()
         self._next_at = max(loop.time(), self._next_at) + count / self._per_second
 
     def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:

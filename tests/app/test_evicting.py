@@ -255,6 +255,22 @@ class TestUnits:
         times = [when for when, call in stage.api.calls if call.startswith("evict ")]
         assert all(later - earlier >= 0.19 for earlier, later in pairwise(times))
 
+    async def test_are_not_judged_by_a_list_that_began_while_one_waited_for_its_turn(self, stage: Stage) -> None:
+        """Who is ready, and whom a budget is about, may be known only when it is whole."""
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        stage.comes()
+        await asyncio.sleep(0.9)
+        assert len(stage.evicted()) == 5
+        stage.keeper.tables.whole = False
+        before = len(stage.tried("budgets"))
+        await asyncio.sleep(5)
+        assert len(stage.tried("budgets")) == before
+        stage.guard(0)
+        stage.keeper.tables.whole = True
+        await asyncio.sleep(5)
+        assert len(stage.tried("budgets")) == before + 1
+        assert len(stage.evicted()) == 5
+
     async def test_after_one_that_could_not_go_stay(self, stage: Stage) -> None:
         stage.api.faults = [unavailable(of="evict low-")]
         stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
