@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from extender.app.capacities import Capacities
 from extender.app.claims import is_claim, namespace_of
@@ -32,8 +32,7 @@ class Inquiries:
         node: NodeName | None = None,
         resource: ResourceKey | None = None,
         after: str | None = None,
-        most: int | None = None,
-    ) -> Sequence[NodeState]:
+    ) -> Iterator[NodeState]:
         """As `management.StateCalls` says. O(nodes x log nodes), and what is held on those that are told of."""
         rows = self._tables.ledger.rows
         if node is None:
@@ -46,7 +45,7 @@ class Inquiries:
         if resource is not None:
             names = [name for name in names if resource in rows[name].capacity or resource in rows[name].held]
             names = names if shown(resource) else []
-        return [self._node_state(name, rows[name], namespace, resource, shown) for name in names[:most]]
+        return (self._node_state(name, rows[name], namespace, resource, shown) for name in names)
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
         """Which resources were asked for."""

@@ -7,7 +7,7 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
@@ -281,10 +281,9 @@ class StateCalls(Protocol):
         node: NodeName | None = None,
         resource: ResourceKey | None = None,
         after: str | None = None,
-        most: int | None = None,
-    ) -> Sequence[NodeState]:
-        """The nodes that are present, by their names and beginning after that one, so many at most; reduced to what was
-        asked.
+    ) -> Iterator[NodeState]:
+        """The nodes that are present, by their names and beginning after that one; reduced to what was asked. Each is
+        looked at when it is asked for, without a turn of the event loop in between.
 
         `namespace`: only ephemeral resources of it and holders in it; `node`: only that one (NotFound if unknown);
         `resource`: only that one, and only nodes that have or hold it.

@@ -86,11 +86,11 @@ async def test_by_sequence_number_the_second_agent_conflicts(small: World, mode:
 
 async def test_of_three_claims_of_which_one_is_too_many_two_commit_or_none(small: World) -> None:
     three = [claim(f"agent-{number}", on="small", cpu=400) for number in range(3)]
-    before = small.inquiries.cluster_state(node=NodeName("small"))
+    before = list(small.inquiries.cluster_state(node=NodeName("small")))
     outcome = await run(small, *three)
     assert outcome.committed == []
     assert [(refusal.index, refusal.cause) for refusal in outcome.refused] == [(2, Short("cpu", 400, 200))]  # type: ignore[arg-type]
-    assert small.inquiries.cluster_state(node=NodeName("small")) == before
+    assert list(small.inquiries.cluster_state(node=NodeName("small"))) == before
     assert not small.woken
     outcome = await run(small, *three, mode=Mode.INCREMENTAL)
     assert outcome.committed == [0, 1]

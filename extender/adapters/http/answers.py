@@ -165,12 +165,29 @@ def page(
     """At most `limit` states in the order of their names, beginning after the one that `token` stands for."""
     after = name_in(token)
     ordered = sorted(((name(state), state) for state in states), key=lambda named: named[0])
-    rest = [named for named in ordered if after is None or named[0] > after]
-    more = len(rest) > limit
-    shown_now = rest[:limit]
-    # A name and not a number: what is added or removed meanwhile shifts nothing.
-    token = base64.urlsafe_b64encode(shown_now[-1][0].encode()).decode() if more else None
-    return Page(items=[view(state) for _, state in shown_now], continue_=token)
+    return page_in_order((state for known, state in ordered if after is None or known > after), name, view, limit)
+
+
+def page_in_order(
+    states: Iterable[S],
+    name: Callable[[S], str],
+    view: Callable[[S], T],
+    limit: int,
+    *,
+    weight: Callable[[S], int] = lambda state: 0,
+    most: int = 0,
+) -> Page[T]:
+    """At most `limit` of the states, which come in the order of their names; fewer, but one, where those before weigh
+    more than `most` together."""
+    items: list[T] = []
+    last, weighs = "", 0
+    for state in states:
+        if len(items) == limit or weighs > most:
+            # A name and not a number: what is added or removed meanwhile shifts nothing.
+            return Page(items=items, continue_=base64.urlsafe_b64encode(last.encode()).decode())
+        items.append(view(state))
+        last, weighs = name(state), weighs + weight(state)
+    return Page(items=items, continue_=None)
 
 
 def name_in(token: str | None) -> str | None:

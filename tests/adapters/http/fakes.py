@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -145,10 +145,10 @@ class NotedManagement:
         node: NodeName | None = None,
         resource: ResourceKey | None = None,
         after: str | None = None,
-        most: int | None = None,
-    ) -> Sequence[NodeState]:
+    ) -> Iterator[NodeState]:
         self._note((namespace, node, resource))
-        return self.nodes
+        ordered = sorted(self.nodes, key=lambda state: state.node)
+        return (state for state in ordered if after is None or state.node > after)
 
     async def transact(self, request: Transact) -> Outcome:
         self._note(request)

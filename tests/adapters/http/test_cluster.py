@@ -75,6 +75,22 @@ async def test_cluster_state_shows_capacity_available_and_holders_with_cpu_in_co
     }
 
 
+async def test_a_page_of_the_cluster_state_ends_where_so_many_hold_so_much_that_verbs_would_wait(
+    client: httpx.AsyncClient, management: NotedManagement
+) -> None:
+    holders = [HolderState(holder=f"u{i}", kind=HoldingKind.BOUND, units=units(cpu=1), pod=P0) for i in range(3000)]
+    management.nodes = [
+        NodeState(node=NodeName(f"n{i}"), capacity={}, available={}, holders=holders if i < 4 else []) for i in range(9)
+    ]
+    pages: list[list[str]] = []
+    params: dict[str, Any] = {"limit": 4}
+    while not pages or "continue" in params:
+        answer = (await client.get("/v1/cluster-state", params=params)).json()
+        pages.append([item["node"] for item in answer["items"]])
+        params = {"limit": 4} | ({"continue": answer["continue"]} if answer["continue"] else {})
+    assert pages == [["n0", "n1"], ["n2", "n3"], ["n4", "n5", "n6", "n7"], ["n8"]]
+
+
 async def test_cluster_state_is_narrowed_as_asked(client: httpx.AsyncClient, management: NotedManagement) -> None:
     await client.get("/v1/cluster-state")
     params = {"namespace": "team-a", "node": "n1", "resource": "escher.dev/team-a.data1"}

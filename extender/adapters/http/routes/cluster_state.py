@@ -17,6 +17,9 @@ from extender.kube.names import require_label
 
 router = noun("cluster")
 
+_MOST_HOLDERS = 5000
+"""Verbs wait for about 50 ms while a page of so many is made."""
+
 
 async def _calls(request: Request) -> StateCalls:
     return (await management(request)).state
@@ -34,7 +37,8 @@ async def cluster_state(
     limit: Limit = 500,
     token: Token = None,
 ) -> Page[NodeView]:
-    """get_cluster_state: of every node capacity, what is available, and who holds it."""
+    """get_cluster_state: of every node capacity, what is available, and who holds it. A page ends early where its nodes
+    have many holders."""
     field = "namespace"
     try:
         if namespace is not None:
@@ -45,8 +49,13 @@ async def cluster_state(
         one_resource = None if resource is None else resource_key(resource)
     except ValueError as error:
         raise Problem(ProblemKind.INVALID, str(error), field=field) from None
-    # One more tells whether there are others.
-    found = calls.cluster_state(
-        namespace=namespace, node=one_node, resource=one_resource, after=answers.name_in(token), most=limit + 1
+    after = answers.name_in(token)
+    found = calls.cluster_state(namespace=namespace, node=one_node, resource=one_resource, after=after)
+    return answers.page_in_order(
+        found,
+        lambda state: state.node,
+        answers.node_view,
+        limit,
+        weight=lambda state: len(state.holders),
+        most=_MOST_HOLDERS,
     )
-    return answers.page(found, lambda state: state.node, answers.node_view, limit, token)
