@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from extender.app.capacities import Capacities
 from extender.app.claims import is_claim, namespace_of
@@ -100,9 +100,11 @@ class Inquiries:
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
-    def gangs(self, namespace: str) -> Sequence[GangState]:
-        """All of the namespace, in any order."""
-        return [self._state(gang) for key, gang in self._tables.gangs.by_key.items() if key.namespace == namespace]
+    def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
+        """As `management.GangCalls` says."""
+        by_key = self._tables.gangs.by_key
+        keys = sorted(key for key in by_key if key.namespace == namespace and (after is None or key.name > after))
+        return (self._state(by_key[key]) for key in keys)
 
     def gang(self, key: GangKey) -> GangState:
         """Raises NotFound."""

@@ -294,8 +294,9 @@ class StateCalls(Protocol):
 class GangCalls(Protocol):
     """How far gangs have come."""
 
-    def gangs(self, namespace: str) -> Sequence[GangState]:
-        """All of the namespace, in any order."""
+    def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
+        """All of the namespace, by their names and beginning after that one. Each is looked at when it is asked for, as
+        nodes are."""
         ...
 
     def gang(self, key: GangKey) -> GangState:

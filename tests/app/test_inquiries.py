@@ -108,6 +108,14 @@ async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
 # -- gangs
 
 
+async def test_a_part_of_the_gangs_is_those_that_follow_by_their_names(world: World) -> None:
+    for name in ("b", "a", "c"):
+        world.do(world.keeper.observe(gang_pods(name, 1)[0]))
+    assert [state.key.name for state in world.inquiries.gangs("default")] == ["a", "b", "c"]
+    assert [state.key.name for state in world.inquiries.gangs("default", after="a")] == ["b", "c"]
+    assert list(world.inquiries.gangs("default", after="c")) == []
+
+
 async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: World) -> None:
     members = gang_pods("train", 3, {"cpu": 8000})
     phases: list[tuple[Phase, list[MemberPhase]]] = []
@@ -152,7 +160,7 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
     assert deadlines == [False, True, True, True, False]
     told = world.explain.gang(TRAIN)
     assert (told.waits, told.summary) == (False, "is placed: 3 members are bound")
-    assert world.inquiries.gangs("other") == []
+    assert list(world.inquiries.gangs("other")) == []
     for ask in (world.inquiries.gang, world.explain.gang):
         with pytest.raises(NotFound, match="there is no gang absent") as refused:
             ask(GangKey("default", "absent"))

@@ -23,6 +23,9 @@ from extender.core.brake import Switches
 from extender.core.ledger import Stale
 from extender.core.units import Short
 
+_MOST_IN_PAGE = 5000
+"""Verbs wait while a page is made."""
+
 T = TypeVar("T")
 S = TypeVar("S")
 Number = int | float
@@ -175,14 +178,15 @@ def page_in_order(
     limit: int,
     *,
     weight: Callable[[S], int] = lambda state: 0,
-    most: int = 0,
 ) -> Page[T]:
-    """At most `limit` of the states, which come in the order of their names; fewer, but one, where those before weigh
-    more than `most` together."""
+    """At most `limit` of the states, which come in the order of their names; fewer, where these have much in them.
+
+    `weight`: how many holders or members a state has. The page ends with that by which it has `_MOST_IN_PAGE`.
+    """
     items: list[T] = []
     last, weighs = "", 0
     for state in states:
-        if len(items) == limit or weighs > most:
+        if len(items) == limit or weighs >= _MOST_IN_PAGE:
             # A name and not a number: what is added or removed meanwhile shifts nothing.
             return Page(items=items, continue_=base64.urlsafe_b64encode(last.encode()).decode())
         items.append(view(state))

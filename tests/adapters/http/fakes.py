@@ -154,9 +154,10 @@ class NotedManagement:
         self._note(request)
         return self.outcome
 
-    def gangs(self, namespace: str) -> Sequence[GangState]:
+    def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
         self._note(namespace)
-        return self.gang_states
+        ordered = sorted(self.gang_states, key=lambda state: state.key)
+        return (state for state in ordered if after is None or state.key.name > after)
 
     def gang(self, key: GangKey) -> GangState:
         self._note(key)

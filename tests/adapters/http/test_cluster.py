@@ -75,6 +75,16 @@ async def test_cluster_state_shows_capacity_available_and_holders_with_cpu_in_co
     }
 
 
+async def names_by_page(client: httpx.AsyncClient, path: str, name: str, *, limit: int) -> list[list[str]]:
+    pages: list[list[str]] = []
+    params: dict[str, Any] = {"limit": limit}
+    while not pages or "continue" in params:
+        answer = (await client.get(path, params=params)).json()
+        pages.append([item[name] for item in answer["items"]])
+        params = {"limit": limit} | ({"continue": answer["continue"]} if answer["continue"] else {})
+    return pages
+
+
 async def test_a_page_of_the_cluster_state_ends_where_so_many_hold_so_much_that_verbs_would_wait(
     client: httpx.AsyncClient, management: NotedManagement
 ) -> None:
@@ -82,12 +92,7 @@ async def test_a_page_of_the_cluster_state_ends_where_so_many_hold_so_much_that_
     management.nodes = [
         NodeState(node=NodeName(f"n{i}"), capacity={}, available={}, holders=holders if i < 4 else []) for i in range(9)
     ]
-    pages: list[list[str]] = []
-    params: dict[str, Any] = {"limit": 4}
-    while not pages or "continue" in params:
-        answer = (await client.get("/v1/cluster-state", params=params)).json()
-        pages.append([item["node"] for item in answer["items"]])
-        params = {"limit": 4} | ({"continue": answer["continue"]} if answer["continue"] else {})
+    pages = await names_by_page(client, "/v1/cluster-state", "node", limit=4)
     assert pages == [["n0", "n1"], ["n2", "n3"], ["n4", "n5", "n6", "n7"], ["n8"]]
 
 
@@ -260,6 +265,14 @@ async def test_gangs_are_listed_and_shown(client: httpx.AsyncClient, management:
         "reason": "1 of 2 members exist",
     }
     assert shown == listed["items"][0]
+
+
+async def test_a_page_of_gangs_ends_where_they_have_so_many_members_that_verbs_would_wait(
+    client: httpx.AsyncClient, management: NotedManagement
+) -> None:
+    members = [MemberState(pod=P0, phase=MemberPhase.PENDING, node=None)] * 2500
+    management.gang_states = [gang(name, members=members) for name in ("a", "b", "c")]
+    assert await names_by_page(client, "/v1/namespaces/team-a/gangs", "name", limit=500) == [["a", "b"], ["c"]]
 
 
 async def test_a_gang_named_after_its_job_is_found(client: httpx.AsyncClient, management: NotedManagement) -> None:

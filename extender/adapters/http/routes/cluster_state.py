@@ -17,9 +17,6 @@ from extender.kube.names import require_label
 
 router = noun("cluster")
 
-_MOST_HOLDERS = 5000
-"""Verbs wait for about 50 ms while a page of so many is made."""
-
 
 async def _calls(request: Request) -> StateCalls:
     return (await management(request)).state
@@ -52,10 +49,5 @@ async def cluster_state(
     after = answers.name_in(token)
     found = calls.cluster_state(namespace=namespace, node=one_node, resource=one_resource, after=after)
     return answers.page_in_order(
-        found,
-        lambda state: state.node,
-        answers.node_view,
-        limit,
-        weight=lambda state: len(state.holders),
-        most=_MOST_HOLDERS,
+        found, lambda state: state.node, answers.node_view, limit, weight=lambda state: len(state.holders)
     )
