@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS = 5.0
+_CALLS_SECONDS = 1.0
+"""A leader that ends waits for its calls no longer before another may take over: as long as a write of its may take."""
 _SPANS_SECONDS = 3.0
 """A collector is waited for no longer: what it has not taken by then is lost."""
 _LOST_SECONDS = 0.2
@@ -100,11 +102,14 @@ async def serve(
         # Those who wait at a barrier first: the server waits for the answers to its calls.
         await application.close()
         server.should_exit = True
+        if replica is not None:
+            # Whoever has been answered may keep its connection for a while: another leads by then.
+            calls = asyncio.gather(service.calls.drain(), server.answered())
+            await _unless_asked(calls, asked.to_hurry(), within=0.0 if lost else _CALLS_SECONDS)
+            await replica.resign()
         await _unless_asked(asyncio.wait({serving}), asked.to_hurry(), within=_LOST_SECONDS if lost else None)
         # What is being written to the API server may still be answered there, after its caller has left.
         await _unless_asked(service.calls.drain(), asked.to_hurry(), within=0.0 if lost else _DRAIN_SECONDS)
-        if replica is not None:
-            await replica.resign()
         if spans is not None:
             await _unless_asked(spans.close(), asked.to_hurry(), within=_LOST_SECONDS if lost else _SPANS_SECONDS)
         for work in works:
@@ -141,7 +146,7 @@ def _entered(stack: AsyncExitStack, connection: Connection) -> Connection:
 
 
 async def _unless_asked(
-    work: Coroutine[Any, Any, object] | asyncio.Task[Any],
+    work: Coroutine[Any, Any, object] | asyncio.Future[Any],
     asked: Coroutine[Any, Any, None],
     within: float | None = None,
 ) -> bool:

@@ -139,9 +139,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(*arguments: str) -> AsyncIterator[Running]:
+async def serving(*arguments: str, **environment: str) -> AsyncIterator[Running]:
     """`escher serve` as a process, on a port of its own choice."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1", **environment}
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "extender", "serve", "--port", "0", *arguments), stderr=PIPE, env=environment
     )
@@ -213,6 +213,34 @@ async def test_it_ends_in_order_though_the_api_server_is_away(cluster: Cluster) 
         assert (await waiting).json()["Error"] == STOPPING
         assert await service.process.wait() == 0
     assert "event='stopped'" in service.log[-1]
+
+
+async def test_one_that_leads_lets_another_before_those_have_left_who_keep_their_connections(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """One of them sends the rest of its call when it likes."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("leader_election: true\nlease_namespace: default\n")
+    asked = ("--kubeconfig", str(cluster.kubeconfig), "--config", str(settings))
+    async with serving(*asked, POD_NAME="escher-0") as service:
+
+        async def leads() -> bool:
+            return (await service.client.get("/readyz")).json().get("leading") is True
+
+        async def given_back() -> bool:
+            return any("the lease is given back" in line for line in service.log)
+
+        await service.until(leads)
+        reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+        writer.write(b"PUT /v1/namespaces/default/resources/r HTTP/1.1\r\nHost: e\r\nContent-Length: 99\r\n\r\n{")
+        await writer.drain()
+        service.process.send_signal(signal.SIGTERM)
+        await service.until(given_back)
+        # The server waits for longer than that, and ends such calls then.
+        assert not any("graceful" in line for line in service.log), "".join(service.log)
+        assert not reader.at_eof()
+        writer.close()
+        assert await service.process.wait() == 0
 
 
 async def test_a_second_signal_does_not_wait_for_what_is_being_written(cluster: Cluster) -> None:

@@ -5,6 +5,7 @@ What cannot be is said before anything else begins, for whoever set it up. Must 
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -34,6 +35,11 @@ class Server(uvicorn.Server):
         except OSError as error:
             # Two may have an address, until one of them listens.
             raise CannotListen(f"cannot listen: {error.strerror or error}") from error
+
+    async def answered(self) -> None:
+        """No call is under way, at this moment."""
+        while self.server_state.tasks:
+            await asyncio.wait(self.server_state.tasks)
 
 
 def http_server(
