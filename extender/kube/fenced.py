@@ -8,7 +8,7 @@ fence, nor what is written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -30,8 +30,8 @@ class Fenced:
     def __init__(self, inner: _Warm, fence: Fence) -> None:
         self._inner = inner
         self._fence = fence
-        self._open: dict[object, float] = {}
-        """Writes that may still be carried out, and until when at most: also those whose caller has left."""
+        self._open: dict[asyncio.Task[bytes], float] = {}
+        """Writes that may still be carried out, and until when at most."""
         self._ended = asyncio.Event()
 
     async def keep_warm(self, connections: int) -> None:
@@ -47,33 +47,27 @@ class Fenced:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
-        """As of the other. Raises Unavailable where the fence does not let it begin."""
+        """As of the other. Raises Unavailable where the fence does not let it begin. What is being written goes on when
+        its caller has left: so it is known when that is over."""
         ask = partial(self._inner.request, method, body=body, content_type=content_type, accept=accept)
         if method in _READS:
             return await ask(path, within=within)
         self._fence.check()
         within = min(within, self._fence.seconds)
-        write, now = object(), asyncio.get_running_loop().time()
+        now = asyncio.get_running_loop().time()
         # Those that began first are over first: nobody goes through a gang's Bindings at each of them.
         while self._open and self._open[oldest := next(iter(self._open))] <= now:
             del self._open[oldest]
+        write = asyncio.ensure_future(_write(ask, method, path, within))
         self._open[write] = now + self._fence.seconds
-        try:
-            # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
-            async with asyncio.timeout(within):
-                answer = await ask(_good_for(path, within), within=within)
-        except TimeoutError as error:
-            raise Away(f"{method} {path}: no answer within {within:g} s") from error
-        except Refused:
-            self._end(write)
-            raise
-        self._end(write)
-        return answer
+        write.add_done_callback(self._answered)
+        return await asyncio.shield(write)
 
-    def _end(self, write: object) -> None:
-        # It took too long to be answered by now, where it is not there any more.
-        self._open.pop(write, None)
-        self._ended.set()
+    def _answered(self, write: asyncio.Task[bytes]) -> None:
+        """It is over, if the API server has said so; it took too long for that where it is not there any more."""
+        if not write.cancelled() and (write.exception() is None or isinstance(write.exception(), Refused)):
+            self._open.pop(write, None)
+            self._ended.set()
 
     async def quiet(self) -> None:
         """Every write that had begun is over, and will not be carried out later. For when the fence lets none begin."""
@@ -86,6 +80,15 @@ class Fenced:
 
     def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         return self._inner.lines(path, silence=silence)
+
+
+async def _write(ask: Callable[..., Awaitable[bytes]], method: str, path: str, within: float) -> bytes:
+    try:
+        # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
+        async with asyncio.timeout(within):
+            return await ask(_good_for(path, within), within=within)
+    except TimeoutError as error:
+        raise Away(f"{method} {path}: no answer within {within:g} s") from error
 
 
 def _good_for(path: str, seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,12 +24,9 @@ pytestmark = pytest.mark.anyio
 class Gate:
     """A fence that a test opens and closes. It lets `passes` more checks through."""
 
-    def __init__(self, passes: int = 1000) -> None:
+    def __init__(self, passes: int = 1000, *, seconds: float = 0.5) -> None:
         self.passes = passes
-
-    @property
-    def seconds(self) -> float:
-        return 0.5
+        self.seconds = seconds
 
     def check(self) -> None:
         self.passes -= 1
@@ -37,22 +35,29 @@ class Gate:
 
 
 class Noted:
-    """What came through; each answers after so many seconds."""
+    """What came through. `answers`: when it is answered; by default at once."""
 
-    def __init__(self, seconds: float = 0.0) -> None:
+    def __init__(self, answers: asyncio.Event | None = None) -> None:
         self.came: list[tuple[str, str, float]] = []
-        self._seconds = seconds
+        self._answers = answers
 
     async def keep_warm(self, connections: int) -> None:
         raise NotImplementedError
 
     async def request(self, method: str, path: str, body: bytes | None = None, **given: Any) -> bytes:
         self.came.append((method, path, given["within"]))
-        await asyncio.sleep(self._seconds)
+        if self._answers is not None:
+            await self._answers.wait()
         return b"{}"
 
     def lines(self, path: str, *, silence: float) -> Any:
         raise NotImplementedError
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110 -- it is told of nothing else
+            await asyncio.sleep(0)
 
 
 async def test_what_may_be_written_is_good_for_as_long_as_the_fence_says() -> None:
@@ -80,7 +85,30 @@ async def test_behind_a_closed_fence_reads_pass_and_nothing_else() -> None:
 
 async def test_what_takes_longer_is_given_up() -> None:
     with pytest.raises(Away, match=r"no answer within 0\.5 s"):
-        await Fenced(Noted(60), Gate()).request("POST", "/a", b"{}")
+        await Fenced(Noted(asyncio.Event()), Gate()).request("POST", "/a", b"{}")
+
+
+async def test_what_is_being_written_is_over_when_it_is_answered_though_its_caller_has_left() -> None:
+    """Else a leader that ends would wait for as long as it could take."""
+    noted = Noted(answers := asyncio.Event())
+    fenced = Fenced(noted, Gate(seconds=60))
+    writing = asyncio.ensure_future(fenced.request("POST", "/a", b"{}"))
+    await until(lambda: bool(noted.came))
+    writing.cancel()
+    quiet = asyncio.ensure_future(fenced.quiet())
+    await until(writing.done)
+    assert not quiet.done()
+    answers.set()
+    await until(quiet.done)
+
+
+async def test_what_is_not_answered_may_be_carried_out_for_as_long_as_it_is_good_for() -> None:
+    fenced = Fenced(Noted(asyncio.Event()), Gate(seconds=60))
+    with pytest.raises(Away):
+        await fenced.request("POST", "/a", b"{}", within=0.01)
+    quiet = asyncio.ensure_future(fenced.quiet())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(quiet, 0.05)
 
 
 async def test_no_byte_is_sent_once_the_fence_is_closed_however_long_ago_the_request_was_begun() -> None:
