@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
+from tests.core.town import ZONE, near
 
 EIGHT = {"cpu": 8000}
 
@@ -110,5 +112,46 @@ def test_places_that_do_not_suffice_for_those_who_lack_are_held_for_no_longer_th
     assert held(world) == {}
     assert world.gangs == {"train": Phase.WAITING}
     world.add_node(node("n4"))
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_who_was_turned_away_from_its_place_comes_back_to_it_when_those_who_took_it_have_left(world: GangWorld) -> None:
+    """What it holds there itself does not keep it from being woken."""
+    for name in ("n0", "n1"):
+        world.add_node(node(name))
+    members = gang_pods("train", 2, EIGHT)
+    bound_in_part(world, members, ["n0", "n1"], placed="train-0")
+    taken(world, "n1", 8000)
+    # kube-scheduler has not heard of that one yet.
+    assert not world.filter(members[1], [NodeName("n1")]).passed
+    world.delete(PodUid("uid-stranger-n1"))
+    world.schedule()
+    assert world.bound("train") == 2
+
+
+def test_of_places_on_a_node_that_are_too_many_now_the_others_have_what_is_left(world: GangWorld) -> None:
+    """Else each would be turned away for what the others hold there, though two are enough."""
+    world.add_node(node("n0", {"cpu": 8000}))
+    world.add_node(node("n1", {"cpu": 24000}))
+    members = gang_pods("train", 4, EIGHT, quorum=3)
+    bound_in_part(world, members, ["n0", "n1", "n1", "n1"], placed="train-0")
+    taken(world, "n1", 8000)
+    world.schedule()
+    assert world.bound("train") == 3
+
+
+def test_who_is_to_be_near_the_others_does_not_leave_them_its_place_and_go_elsewhere(world: GangWorld) -> None:
+    for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "a"), ("n3", "b")):
+        world.add_node(node(name, labels={ZONE: zone}))
+    driver, *workers = gang_pods("train", 3, EIGHT)
+    workers = [replace(each, labels={"app": "worker"}, constraints=near(app="worker")) for each in workers]
+    bound_in_part(world, [driver, *workers], ["n0", "n1", "n2"], placed="train-0")
+    world.delete(workers[1].uid)
+    assert not world.filter(workers[0], [NodeName("n3")]).passed
+    assert held(world)[workers[0].uid] == "n1"
+    assert world.filter(workers[0], [NodeName("n2")]).passed == ["n2"]
+    world.bind(workers[0].uid)
+    world.create(replace(workers[1], name="train-again", uid=PodUid("uid-again")))
     world.schedule()
     assert world.bound("train") == 3

@@ -441,6 +441,24 @@ def test_who_was_woken_for_another_place_than_its_own_is_waited_for_there() -> N
     assert surplus.to_wake((), NOW + COMES_WITHIN) == [(gang, second)]
 
 
+def test_the_place_that_one_was_woken_for_is_the_next_ones_if_it_has_kept_its_own() -> None:
+    gang = planned("train", 2)
+    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=2000, pods=9)})
+    surplus = surplus_of(ledger, gang)
+    surplus.has(gang)
+    for each in gang.roster.members.values():
+        surplus.found_no_place(gang, each)
+        ledger.assume(each.uid, on=NodeName("n2"), units=each.requests, owner=gang.key, until=NOW + 30)
+    ledger.reserve(Holder("train#1"), on=NodeName("n1"), units=units(cpu=1000, pods=1), owner=gang.key, until=NOW + 30)
+    gang.plan.slots_made = 1
+    first, second = sorted(gang.roster.members)
+    assert surplus.to_wake((), NOW) == [(gang, first)]
+    gang.wait.rejected.remove(first)
+    surplus.passed(first)
+    assert surplus.has_news
+    assert surplus.to_wake((), NOW) == [(gang, second)]
+
+
 def test_a_place_that_a_member_left_behind_wakes_nobody_who_may_not_be_there(world: GangWorld) -> None:
     world.add_node(node("n0", {"cpu": 16000}))
     members = gang_pods("train", 4, EIGHT, quorum=2)

@@ -87,6 +87,7 @@ class Admission:
             # Of two tries the later counts: kube-scheduler was started anew, or has given the earlier one up.
             self._table.turn_back(gang, [pod.uid], NOT_ITS_NODE)
         gang.wait.rejected.discard(pod.uid)
+        self._waiting.surplus.passed(pod.uid)
         return node
 
     def _place(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | None:
@@ -120,6 +121,8 @@ class Admission:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.wait.rejected.add(pod.uid)
+            if pod.uid not in gang.barrier.arrived:
+                self._places.make_way(gang, pod)
             self._waiting.surplus.has(gang)
             if self._waiting.quota.over_by_one(gang) is not None:
                 self._waiting.quota.watch(gang)

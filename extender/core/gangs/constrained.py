@@ -87,10 +87,17 @@ class Constrained:
         return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
 
     def allowed(
-        self, gang: Gang, pod: Pod, names: Iterable[NodeName], giving_up: Sequence[Holder]
+        self,
+        gang: Gang,
+        pod: Pod,
+        names: Iterable[NodeName],
+        giving_up: Sequence[Holder],
+        left: Iterable[NodeName] = (),
     ) -> Iterator[NodeName]:
-        """Those of the nodes where the pod is allowed beside everybody who stands or is planned there."""
-        around = Around(self._bystanders, self._besides(gang, {Holder(pod.uid), *giving_up}))
+        """Those of the nodes where the pod is allowed beside everybody who stands or is planned there, and beside a
+        member on each of those that are `left` to one."""
+        slots = [(_template(gang), node) for node in left]
+        around = Around(self._bystanders, [*self._besides(gang, {Holder(pod.uid), *giving_up}), *slots])
         return allows(pod, names, self._nodes, around)
 
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:

@@ -240,6 +240,15 @@ class Places:
             return None
         return self._claim_first(gang, pod, self._vacant(gang, sent), sent, until, leaving=own)
 
+    def make_way(self, gang: Gang, pod: Pod) -> None:
+        """The pod may not have its own place. If others have taken that room by facts, and what is left of it others of
+        its gang could have but for this one, it has no place."""
+        own = self._ledger.holding(pod.uid)
+        if own is None or own.kind is HoldingKind.BOUND or self._is_backed(own):
+            return
+        if any(held.node == own.node and held.holder != own.holder for held in self.unbound(gang)):
+            self._ledger.release(own.holder)
+
     def _reserved(self, gang: Gang) -> list[Holding]:
         return [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
 
@@ -333,7 +342,8 @@ class Places:
             # Its own place is where the plan has it.
             nodes = self._own_first(gang, pod, nodes, instead_of)
         elif self._is_constrained(gang, pod):
-            nodes = self._constrained.allowed(gang, pod, nodes, giving_up)
+            left = [leaving.node] if leaving is not None and self._is_backed(leaving) else []
+            nodes = self._constrained.allowed(gang, pod, nodes, giving_up, left)
         for node in nodes:
             needed = add([pod.requests, *intended[node]]) if node in intended else pod.requests
             if self._ledger.rows.short(node, needed, giving_up) is None:

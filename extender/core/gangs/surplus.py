@@ -15,7 +15,8 @@ Reads the ledger and changes nothing. Must not know why a gang has a plan, nor h
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from extender.core.cluster import Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
@@ -83,6 +84,13 @@ class Surplus:
         to it."""
         self._note(self._asleep[gang.key], pod)
 
+    def passed(self, uid: PodUid) -> None:
+        """Filter has let the member pass. If it has kept its own place, the one that it was woken for is the next's."""
+        awake = self._awake.get(uid)
+        if awake is not None and awake.held is not None and self._ledger.holding(uid) == awake.held:
+            self._awake[uid] = replace(awake, until=-inf)
+            self.has_news = True
+
     def look_again(self) -> None:
         """All nodes are to be looked at for everybody."""
         self.has_news = True
@@ -124,7 +132,20 @@ class Surplus:
                 self._forget(key)
             elif gains or again or self._is_news(gang):
                 found += [(gang, uid) for uid in sorted(gang.wait.rejected) if gang.roster.members[uid].at_our_gate]
-                found += self._of_gang(gang, gains, again, now)
+                own = self._back_in_its_place(gang, gains)
+                found += [(gang, uid) for uid in own]
+                found += self._of_gang(gang, gains, again, now, own)
+        return found
+
+    def _back_in_its_place(self, gang: Gang, gains: Collection[NodeName]) -> list[PodUid]:
+        """Who was turned away though it has a place, for others had taken that by facts, and may have it now."""
+        found: list[PodUid] = []
+        for uid in sorted(gang.wait.rejected) if gains else ():
+            own, pod = self._ledger.holding(uid), gang.roster.members[uid]
+            if own is None or own.node not in gains or pod.at_our_gate:
+                continue
+            if self._ledger.rows.short(own.node, pod.requests, (uid,)) is None:
+                found.append(uid)
         return found
 
     def _places_not_taken(self, now: float) -> dict[NodeName, set[EquivalenceClass]]:
@@ -148,8 +169,14 @@ class Surplus:
         return gang.plan.slots_made != asleep.slots_seen or not asleep.kinds.keys() >= gang.wait.rejected
 
     def _of_gang(
-        self, gang: Gang, gains: Collection[NodeName], again: Mapping[NodeName, set[EquivalenceClass]], now: float
+        self,
+        gang: Gang,
+        gains: Collection[NodeName],
+        again: Mapping[NodeName, set[EquivalenceClass]],
+        now: float,
+        woken: Collection[PodUid],
     ) -> Iterator[tuple[Gang, PodUid]]:
+        """`woken`: who is anyway."""
         asleep = self._asleep[gang.key]
         fresh = self._look_at(gang, asleep)
         vacant = self._vacant(gang) if again or gang.plan.slots_made != asleep.slots_seen else {}
@@ -165,7 +192,7 @@ class Surplus:
             room.take(awake.node, awake.kind.need)
         everywhere: dict[EquivalenceClass, list[NodeName]] = {}
         for pod in gang.roster.unplaced():
-            if pod.uid not in gang.wait.rejected or pod.at_our_gate:
+            if pod.uid not in gang.wait.rejected or pod.at_our_gate or pod.uid in woken:
                 continue
             kind = asleep.kinds[pod.uid]
             nodes = suited[kind]
