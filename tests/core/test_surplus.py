@@ -423,8 +423,8 @@ def test_a_place_that_one_was_woken_for_in_vain_wakes_nobody_like_it_when_others
     assert surplus.to_wake([NodeName("n2")], NOW) == []
 
 
-def test_who_was_woken_for_another_place_than_its_own_is_waited_for_there() -> None:
-    """Others have taken its own by facts: what it holds does not say that it has come."""
+def woken_for_another_place() -> tuple[Surplus, Gang, PodUid]:
+    """Both members of the gang hold a place on n2, and sleep; the first was woken for one on n1 that is nobody's."""
     gang = planned("train", 2)
     ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=2000, pods=9)})
     surplus = surplus_of(ledger, gang)
@@ -437,24 +437,19 @@ def test_who_was_woken_for_another_place_than_its_own_is_waited_for_there() -> N
     first, second = sorted(gang.roster.members)
     assert surplus.to_wake((), NOW) == [(gang, first)]
     gang.wait.rejected.remove(first)
+    return surplus, gang, second
+
+
+def test_who_was_woken_for_another_place_than_its_own_is_waited_for_there() -> None:
+    """Others have taken its own by facts: what it holds does not say that it has come."""
+    surplus, gang, second = woken_for_another_place()
     assert surplus.to_wake((), NOW) == []
     assert surplus.to_wake((), NOW + COMES_WITHIN) == [(gang, second)]
 
 
 def test_the_place_that_one_was_woken_for_is_the_next_ones_if_it_has_kept_its_own() -> None:
-    gang = planned("train", 2)
-    ledger = ledger_of({"n1": units(cpu=1000, pods=9), "n2": units(cpu=2000, pods=9)})
-    surplus = surplus_of(ledger, gang)
-    surplus.has(gang)
-    for each in gang.roster.members.values():
-        surplus.found_no_place(gang, each)
-        ledger.assume(each.uid, on=NodeName("n2"), units=each.requests, owner=gang.key, until=NOW + 30)
-    ledger.reserve(Holder("train#1"), on=NodeName("n1"), units=units(cpu=1000, pods=1), owner=gang.key, until=NOW + 30)
-    gang.plan.slots_made = 1
-    first, second = sorted(gang.roster.members)
-    assert surplus.to_wake((), NOW) == [(gang, first)]
-    gang.wait.rejected.remove(first)
-    surplus.passed(first)
+    surplus, gang, second = woken_for_another_place()
+    surplus.passed(PodUid("uid-train-0"))
     assert surplus.has_news
     assert surplus.to_wake((), NOW) == [(gang, second)]
 
