@@ -9,6 +9,7 @@ import pytest
 from loadtests.fault_simulation.plan import read
 from loadtests.fault_simulation.run import run
 
+PLANS = Path(__file__).with_name("found")
 FOUND = {
     "places-exchanged": "members of a gang in part woke each other for a place that none of them was given",
     "places-held-for-ever": "members of a gang in part held places in turn, though there was never room for all",
@@ -17,9 +18,9 @@ FOUND = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_what_was_found_once_is_found_no_more(name: str) -> None:
-    result = run(read(Path(__file__).with_name("found").joinpath(f"{name}.json").read_bytes()))
+    result = run(read((PLANS / f"{name}.json").read_bytes()))
     assert result.is_clean, [FOUND[name], *map(str, result.findings)]
 
 
 def test_each_plan_is_named() -> None:
-    assert {each.stem for each in Path(__file__).with_name("found").iterdir()} == FOUND.keys()
+    assert {each.stem for each in PLANS.iterdir()} == FOUND.keys()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from extender.kube.errors import Away, Unavailable
 from extender.kube.fenced import Fenced
 from extender.kube.sockets import forgetting
 from tests.kube.loopback_api import loader, serving
+from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio
 
@@ -52,12 +52,6 @@ class Noted:
 
     def lines(self, path: str, *, silence: float) -> Any:
         raise NotImplementedError
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 -- it is told of nothing else
-            await asyncio.sleep(0)
 
 
 async def test_what_may_be_written_is_good_for_as_long_as_the_fence_says() -> None:

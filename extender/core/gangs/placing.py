@@ -235,19 +235,24 @@ class Places:
 
     def exchange(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], until: float | None) -> NodeName | None:
         """As `take`, for a pod that may not have its own place: it leaves that for one that is vacant."""
-        own = self._ledger.holding(pod.uid)
-        if own is None or own.kind is HoldingKind.BOUND:
+        own = self._unbound_of(pod)
+        if own is None:
             return None
         return self._claim_first(gang, pod, self._vacant(gang, sent), sent, until, leaving=own)
 
     def make_way(self, gang: Gang, pod: Pod) -> None:
         """The pod may not have its own place. If others have taken that room by facts, and what is left of it others of
         its gang could have but for this one, it has no place."""
-        own = self._ledger.holding(pod.uid)
-        if own is None or own.kind is HoldingKind.BOUND or self._is_backed(own):
+        own = self._unbound_of(pod)
+        if own is None or self._is_backed(own):
             return
         if any(held.node == own.node and held.holder != own.holder for held in self.unbound(gang)):
             self._ledger.release(own.holder)
+
+    def _unbound_of(self, pod: Pod) -> Holding | None:
+        """The pod's own place, if it is not bound."""
+        held = self._ledger.holding(pod.uid)
+        return None if held is None or held.kind is HoldingKind.BOUND else held
 
     def _reserved(self, gang: Gang) -> list[Holding]:
         return [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
