@@ -113,7 +113,7 @@ class Tables:
             bounds=rules.preemption,
             ours=self.ours,
         )
-        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way)
+        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
         self.gangs.slots.judged = self.policies.judging.beside_plans
@@ -130,6 +130,7 @@ class Tables:
         known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
         self.around.staying.observe(pod, known)
         self.around.bystanders.put(pod)
+        self.gangs.kept_places.observe(pod)
 
     def drop(self, uid: PodUid) -> Pod | None:
         """It is gone, or has finished. How it looked last; None: it was not known."""

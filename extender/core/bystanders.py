@@ -10,21 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TypeVar
 
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort, Peers
-from extender.core.units import count_in
+from extender.core.units import add_in, count_in
 from extender.kube.names import NodeName, PodUid
 
 Ask = tuple[tuple[Peers, ...], bool]
 """Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
 
 OnNodes = Mapping[NodeName, int]
-_Outer = TypeVar("_Outer")
-_Inner = TypeVar("_Inner")
 _NOWHERE: OnNodes = MappingProxyType({})
 _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
@@ -82,9 +79,9 @@ class Bystanders:
                 count_in(on_nodes, pod.node, by)
         own = pod.constraints or NO_CONSTRAINTS
         for term in own.anti_affinity:
-            _add_to(self._repelling, term, pod.node, by)
+            add_in(self._repelling, term, pod.node, by)
         for port in own.host_ports:
-            _add_to(self._ports, pod.node, port, by)
+            add_in(self._ports, pod.node, port, by)
 
     def _note_repeller(self, pod: Pod) -> None:
         terms = (pod.constraints or NO_CONSTRAINTS).anti_affinity
@@ -102,7 +99,7 @@ class Bystanders:
         self.repellers_changed += bool(terms)
         for term in terms:
             for namespace in (None,) if term.peers.namespaces is None else term.peers.namespaces:
-                _add_to(self._repelled, namespace, term, by)
+                add_in(self._repelled, namespace, term, by)
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -119,8 +116,12 @@ class Bystanders:
 
     def repels(self, pod: Pod) -> bool:
         """Whether some other pod, bound or not, requires to be away from pods like this one."""
+        return any(True for _ in self._meaning(pod))
+
+    def _meaning(self, pod: Pod) -> Iterator[AffinityTerm]:
+        """Required anti-affinity of pods, bound or not, to pods like this one."""
         about = (self._repelled.get(pod.namespace), self._repelled.get(None))
-        return any(term.peers.include(pod.namespace, pod.labels) for terms in about if terms for term in terms)
+        return (term for terms in about if terms for term in terms if term.peers.include(pod.namespace, pod.labels))
 
     def counts(self, ask: Ask) -> OnNodes:
         """How many bound pods are meant, by node. O(pods) for an ask that nobody has made lately."""
@@ -137,9 +138,12 @@ class Bystanders:
                 count_in(found, pod.node, 1)
         return found
 
-    def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
-        """Required anti-affinity of bound pods, and how many of those each node has."""
-        return self._repelling
+    def repelling(self, pods: Iterable[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
+        """Required anti-affinity of bound pods, and how many of those each node has. `pods`: only what means one of
+        these."""
+        if pods is None:
+            return self._repelling
+        return {term: self._repelling[term] for pod in pods for term in self._meaning(pod) if term in self._repelling}
 
     def ports_on(self, node: NodeName) -> Mapping[HostPort, int]:
         """The host ports in use there, and how many bound pods have each."""
@@ -185,7 +189,7 @@ class Around:
         self._ports_gone: dict[NodeName, dict[HostPort, int]] = {}
         for pod, node in self._leaving:
             for port in (pod.constraints or NO_CONSTRAINTS).host_ports:
-                _add_to(self._ports_gone, node, port, 1)
+                add_in(self._ports_gone, node, port, 1)
 
     def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
         """How many pods are meant, by node. `attracting`: they are asked for because somebody wants to be near them."""
@@ -200,13 +204,16 @@ class Around:
                     count_in(found, node, by)
         return found
 
-    def repelling(self) -> Mapping[AffinityTerm, OnNodes]:
-        """Required anti-affinity of pods around, and how many of those each node has."""
-        found = {} if self._emptied else {term: dict(nodes) for term, nodes in self._bystanders.repelling().items()}
+    def repelling(self, meant: Sequence[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
+        """Required anti-affinity of pods around, and how many of those each node has. `meant`: only what means one of
+        these."""
+        there = {} if self._emptied else self._bystanders.repelling(meant)
+        found = {term: dict(nodes) for term, nodes in there.items()}
         for by, pods in ((-1, self._leaving), (+1, self._besides)):
             for pod, node in pods:
                 for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity:
-                    _add_to(found, term, node, by)
+                    if meant is None or any(term.peers.include(each.namespace, each.labels) for each in meant):
+                        add_in(found, term, node, by)
         return found
 
     def ports_on(self, node: NodeName) -> Iterator[HostPort]:
@@ -225,10 +232,3 @@ def _is_meant(pod: Pod, peers: Iterable[Peers], *, living: bool) -> bool:
     if living and pod.deleting:
         return False
     return all(each.include(pod.namespace, pod.labels) for each in peers)
-
-
-def _add_to(counts: dict[_Outer, dict[_Inner, int]], outer: _Outer, inner: _Inner, by: int) -> None:
-    of_outer = counts.setdefault(outer, {})
-    count_in(of_outer, inner, by)
-    if not of_outer:
-        del counts[outer]

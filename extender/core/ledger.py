@@ -134,7 +134,7 @@ class Ledger:
         if holding is None:
             return None
         self._remove(holding)
-        if any(holding.units.values()):
+        if any(holding.units.values()) or holding.kind is HoldingKind.SAVING:
             self._gained(holding.node)
         self.rows.drop_if_empty(holding.node)
         return holding
@@ -211,7 +211,10 @@ class Ledger:
             self._remove(held)
         for claim in decision.entering:
             self._insert(claim)
-        for node in decision.freed:
+        # What is saved keeps more than units from others: a place that nothing was free of is gained too.
+        still = {claim.node for claim in decision.entering if claim.kind is HoldingKind.SAVING}
+        saved = (held.node for held in decision.leaving if held.kind is HoldingKind.SAVING)
+        for node in dict.fromkeys((*decision.freed, *(node for node in saved if node not in still))):
             self._gained(node)
         for held in decision.leaving:
             self.rows.drop_if_empty(held.node)
@@ -269,6 +272,7 @@ class Ledger:
 
     def _count_unbound(self, holding: Holding, row: Row, change: int) -> None:
         row.unbound += change
+        self.changes.held(holding.node)
         self.totals.count_unbound(holding.node, row.unbound)
         if holding.kind is HoldingKind.SAVING:
             self.totals.count_saved(holding.units, change)

@@ -118,10 +118,9 @@ class Rules:
         self._numbers: dict[object, int] = {}
         for pod in pods:
             self._learn(pod)
-        namespaces = {pod.namespace for pod in pods}
-        for term, having in around.repelling().items():
-            if term.peers.namespaces is None or not namespaces.isdisjoint(term.peers.namespaces):
-                self._heed_existing(term, having)
+        unlike = {(pod.namespace, frozenset(pod.labels.items())): pod for pod in pods}
+        for term, having in around.repelling(list(unlike.values())).items():
+            self._heed_existing(term, having)
 
     # What there is to count.
 
@@ -293,6 +292,19 @@ class Rules:
         even = self._even[number]
         then = even.counts.get(value, 0) + (number in kind.spread_by)
         return then > even.most if even.spread.tasks else then - even.minimum > even.spread.max_skew
+
+    def is_overfull(self, number: int, value: str) -> bool:
+        """Whether too many are there, for that constraint."""
+        even = self._even[number]
+        count = even.counts.get(value, 0)
+        return count > even.most if even.spread.tasks else count - even.minimum > even.spread.max_skew
+
+    def keys_of_first(self, kind: PeerClass, company: PeerClass) -> list[tuple[str, ...]]:
+        """The topology keys of each affinity of the kind of which it would be the first of its series now, and by which
+        it wants to be near the other kind."""
+        first = (number for number in kind.nears if number in kind.wanted_by and not self._near[number].there)
+        wanted = (self._near[number] for number in first if number in company.wanted_by)
+        return [tuple(dict.fromkeys(term.topology_key for term in near.terms)) for near in wanted]
 
     def own_affinity_keys(self, kinds: Collection[PeerClass]) -> dict[int, tuple[str, ...]]:
         """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""

@@ -110,13 +110,15 @@ class Facts:
     """What a policy may read, and must not change: always of this moment.
 
     `pods` are those that are not finished, pending and bound. `giving_way`: what is held for others and given up for a
-    pod.
+    pod. `takes`: whether a pod, on a node, would take away a place that is kept for a gang, beyond units; None: on no
+    node.
     """
 
     ledger: Ledger
     nodes: Mapping[NodeName, Node]
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     giving_way: Callable[[Pod], GivingWay] = lambda pod: {}
+    takes: Callable[[Pod, Collection[Holder]], Callable[[NodeName], bool] | None] = lambda pod, giving_way: None
 
     def node_of(self, pod: Pod) -> NodeName | None:
         """Where the pod is bound, or where units are held for it."""

@@ -176,6 +176,19 @@ class Changes:
         self._any_for_columns = False
         """Whether there were too many: nobody may ask for months, while nodes come and go."""
         self._capacities: dict[NodeName, None] = {}
+        self._held: dict[NodeName, None] | None = {}
+
+    def held(self, node: NodeName) -> None:
+        """Another is held there, or no more, by who is not bound."""
+        if self._held is not None:
+            self._held[node] = None
+            if len(self._held) > _MOST_KEPT:
+                self._held = None
+
+    def drain_held(self) -> AbstractSet[NodeName] | None:
+        """The nodes where that is so since the last call; None: any may be."""
+        changes, self._held = self._held, {}
+        return None if changes is None else changes.keys()
 
     def touched(self, node: NodeName) -> None:
         """Something about the node has changed."""

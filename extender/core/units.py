@@ -10,6 +10,7 @@ from extender.kube.names import ResourceKey
 from extender.kube.quantities import Vector
 
 _Key = TypeVar("_Key")
+_Outer = TypeVar("_Outer")
 
 
 def add(vectors: Iterable[Vector]) -> dict[ResourceKey, int]:
@@ -34,6 +35,14 @@ def count_in(counts: dict[_Key, int], key: _Key, by: int) -> None:
         counts[key] = number
     else:
         counts.pop(key, None)
+
+
+def add_in(counts: dict[_Outer, dict[_Key, int]], outer: _Outer, key: _Key, by: int) -> None:
+    """As `count_in`, in the counts of the outer key; what has none is absent."""
+    of_outer = counts.setdefault(outer, {})
+    count_in(of_outer, key, by)
+    if not of_outer:
+        del counts[outer]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
-"""A pod never takes what is reserved for a gang.
+"""A pod never takes what is reserved for a gang: neither units nor a place.
 
-kube-scheduler knows nothing of reservations: on the nodes that carry one, the whole request is matched again.
+kube-scheduler knows nothing of reservations. On the nodes that carry one, the whole request is matched again. Host
+ports, anti-affinity, spread and policies' places are asked of `core.gangs.kept_places`, on whichever node.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"
+PLACE_REASON = "the pod would take a place that is kept for a gang"
+# As below: nobody's eviction gives a place back.
+_PLACE = Refuse(PLACE_REASON, preemption_helps=False)
 
 
 class ReservationGuard:
@@ -36,4 +40,12 @@ class ReservationGuard:
             found = ledger.rows.lacking(node, pod.requests, without)
             return None if found is None else refusal(*found)
 
-        return OnlyOn(ledger.totals.unbound_on, judge)
+        holders = [holder for given in giving_way.values() for holder in given]
+        if (takes := facts.takes(pod, holders)) is None:
+            return OnlyOn(ledger.totals.unbound_on, judge)
+
+        def judge_all(node: NodeName) -> Refuse | None:
+            refused = judge(node) if node in ledger.totals.unbound_on else None
+            return refused or (_PLACE if takes(node) else None)
+
+        return judge_all

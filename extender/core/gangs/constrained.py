@@ -28,6 +28,7 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
+_SAVING = HoldingKind.SAVING
 
 _Stamp = tuple[int, int, int, int]
 _Answer = tuple[Gang, _Stamp, Shortfall | None]
@@ -40,6 +41,8 @@ class Constrained:
     _nodes: Mapping[NodeName, Node]
     _bystanders: Bystanders
     _staying: Staying
+    place_of: Callable[[Holding], Pod | None] = lambda held: None
+    """The pod that a gang's place is for."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_REMEMBERED), init=False
@@ -102,8 +105,7 @@ class Constrained:
 
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
         """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
-        members, like = gang.roster.members, _template(gang)
-        seated = [(members.get(PodUid(each.holder), like), each.node) for each in held if each.node in self._nodes]
+        seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
         around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}))
         rules = Rules([pod for pod, _ in seated], self._nodes, around)
         placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
@@ -117,27 +119,39 @@ class Constrained:
         return True
 
     def _seats(self, gang: Gang, slots: Sequence[Slot]) -> list[Seat]:
-        members, like = gang.roster.members, _template(gang)
-        return [Seat(slot, members.get(PodUid(slot.holder), like)) for slot in slots]
+        return [Seat(slot, like(gang, slot.holder)) for slot in slots]
+
+    def left_to(self, gang: Gang, places: Mapping[Holder, NodeName]) -> set[Holder]:
+        """Those of the gang's places that the pods around leave to it now, room aside; each beside those before it."""
+        around = Around(self._bystanders, self._besides(gang, places.keys()))
+        seated = [(holder, like(gang, holder), node) for holder, node in places.items() if node in self._nodes]
+        rules = Rules([pod for _, pod, _ in seated], self._nodes, around)
+        left: set[Holder] = set()
+        for holder, pod, node in seated:
+            kind = rules.class_of(pod)
+            if rules.refusal(kind, self._nodes[node]) is None:
+                rules.place(kind, self._nodes[node])
+                left.add(holder)
+        return left
 
     def _besides(self, gang: Gang, without: Collection[Holder]) -> list[tuple[Pod, NodeName]]:
         """Who holds room on a node and is not bound to it. O(reservations and assumptions)."""
         found: list[tuple[Pod, NodeName]] = []
         for node in self._ledger.totals.unbound_on:
             for held in self._ledger.rows[node].holdings.values():
-                if held.kind in (HoldingKind.BOUND, HoldingKind.SAVING) or held.holder in without:
+                own = held.owner == gang.key
+                if held.kind is HoldingKind.BOUND or held.holder in without or (own and held.kind is _SAVING):
                     continue
                 pod = self._bystanders.get(PodUid(held.holder))
-                if pod is None and held.owner == gang.key:
-                    pod = _template(gang)
+                if pod is None:
+                    pod = _template(gang) if own else self.place_of(held)
                 if pod is not None:
                     found.append((pod, node))
         return found
 
     def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
         """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
-        like = _template(gang)
-        planned = [(gang.roster.members.get(PodUid(holder), like), node) for holder, node in found.items()]
+        planned = [(like(gang, holder), node) for holder, node in found.items()]
         around = Around(Bystanders(), planned)
         terms = around.repelling()
         ways: set[PodUid] = set()
@@ -200,10 +214,14 @@ class Constrained:
     def aims(
         self, gang: Gang, slots: Sequence[Slot], names: Sequence[NodeName], releasing: Sequence[Holder], lasting: Room
     ) -> dict[Holder, tuple[NodeName, Vector]] | None:
-        """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`."""
-        now = Room(self._ledger, [*releasing, *(slot.holder for slot in slots)])
+        """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`.
+        Nodes come first that the pods around leave to a member now."""
+        holders = [*releasing, *(slot.holder for slot in slots)]
+        now = Room(self._ledger, holders)
         need = asked_of(slots[0].units) if slots else ()
-        emptiest = sorted(dict.fromkeys(names), key=lambda name: -now.part(name, need)[1])
+        around = Around(self._bystanders, self._besides(gang, frozenset(holders)))
+        left = frozenset(allows(_template(gang), names, self._nodes, around))
+        emptiest = sorted(dict.fromkeys(names), key=lambda name: (name not in left, -now.part(name, need)[1]))
         found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang))
         if isinstance(found, Shortfall):
             return None
@@ -219,3 +237,9 @@ class Constrained:
 def _template(gang: Gang) -> Pod:
     """The pod that a place without a member is like."""
     return next(gang.roster.unplaced(), next(iter(gang.roster.members.values())))
+
+
+def like(gang: Gang, holder: Holder) -> Pod:
+    """The pod that the gang's place is for, or is like. What is saved is named after the member."""
+    members = gang.roster.members
+    return members.get(PodUid(holder)) or members.get(PodUid(holder.rpartition("#")[2])) or _template(gang)

@@ -29,6 +29,7 @@ from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.deadlines import Deadlines
 from extender.core.gangs.evictions import Evictions
 from extender.core.gangs.fit_index import Fits
+from extender.core.gangs.kept_places import KeptPlaces
 from extender.core.gangs.members import Members
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
@@ -83,6 +84,8 @@ class Gangs:
         self.slots = slots = Slots(ledger, nodes, staying)
         offers = Offers()
         constrained = Constrained(ledger, nodes, bystanders, staying)
+        self.kept_places = KeptPlaces(ledger, nodes, bystanders, table)
+        constrained.place_of = self.kept_places.pod_of
         quota = PlaceQuota(ledger, around.isolation)
         places = Places(ledger, slots, constrained, offers, quota)
         prospects = Prospects(ledger, places, slots, constrained)

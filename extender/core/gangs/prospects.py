@@ -79,7 +79,12 @@ class Prospects:
         constrained = self._constrained.concerns(gang)
         kept = self._whole(saved, slots) if not constrained else {}
         unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
-        lacking = [replace(slot, holder=next(unused)) for slot in slots[len(kept) :]]
+        # Where it matters which member a place is for, it is named after it: see `constrained.like`.
+        named = set(map(Holder, gang.roster.members)) if constrained else set()
+        lacking = [
+            replace(slot, holder=Holder(f"saved:{gang.key}#{slot.holder}") if slot.holder in named else next(unused))
+            for slot in slots[len(kept) :]
+        ]
         others = [held.holder for held in saved if held.holder not in kept]
         if constrained:
             found = self._constrained.aims(gang, lacking, nodes, others, self._slots.emptied(gang))
@@ -104,6 +109,10 @@ class Prospects:
         for holder in kept_on:
             self._ledger.keep(holder, until)
         asked = {slot.holder: slot.units for slot in lacking}
+        if constrained:
+            # Beside units, a place is saved once nobody stands in its way.
+            left = self._constrained.left_to(gang, {claim.holder: claim.node for claim in claims})
+            claims = [claim for claim in claims if claim.holder in left]
         parts = (part(claim.units, NOTHING, asked_of(asked.get(claim.holder, slots[0].units)))[1] for claim in claims)
         return (len(kept) + sum(parts)) / max(1, len(slots))
 

@@ -1,0 +1,211 @@
+"""Kept places: what is reserved or saved for gangs beyond units: host ports, topology domains, places under policies.
+
+A place is a holding of a gang that is not bound, taken as the member that it is for, standing on that node. An ordinary
+pod must not go where a place would be lost by it: by host ports, by required anti-affinity of either, since it would be
+one too many for a member's topology spread, or since the first of a series that wants to be near its own kind could
+then go only to that pod. By the rules that plans are made by (`neighbours`).
+
+Kept node by node as the ledger changes. A pod that no place is concerned with costs a look-up for each kind of terms in
+its namespace. Must not know units (`ledger`), nor why a place is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from extender.core.bystanders import Around, Bystanders
+from extender.core.cluster import Node, Pod
+from extender.core.constraints import NO_CONSTRAINTS, Constraints, Peers
+from extender.core.gangs.constrained import like
+from extender.core.gangs.table import Table
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.names import GangKey
+from extender.core.neighbours import PeerClass, Rules
+from extender.core.units import add_in
+from extender.kube.names import NodeName, PodUid
+
+Takes = Callable[[NodeName], bool]
+"""For one pod: whether on that node it would take a place away."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    pod: Pod
+    """The member."""
+    gang: GangKey
+    node: NodeName
+
+    def is_same(self, other: _Place | None) -> bool:
+        return other is not None and self.pod is other.pod and self.gang == other.gang
+
+
+@dataclass(eq=False)
+class KeptPlaces:
+    _ledger: Ledger
+    _nodes: Mapping[NodeName, Node]
+    _bystanders: Bystanders
+    _table: Table
+    _on: dict[NodeName, dict[Holder, _Place]] = field(default_factory=dict, init=False)
+    _places: Bystanders = field(default_factory=Bystanders, init=False)
+    """The places, each as a pod that is bound there."""
+    _of: dict[GangKey, dict[Holder, _Place]] = field(default_factory=dict, init=False)
+    _like: dict[PodUid, dict[NodeName, int]] = field(default_factory=dict, init=False)
+    """By member: how many places like it each node has."""
+    _stale: dict[NodeName, None] = field(default_factory=dict, init=False)
+    _drawn: dict[str | None, dict[Peers, dict[GangKey, int]]] = field(default_factory=dict, init=False)
+    """By namespace, None for all: whom members want to be near, or evenly among, and how many places of each gang."""
+
+    # -- what is kept --------------------------------------------------------------------------------------------
+
+    def observe(self, pod: Pod) -> None:
+        """The pod looks like this."""
+        self._stale |= dict.fromkeys(self._like.get(pod.uid, ()))
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(holdings on the nodes where a place came or went)."""
+        changed = self._ledger.changes.drain_held()
+        if changed is None:
+            changed = dict.fromkeys((*self._on, *self._ledger.totals.unbound_on)).keys()
+        stale, self._stale = self._stale, {}
+        for node in dict.fromkeys((*changed, *stale)):
+            self._refresh(node)
+
+    def _refresh(self, node: NodeName) -> None:
+        before, now = self._on.pop(node, {}), dict(self._read(node))
+        for holder, place in before.items():
+            if not place.is_same(now.get(holder)):
+                self._drop(holder, place)
+        for holder, place in now.items():
+            if not place.is_same(before.get(holder)):
+                self._put(holder, place)
+        if now:
+            self._on[node] = now
+
+    def _read(self, node: NodeName) -> Iterator[tuple[Holder, _Place]]:
+        if node not in self._ledger.totals.unbound_on:
+            return
+        for held in self._ledger.rows[node].holdings.values():
+            if held.owner is not None and _keeps(held) and (pod := self.pod_of(held)) is not None:
+                yield held.holder, _Place(pod, held.owner, node)
+
+    def pod_of(self, held: Holding) -> Pod | None:
+        """The pod that a place which is not bound is for; None: it is no gang's, or its gang is no more."""
+        gang = None if held.owner is None else self._table.by_key.get(held.owner)
+        if held.kind is HoldingKind.BOUND or gang is None or not gang.roster.members:
+            return None
+        return like(gang, held.holder)
+
+    def _put(self, holder: Holder, place: _Place) -> None:
+        self._places.put(replace(place.pod, uid=PodUid(holder), node=place.node, deleting=False))
+        self._of.setdefault(place.gang, {})[holder] = place
+        self._count(place, +1)
+
+    def _drop(self, holder: Holder, place: _Place) -> None:
+        self._count(place, -1)
+        of_gang = self._of.get(place.gang, {})
+        if of_gang.get(holder) is place:
+            # Else it has moved to another node.
+            self._places.remove(PodUid(holder))
+            del of_gang[holder]
+            if not of_gang:
+                del self._of[place.gang]
+
+    def _count(self, place: _Place, by: int) -> None:
+        add_in(self._like, place.pod.uid, place.node, by)
+        for peers in _drawing(place.pod):
+            for namespace in (None,) if peers.namespaces is None else peers.namespaces:
+                of_namespace = self._drawn.setdefault(namespace, {})
+                add_in(of_namespace, peers, place.gang, by)
+                if not of_namespace:
+                    del self._drawn[namespace]
+
+    # -- whom it is kept from ------------------------------------------------------------------------------------
+
+    def takes(self, pod: Pod, giving_way: Iterable[Holder] = ()) -> Takes | None:
+        """Whether the pod, on a node, would take away a place that is kept for a gang other than its own; None: on no
+        node. `giving_way`: holders whose places do not count for it."""
+        self.refresh()
+        if not self._on:
+            return None
+        own = pod.constraints or NO_CONSTRAINTS
+        gang = self._table.key_asked_for(pod)
+        # The plans of gangs keep to these by themselves.
+        drawing = self._draws(pod) if gang is None else ()
+        if not (own.host_ports or own.anti_affinity or drawing or self._places.repels(pod)):
+            return None
+        its_own = () if gang is None else self._of.get(gang, ())
+        without = dict.fromkeys((Holder(pod.uid), *giving_way, *its_own))
+        found = [self._clashes(pod, without), *(self._spoils(pod, key, without) for key in drawing)]
+        judges = [each for each in found if each is not None]
+        return (lambda node: any(judge(node) for judge in judges)) if judges else None
+
+    def _draws(self, pod: Pod) -> list[GangKey]:
+        """Gangs with places whose members want to be near such a pod, or evenly among such."""
+        about = (self._drawn.get(namespace, {}) for namespace in (pod.namespace, None))
+        asked = (each for drawn in about for each in drawn.items())
+        meant = (gangs for peers, gangs in asked if peers.include(pod.namespace, pod.labels))
+        return list(dict.fromkeys(key for gangs in meant for key in gangs))
+
+    def _clashes(self, pod: Pod, without: Iterable[Holder]) -> Takes | None:
+        """By host ports, and by what it or a member requires to be away."""
+        own = pod.constraints or NO_CONSTRAINTS
+        constraints = Constraints(host_ports=own.host_ports, anti_affinity=own.anti_affinity)
+        bare = replace(pod, constraints=constraints if constraints else None)
+        rules = Rules([bare], self._nodes, Around(self._places, leaving=map(PodUid, without)))
+        kind = rules.class_of(bare)
+        return self._judge(lambda node: rules.refusal(kind, node) is not None)
+
+    def _spoils(self, pod: Pod, key: GangKey, without: Iterable[Holder]) -> Takes | None:
+        """By where one gang's members may be for the sake of others: evenly among them, or near them."""
+        left_out = frozenset(without)
+        places = [place for holder, place in self._of[key].items() if holder not in left_out]
+        if not places:
+            return None
+        comer = replace(pod, constraints=None)
+        rules = Rules([*(place.pod for place in places), comer], self._nodes, Around(self._bystanders))
+        coming = rules.class_of(comer)
+        seats = [(rules.class_of(place.pod), self._nodes[place.node]) for place in places if place.node in self._nodes]
+        lonely = [(keys, node) for kind, node in seats for keys in rules.keys_of_first(kind, coming)]
+        for kind, node in seats:
+            rules.place(kind, node)
+        kept = {each for kind, node in seats for each in _areas(rules, kind, node)}
+        even = [each for each in kept if each[0] in coming.spread_by and not rules.is_overfull(*each)]
+
+        def judge(node: Node) -> bool:
+            if any(_parts(keys, node, at) for keys, at in lonely):
+                return True
+            mine = [each for each in even if rules.area_of(each[0], node.name) == each[1]]
+            rules.place(coming, node)
+            spoilt = any(rules.is_overfull(*each) for each in mine)
+            rules.place(coming, node, -1)
+            return spoilt
+
+        return self._judge(judge) if lonely or even else None
+
+    def _judge(self, judge: Callable[[Node], bool]) -> Takes:
+        nodes = self._nodes
+        return lambda name: name in nodes and judge(nodes[name])
+
+
+def _keeps(held: Holding) -> bool:
+    """Whether others are kept off: a gang that only intends holds no units, and what is saved may be of none yet."""
+    return held.kind is HoldingKind.SAVING or any(held.units.values())
+
+
+def _drawing(pod: Pod) -> list[Peers]:
+    own = pod.constraints or NO_CONSTRAINTS
+    terms = [term.peers for group in own.affinities for term in group]
+    return list(dict.fromkeys((*terms, *(spread.peers for spread in own.spread))))
+
+
+def _areas(rules: Rules, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
+    for number in kind.spreads:
+        if (value := rules.area_of(number, node.name)) is not None:
+            yield number, value
+
+
+def _parts(keys: Iterable[str], node: Node, at: Node) -> bool:
+    """Whether a pod on the one node would keep the first of a series from the other."""
+    there = [key for key in keys if key in node.labels]
+    return bool(there) and any(node.labels.get(key) != at.labels.get(key) for key in keys)
