@@ -41,6 +41,8 @@ class Resource(msgspec.Struct, frozen=True):
     """Why it is not in force on its nodes; empty if it is."""
     finalizers: list[str] = []
     """Who holds it while it is being deleted."""
+    export_to: list[str] = []
+    """Other namespaces whose pods may ask for it."""
 
 
 class Holder(msgspec.Struct, frozen=True):

@@ -52,6 +52,7 @@ class Calls(Asking):
         ttl_seconds: float | None = None,
         owner: Owner | None = None,
         shared: bool = False,
+        export_to: Sequence[str] | None = None,
         if_version: str | None = None,
         if_absent: bool = False,
         dry_run: bool = False,
@@ -63,11 +64,12 @@ class Calls(Asking):
         as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own.
         `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
         `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
+        `export_to`: other namespaces whose pods may ask for it; None: the same as before, `[]`: none.
         `if_version`: only if it is at this version. `if_absent`: only if there is none of that name.
 
         Raises Invalid; VersionConflict; BeingDeleted; OwnNodeUnknown; Unavailable; Unreachable.
         """
-        wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared)
+        wanted = SetResource(name, capacity, node_spec, num_nodes, ttl_seconds, owner, shared, export_to=export_to)
         wanted = yield from self._placed(wanted)
         headers = {"If-Match": if_version, "If-None-Match": "*" if if_absent else None}
         request = Request("PUT", self._resource(name, namespace), _dry(dry_run), headers, wanted.body())

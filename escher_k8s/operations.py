@@ -5,7 +5,7 @@ Whether a value is acceptable the service says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,10 +31,13 @@ class SetResource:
     shared: bool = False
     if_version: str | None = None
     namespace: str | None = None
+    export_to: Sequence[str] | None = None
 
     def body(self) -> dict[str, Any]:
         """What is to be, as the call of its own has it."""
         owner = None if self.owner is None else {"name": self.owner.name, "uid": self.owner.uid}
+        # A service that knows no exports is not told of them where there are none.
+        exports = {} if self.export_to is None else {"export_to": list(self.export_to)}
         return {
             "capacity": self.capacity,
             "node_spec": self.node_spec,
@@ -42,6 +45,7 @@ class SetResource:
             "ttl_seconds": self.ttl_seconds,
             "owner": owner,
             "shared": self.shared,
+            **exports,
         }
 
     def spelt(self, namespace: str) -> dict[str, Any]:

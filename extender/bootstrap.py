@@ -150,6 +150,7 @@ class Application:
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
             keys_per_node=settings.ephemeral_keys_per_node,
+            cross_namespace_units=settings.cross_namespace_units == "allow",
             most_together=most_together,
             patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
             schedulers=frozenset(settings.scheduler_names),

@@ -122,6 +122,10 @@ class Settings(BaseModel):
         le=3000,
         description="how many ephemeral resources a node may have: a Node larger than 1.5 MiB can be stored no more",
     )
+    cross_namespace_units: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="whether pods may ask for ephemeral resources of namespaces that do not export them to theirs",
+    )
     long_running_seconds: float = Field(
         86_400.0,
         ge=60.0,

@@ -290,6 +290,9 @@ class Capacities:
         if withheld is not None:
             self._withheld[key] = withheld
         after = self._granted(key)
+        if self.tables.tenancy.export(key, () if winner is None else winner.exports):
+            for node in after:
+                self.tables.ledger.capacity.reconsider(node)
         if before != after:
             self.heed(key, after)
         for node in before | after:

@@ -23,6 +23,8 @@ def outside_of(claim: Holding, tables: Tables) -> tuple[str, str] | None:
     if not allowance.has_node(node.labels):
         said = f"node {claim.node} is outside of the scheduling domain of {namespace}"
         return "node", f"{said}: name a node that has {allowance.told_nodes()}"
+    if (foreign := tables.tenancy.foreign(namespace, claim.units)) is not None:
+        return "units", f"{foreign} belongs to another namespace, which does not export it to {namespace}"
     domain = tables.ledger.capacity.domain
     for key in claim.units:
         if allowance.names is not None and in_domain(key, domain) and not _may_claim(key, namespace, allowance):

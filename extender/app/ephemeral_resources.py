@@ -135,7 +135,9 @@ def digest(resource: EphemeralResource) -> str:
         # As it comes back from the API server, to the microsecond.
         None if ends is None else datetime.fromtimestamp(ends, UTC).isoformat(),
     )
-    return hashlib.blake2b(repr(asked).encode(), digest_size=6).hexdigest()
+    # Marks of an earlier version of us knew no exports.
+    more = (sorted(resource.exports),) if resource.exports else ()
+    return hashlib.blake2b(repr((*asked, *more)).encode(), digest_size=6).hexdigest()
 
 
 def _sorted(mapping: object) -> object:

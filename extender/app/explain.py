@@ -26,6 +26,7 @@ from extender.core.ledger import Holding
 from extender.core.names import GangKey, in_domain
 from extender.core.units import Short
 from extender.filters.governing import NAMED, POLICIES
+from extender.filters.tenancy import TENANT_UNITS
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 _HOLDERS_SHOWN = 3
@@ -264,6 +265,12 @@ class Explain:
                 others.append(f"policy {group.policy}: {to_do}; or do without it")
             elif group.rule.startswith(POLICIES):
                 others.append("change that policy, or add nodes where it lets the pod be")
+            elif group.rule == TENANT_UNITS:
+                key = self._tables.tenancy.foreign(pod.namespace, pod.requests)
+                others.append(
+                    f"have the owner of {key} export it to namespace {pod.namespace} (spec.exportTo), or ask for a"
+                    " resource of your own namespace or for a shared one"
+                )
             elif group.rule == CORDONED:
                 others.append(f"uncordon a node, such as {min(group.nodes)}")
             elif group.rule == TAINTED:

@@ -222,6 +222,8 @@ class Keeper:
             # Nobody leaves for what may not be so: it is tried again when all is known.
             self._effects.append(WakePod(known))
             return self._decided({})
+        if tables.tenancy.foreign(pod.namespace, pod.requests) is not None:
+            return self._decided({})
         # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
         open_to_it = tables.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
         chosen = {node: victims[node].pods for node in open_to_it}

@@ -89,6 +89,8 @@ class SetResource:
     if_absent: bool = False
     """Only if there is none of that name."""
     dry_run: bool = False
+    exports: tuple[str, ...] | None = None
+    """The other namespaces whose pods may ask for it; None: the same as before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +109,7 @@ class ResourceState:
     """Why it is not in force: it cannot be understood, its key is taken, it is being deleted. Empty if it is."""
     finalizers: Sequence[str] = ()
     """Who has to let go of it, where it is being deleted; else empty."""
+    exports: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -229,6 +229,8 @@ class EphemeralResource(OurObject):
     made: MadeChoice | None = None
     """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
     owner: PodOwner | None = None
+    exports: tuple[str, ...] = ()
+    """Namespaces whose pods may ask for it besides its own."""
     policy: str = ""
     """Of the policy that has set it, where one has: `queue/slots`. It goes when that is not in force any more."""
     created: float = 0.0
@@ -275,13 +277,15 @@ class Intent:
 class ResourceChange:
     """Units of these nodes, None removing a node's, others stay as they are; owner and expiry as given, None removes.
 
-    `made`: the choice that was made for it; it stays if none is given, and one without nodes removes it.
+    `made`: the choice that was made for it; it stays if none is given, and one without nodes removes it. `exports`: to
+    which namespaces it is exported from now on; None: to the same as before.
     """
 
     nodes: Mapping[NodeName, int | None]
     owner: PodOwner | None = None
     expires_at: float | None = None
     made: MadeChoice | None = None
+    exports: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class ResourceKept:
     expires_at: float | None = None
     problem: str = ""
     withheld: str = ""
+    exports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +129,7 @@ def records(
     for each in resources:
         withheld = None if capacities is None else capacities.withheld(each.name)
         said = "" if withheld is None else withheld.said
-        yield ResourceKept(each.name, each.desired(), each.owner, each.expires_at, each.problem, said)
+        yield ResourceKept(each.name, each.desired(), each.owner, each.expires_at, each.problem, said, each.exports)
     for namespace in tables.governing.namespaces():
         for name, policy in tables.governing.in_force(namespace).items():
             yield PolicyKept(namespace, name, policy)
@@ -237,6 +238,9 @@ def reopened(told: Iterable[Record]) -> Reopened:
     for kept in every(CapacityKept):
         for key, units in kept.units.items():
             tables.ledger.capacity.set(kept.node, key, units)
+    found = {each.name.key(tables.ledger.capacity.domain): each for each in every(ResourceKept) if not each.problem}
+    for key, resource in found.items():
+        tables.tenancy.export(key, resource.exports)
     tables.governing.begin_with(pods.turns)
     for policy in every(PolicyKept):
         tables.governing.put(policy.namespace, policy.name, policy.policy)
@@ -249,5 +253,4 @@ def reopened(told: Iterable[Record]) -> Reopened:
     recall(tables.gangs, every(GangMemory), turns)
     tables.waits.resume(pods.waits)
     keeper.resume(pods.asleep, pods.not_asked_about)
-    found = {each.name.key(tables.ledger.capacity.domain): each for each in every(ResourceKept) if not each.problem}
     return Reopened(keeper, there, found)

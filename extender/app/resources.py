@@ -112,6 +112,7 @@ class Resources:
             expires_at=resource.expires_at,
             problem=problem,
             finalizers=resource.finalizers if resource.deleting else (),
+            exports=resource.exports,
         )
 
     def _nodes_of(self, resource: EphemeralResource, problem: str) -> Mapping[NodeName, int]:

@@ -52,14 +52,16 @@ def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource |
             return resource
         case Change(change) if before is not None:
             nodes = {node: units for node, units in {**before.nodes, **change.nodes}.items() if units is not None}
-            return replace(before, nodes=nodes, owner=change.owner, expires_at=change.expires_at)
+            exports = before.exports if change.exports is None else change.exports
+            return replace(before, nodes=nodes, owner=change.owner, expires_at=change.expires_at, exports=exports)
     return None
 
 
 def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[NodeName]) -> ResourceChange:
     """The change that makes what an object is into what it was, as far as these nodes go."""
     made = None if was.made == now.made else was.made or NO_CHOICE
-    return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made)
+    exports = None if was.exports == now.exports else was.exports
+    return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made, exports)
 
 
 def plan(request: SetResource, entry: Known | None, capacities: Capacities, tables: Tables) -> Step:
@@ -86,10 +88,18 @@ def plan(request: SetResource, entry: Known | None, capacities: Capacities, tabl
     expires_at = _expiry(request, tables)
     if entry is None and version is None:
         require_quota(request.name, there, capacities)
-        resource = EphemeralResource(request.name, there, owner=request.owner, expires_at=expires_at, made=made)
-        return Create(resource)
+        return Create(
+            EphemeralResource(
+                request.name,
+                there,
+                owner=request.owner,
+                expires_at=expires_at,
+                made=made,
+                exports=request.exports or (),
+            )
+        )
     units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.item))}
-    step = Change(ResourceChange(units, request.owner, expires_at, made), version)
+    step = Change(ResourceChange(units, request.owner, expires_at, made, request.exports), version)
     after = None if entry is None else outcome(step, entry.item)
     require_quota(request.name, there if after is None else after.desired(), capacities)
     return step
@@ -166,7 +176,7 @@ def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, tabl
         return Delete(resource, version)
     units = without(nodes, resource)
     expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, tables)
-    return Change(ResourceChange(units, request.owner or resource.owner, expires_at), version)
+    return Change(ResourceChange(units, request.owner or resource.owner, expires_at, None, request.exports), version)
 
 
 def _expiry(request: SetResource, tables: Tables) -> float | None:

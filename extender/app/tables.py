@@ -34,6 +34,7 @@ from extender.core.isolation import UNLIMITED, Allowance, Isolation
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, GivingWay, Policy
+from extender.core.tenancy import Tenancy
 from extender.filters import made
 from extender.filters.gang import gang_policies
 from extender.kube.errors import Unavailable
@@ -72,6 +73,8 @@ class Rules:
     preemption: Bounds = DEFAULT_BOUNDS
     allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
     """What namespaces may have and touch at first; see `core.isolation`."""
+    cross_namespace_units: bool = False
+    """Whether pods may ask for ephemeral resources of any namespace; see `core.tenancy`."""
 
 
 DEFAULT_RULES = Rules()
@@ -99,6 +102,7 @@ class Tables:
         self.governing = Governing()
         self.brake = Brake(rules.switches)
         self.isolation = Isolation(*rules.allowances)
+        self.tenancy = Tenancy(crossing=rules.cross_namespace_units, domain=self.ledger.capacity.domain)
         staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
         self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation)
         self.gangs = Gangs(
@@ -113,7 +117,9 @@ class Tables:
             bounds=rules.preemption,
             ours=self.ours,
         )
-        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes)
+        facts = Facts(
+            self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes, self.tenancy
+        )
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
         self.gangs.slots.judged = self.policies.judging.beside_plans

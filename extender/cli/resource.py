@@ -37,6 +37,10 @@ def set_(
         str | None, typer.Option(metavar="POD/UID", help="The pod whose end removes it: its name and UID.")
     ] = None,
     shared: Shared = False,
+    export_to: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAMESPACE", help="Let pods of this namespace ask for it too; '' for none again."),
+    ] = None,
     if_version: IfVersion = None,
     dry_run: DryRun = False,
     namespace: Namespace = "default",
@@ -51,6 +55,7 @@ def set_(
         "ttl_seconds": ttl,
         "owner": _owner(owner),
         "shared": shared,
+        **({"export_to": [each for each in export_to if each]} if export_to else {}),
     }
     found = service.call(
         "PUT",

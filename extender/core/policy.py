@@ -34,6 +34,7 @@ from extender.core.feedback import Feedback
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import GangEffect
 from extender.core.ledger import Holder, Ledger
+from extender.core.tenancy import Tenancy
 from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid
 
@@ -119,6 +120,8 @@ class Facts:
     pods: Mapping[PodUid, Pod] = field(default_factory=dict)
     giving_way: Callable[[Pod], GivingWay] = lambda pod: {}
     takes: Callable[[Pod, Collection[Holder]], Callable[[NodeName], bool] | None] = lambda pod, giving_way: None
+    tenancy: Tenancy = field(default_factory=Tenancy)
+    """Which namespaces may use which ephemeral resources."""
 
     def node_of(self, pod: Pod) -> NodeName | None:
         """Where the pod is bound, or where units are held for it."""

@@ -16,8 +16,10 @@ from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.preference import Preference
 from extender.filters.reservation_guard import ReservationGuard
 from extender.filters.share_order import ShareOrder
+from extender.filters.tenancy import TenantUnits
 
 POLICIES: tuple[Callable[[], Policy], ...] = (
+    TenantUnits,
     EphemeralFit,
     ReservationGuard,
     AntiAffinity,

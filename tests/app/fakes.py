@@ -284,6 +284,8 @@ class Store:
         known = self._known(name, if_version)
         merged = {node: units for node, units in {**known.nodes, **change.nodes}.items() if units is not None}
         stored = replace(known, nodes=merged, owner=change.owner, expires_at=change.expires_at, mark=mark or known.mark)
+        if change.exports is not None:
+            stored = replace(stored, exports=change.exports)
         if change.made is not None:
             stored = replace(stored, made=change.made if change.made.nodes else None)
         if not dry_run:

@@ -297,12 +297,15 @@ async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: 
 
 
 async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -> None:
-    for member in gang_pods("train", 2, {"cpu": 1000, R: 1}):
+    own = ResourceKey("escher.dev/default.r")
+    for member in gang_pods("train", 2, {"cpu": 1000, own: 1}):
         world.do(world.keeper.observe(member))
         world.do(world.keeper.filter(member, NODES))
     told = world.explain.gang(TRAIN)
-    assert [(group.rule, group.count, group.short) for group in told.groups] == [("absent", 3, Short(R, 1, 0))]
-    assert told.remedies == [f"create {R} where the pod may run: escher resource set --namespace team r 1 --node NODE"]
+    assert [(group.rule, group.count, group.short) for group in told.groups] == [("absent", 3, Short(own, 1, 0))]
+    assert told.remedies == [
+        f"create {own} where the pod may run: escher resource set --namespace default r 1 --node NODE"
+    ]
     assert world.inquiries.gang(TRAIN).reason.startswith("room for 0 of 2 members")
 
 

@@ -48,7 +48,7 @@ def test_a_member_that_would_be_refused_is_told_of_with_its_gang_and_why(world: 
 
 
 def test_a_pod_that_no_node_has_its_resource_for_is_told_of_at_filter_and_at_bind(world: GangWorld) -> None:
-    asking = pod("asking", {"escher.dev/team.data": 1})
+    asking = pod("asking", {"escher.dev/default.data": 1})
     world.create(asking)
     world.filter(asking, [N0])
     world.bind(asking.uid)

@@ -16,7 +16,7 @@ from extender.core.ledger import Holder
 from extender.core.names import EphemeralName
 from extender.core.units import Short
 from extender.kube.errors import Occupied, Refused, Unavailable
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
 from tests.builders import units
@@ -160,6 +160,7 @@ async def test_nobody_touches_what_another_namespace_a_pod_or_a_gang_holds(world
     await run(world, claim_r("a", 1))
     await run(world, Release(namespace="other", holder="a"), Release(namespace="team", holder=running.uid))
     assert held(world) == ["claim:team/a", running.uid]
+    world.keeper.tables.tenancy.export(ResourceKey(R), ["other"])
     await run(world, claim_r("a", 1, namespace="other"))
     assert held(world) == ["claim:other/a", "claim:team/a", running.uid]
 

@@ -54,6 +54,16 @@ async def test_a_resource_is_set_shown_and_deleted(escher: Escher, world: World)
     assert "no node has anything" in (await escher("state", "--resource", "escher.dev/team.data1")).stdout
 
 
+async def test_a_resource_is_exported_and_its_export_ended(escher: Escher, world: World) -> None:
+    setting = ("resource", "set", "data1", "4", "--node", "n2", "--namespace", "team")
+    assert (await escher(*setting, "--export-to", "a", "--export-to", "b")).exit_code == 0
+    assert world.api.objects["team", "data1"].exports == ("a", "b")
+    await escher(*setting)
+    assert world.api.objects["team", "data1"].exports == ("a", "b")
+    await escher(*setting, "--export-to", "")
+    assert not world.api.objects["team", "data1"].exports
+
+
 async def test_a_deleted_resource_that_finalizers_hold_is_told(escher: Escher, world: World) -> None:
     await escher("resource", "set", "data1", "4", "--node", "n2", "--namespace", "team")
     world.api.keep(replace(world.api.objects["team", "data1"], finalizers=("x.io/keep",)), spec=False)

@@ -55,6 +55,9 @@ class ResourceView(Answer):
     finalizers: Annotated[
         list[str], Field(description="Who holds it while it is being deleted; empty where it is not", examples=[[]])
     ]
+    export_to: Annotated[
+        list[str], Field(description="Other namespaces whose pods may ask for it", examples=[["team-b"]])
+    ]
 
 
 class SwitchesView(Answer):
@@ -217,6 +220,7 @@ def resource_view(state: ResourceState) -> ResourceView:
         expires_at=timestamp(state.expires_at),
         problem=state.problem,
         finalizers=list(state.finalizers),
+        export_to=list(state.exports),
     )
 
 

@@ -28,6 +28,7 @@ from extender.app.management import Claim, Operation, Release, SetResource, Tran
 from extender.app.ports import NodeChoice, PodOwner
 from extender.core.ledger import Detection, Mode
 from extender.core.names import EphemeralName, ephemeral_name
+from extender.core.tenancy import MOST_EXPORTS
 from extender.kube.names import LABEL_LIMIT, NodeName, PodUid, ResourceKey, require_label
 from extender.kube.quantities import LARGEST_AMOUNT
 
@@ -78,6 +79,10 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _namespaces(names: Sequence[str] | None) -> Sequence[str] | None:
+    return names if names is None else [require_label("export_to", each) for each in dict.fromkeys(names)]
+
+
 class OwnerBody(Body):
     """The pod whose end ends the resource. In a pod, the downward API gives both values."""
 
@@ -114,6 +119,15 @@ class ResourceBody(Body):
     shared: Annotated[
         StrictBool, Field(description="Without the namespace in its key: `escher.dev/data1`. Needs its own permission.")
     ] = False
+    export_to: Annotated[
+        Sequence[Annotated[StrictStr, Field(json_schema_extra=LABEL_SCHEMA)]] | None,
+        Field(
+            max_length=MOST_EXPORTS,
+            description="Other namespaces whose pods may ask for it; null: the same as before, [] none.",
+            examples=[["team-b"]],
+        ),
+        AfterValidator(_namespaces),
+    ] = None
 
     def request(
         self,
@@ -143,6 +157,7 @@ class ResourceBody(Body):
             if_version=if_version,
             if_absent=if_absent,
             dry_run=dry_run,
+            exports=None if self.export_to is None else tuple(self.export_to),
         )
 
 

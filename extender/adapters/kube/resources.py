@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -39,7 +39,8 @@ from extender.app.ports import (
     ResourceStatus,
 )
 from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
-from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey
+from extender.core.tenancy import MOST_EXPORTS
+from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey, require_label
 from extender.kube.pod_requests import Quantity
 from extender.kube.quantities import LARGEST_AMOUNT, InvalidQuantity, count
 
@@ -80,6 +81,7 @@ class _Spec(Shape):
     owner: _Owner | None = None
     expires_at: datetime | None = None
     ttl_seconds: int | None = None
+    export_to: list[str] | None = None
 
 
 class _Made(Shape):
@@ -139,12 +141,14 @@ class EphemeralResources:
         return to_json(item)
 
     def patch(self, change: ResourceChange) -> dict[str, Any]:
-        spec = {
+        spec: dict[str, Any] = {
             "nodes": dict(change.nodes),
             "owner": None if change.owner is None else _owner_json(change.owner),
             "expiresAt": None if change.expires_at is None else timestamp(change.expires_at),
             "ttlSeconds": None,
         }
+        if change.exports is not None:
+            spec["exportTo"] = list(change.exports) or None
         said = {} if change.made is None else {"metadata": {"annotations": {MADE: choice_text(change.made)}}}
         return {"spec": spec, **said}
 
@@ -182,6 +186,7 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
             capacity=_amount("spec.capacity", spec.capacity),
             choice=_choice(spec),
             expires_at=_expiry(spec, metadata),
+            exports=_exports(spec.export_to or ()),
             **more,
         )
     except (_NotUnderstood, InvalidName) as error:
@@ -203,6 +208,8 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
         spec["owner"] = _owner_json(resource.owner)
     if resource.expires_at is not None:
         spec["expiresAt"] = timestamp(resource.expires_at)
+    if resource.exports:
+        spec["exportTo"] = list(resource.exports)
     made = None if resource.made is None else choice_text(resource.made)
     intent = "" if resource.intent is None else intent_text(resource.intent)
     said = {MARK: resource.mark, MADE: made, INTENT: intent, POLICY: resource.policy}
@@ -314,6 +321,12 @@ def _nodes(raw: Mapping[str, int]) -> dict[NodeName, int]:
     for node, units in raw.items():
         _amount(f"spec.nodes[{node}]", units)
     return {NodeName(node): units for node, units in raw.items()}
+
+
+def _exports(namespaces: Sequence[str]) -> tuple[str, ...]:
+    if len(namespaces) > MOST_EXPORTS:
+        raise _NotUnderstood(f"spec.exportTo has {len(namespaces)} namespaces; write at most {MOST_EXPORTS}")
+    return tuple(dict.fromkeys(require_label("spec.exportTo", each) for each in namespaces))
 
 
 def _amount(where: str, value: int | None) -> int | None:

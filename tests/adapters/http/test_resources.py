@@ -43,6 +43,7 @@ async def test_a_resource_is_set_on_a_node(client: httpx.AsyncClient, management
         "expires_at": None,
         "problem": "",
         "finalizers": [],
+        "export_to": [],
     }
     assert answer.headers["etag"] == '"7"'
     assert management.asked == [
@@ -119,6 +120,19 @@ async def test_a_shared_resource_shows_no_namespace(client: httpx.AsyncClient, m
     answer = await client.put(DATA1, json={"capacity": 1, "node_spec": "n1", "shared": True})
     assert answer.json()["key"] == "escher.dev/data1"
     assert management.asked[0].name.shared
+
+
+async def test_exports_reach_the_application_and_what_is_no_namespace_is_refused(
+    client: httpx.AsyncClient, management: NotedManagement
+) -> None:
+    body = {"capacity": 1, "node_spec": "n1"}
+    assert (await client.put(DATA1, json={**body, "export_to": ["team-b", "team-b"]})).status_code == 200
+    assert management.asked[-1].exports == ("team-b",)
+    assert (await client.put(DATA1, json=body)).status_code == 200
+    assert management.asked[-1].exports is None
+    refused = await client.put(DATA1, json={**body, "export_to": ["Team B"]})
+    assert (refused.status_code, refused.json()["field"]) == (422, "export_to")
+    assert (await client.put(DATA1, json={**body, "export_to": ["a"] * 65})).status_code == 422
 
 
 async def test_if_match_and_dry_run_reach_the_application(

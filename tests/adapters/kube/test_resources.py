@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.adapters.kube import kinds
-from extender.adapters.kube.resources import to_json, to_resource
+from extender.adapters.kube.resources import EphemeralResources, to_json, to_resource
 from extender.adapters.kube.schema import ObjectJson, timestamp
-from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
+from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner, ResourceChange
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests
@@ -254,3 +254,20 @@ def test_the_mark_of_a_write_is_an_annotation() -> None:
     made = EphemeralResource(EphemeralName("team-a", "data1"), {}, mark="abc")
     assert to_json(made)["metadata"]["annotations"] == {"escher.dev/mark": "abc"}
     assert to_resource(msgspec.json.decode(manifests.encode(to_json(made)), type=ObjectJson)).mark == "abc"
+
+
+def test_exports_are_read_and_written_and_bounded() -> None:
+    resource = read({"nodes": {"n1": 1}, "exportTo": ["team-b", "team-b", "team-c"]})
+    assert resource.exports == ("team-b", "team-c")
+    assert to_json(resource)["spec"]["exportTo"] == ["team-b", "team-c"]
+    assert "exportTo" not in to_json(read({"nodes": {"n1": 1}}))["spec"]
+    schema = EphemeralResources()
+    assert schema.patch(ResourceChange({}, exports=()))["spec"]["exportTo"] is None
+    assert "exportTo" not in schema.patch(ResourceChange({}))["spec"]
+
+
+@pytest.mark.parametrize("exported", [["Team"], ["a.b"], [""], [f"n{number}" for number in range(65)], "all", [1]])
+def test_exports_that_are_no_namespaces_are_the_objects_problem(exported: Any) -> None:
+    resource = read({"nodes": {"n1": 1}, "exportTo": exported})
+    assert resource.problem
+    assert (resource.exports, resource.desired()) == ((), {})

@@ -152,6 +152,7 @@ def test_where_more_than_one_is_to_be_set_the_command_is_an_example() -> None:
 
 def held_by_others() -> PolicyWorld:
     world = Situation(zones="a")
+    world.keeper.tables.tenancy.export(ResourceKey("escher.dev/default.data1"), ["team-b"])
     world.do(world.keeper.set_capacity(NodeName("n0"), ResourceKey("escher.dev/default.data1"), 1))
     other = pod("holder", {"cpu": 100, "escher.dev/default.data1": 1}, namespace="team-b")
     world.create(other)

@@ -1,0 +1,54 @@
+"""Tenancy: whose an ephemeral resource is, and which other namespaces may use it.
+
+A key with a namespace in it, `escher.dev/team-a.data1`, belongs to that namespace: its own pods may ask for it, and
+those of namespaces to which its object exports it. A shared key, `escher.dev/data1`, is for all. What is held already
+stays held, whatever becomes of an export. Must not know who holds anything, nor where exports are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from extender.core.names import DOMAIN, in_domain
+from extender.kube.names import ResourceKey
+from extender.kube.quantities import Vector
+
+FOREIGN = "the pod asks for ephemeral resources of another namespace, which does not export them to its own"
+MOST_EXPORTS = 64
+"""Namespaces to which one resource may be exported."""
+
+
+def namespace_of(key: ResourceKey, domain: str = DOMAIN) -> str:
+    """The namespace in a key of the domain; empty for a shared one, and for one outside of the domain."""
+    if not in_domain(key, domain):
+        return ""
+    namespace, dot, _ = key[len(domain) + 1 :].partition(".")
+    return namespace if dot else ""
+
+
+class Tenancy:
+    """`crossing`: every namespace may use the resources of every other."""
+
+    def __init__(self, *, crossing: bool = False, domain: str = DOMAIN) -> None:
+        self.crossing = crossing
+        self._domain = domain
+        self._exports: dict[ResourceKey, frozenset[str]] = {}
+
+    def export(self, key: ResourceKey, to: Collection[str]) -> bool:
+        """The resource is exported to these namespaces and no others. Whether that is news."""
+        before = self._exports.pop(key, frozenset())
+        if to:
+            self._exports[key] = frozenset(to)
+        return before != frozenset(to)
+
+    def may_use(self, namespace: str, key: ResourceKey) -> bool:
+        """Whether what is in that namespace may hold units of the resource."""
+        owner = namespace_of(key, self._domain)
+        return not owner or owner == namespace or self.crossing or namespace in self._exports.get(key, ())
+
+    def foreign(self, namespace: str, requests: Vector) -> ResourceKey | None:
+        """The first of these resources that the namespace may not use; None: it may use all."""
+        for key in requests:
+            if "/" in key and not self.may_use(namespace, key):
+                return key
+        return None

@@ -1,0 +1,29 @@
+"""A pod may not ask for an ephemeral resource of another namespace, unless its owner exports it to the pod's."""
+
+from __future__ import annotations
+
+from extender.core.cluster import Pod
+from extender.core.policy import Allow, Facts, Judge, Permit, Refuse
+from extender.core.tenancy import FOREIGN
+from extender.kube.names import NodeName
+
+TENANT_UNITS = "tenant-units"
+"""The name of its rule."""
+
+_REFUSED = Refuse(FOREIGN, preemption_helps=False)
+_ALLOWED = Allow()
+
+
+def _refuse(node: NodeName) -> Refuse | None:
+    return _REFUSED
+
+
+class TenantUnits:
+    name = TENANT_UNITS
+
+    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+        return None if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _refuse
+
+    def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
+        """The export may have ended since its filter."""
+        return _ALLOWED if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _REFUSED
