@@ -18,6 +18,7 @@ from extender.core.gangs.restraint import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.vain import NAMESPACE_TIMES
 from extender.core.governed import Governed, of_type
 from extender.core.neighbours import APART, NEAR, SPREAD
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
@@ -115,10 +116,11 @@ def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
                 f"nobody is evicted for it: it requires what Escher cannot plan ({', '.join(asks)})",
                 f"to let it preempt, do without: {', '.join(asks)}",
             )
-        case Exhausted(preemptions, pods, bounds):
+        case Exhausted(preemptions, pods, bounds, of_namespace):
+            times, whose = (NAMESPACE_TIMES, "gangs of its namespace") if of_namespace else (1, "it or gangs now gone")
             return (
-                f"nobody is evicted for it: within an hour there were {preemptions} preemptions for it, of {pods} pods"
-                f" (at most {bounds.preemptions}, of {bounds.pods} pods)",
+                f"nobody is evicted for it: within an hour {preemptions} preemptions, of {pods} pods, were in vain for"
+                f" {whose} (at most {times * bounds.preemptions}, of {times * bounds.pods} pods)",
                 "see why it did not run after these; or raise the bounds in Escher's settings",
             )
         case InVain(times, until):

@@ -59,6 +59,8 @@ class _Course:
     """By identity: since when pods of it have been taken."""
     places: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     """By identity and node: when a pod there was taken, once for each time that it was made anew."""
+    intruders: set[str] = field(default_factory=set)
+    """UIDs of pods that the service let into the places of victims, though the gang comes before them."""
     changed: bool = False
     """Whether since the last round anything has changed but the victims themselves."""
     ever_changed: bool = False
@@ -101,12 +103,27 @@ class Preemptions:
             if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
                 # It came to something, or there is nobody left to do it for.
                 del self._courses[name]
+            elif bound and key != name and self._is_intruder(pod, course, gang):
+                course.intruders.add(uid)
             elif (
                 came or pod.gone_at is not None
                 if key == name
                 else (bound or ended) and facts.identity not in course.taken and uid not in course.taken
             ):
                 course.changed = course.ever_changed = True
+
+    def _is_intruder(self, pod: Seen, course: _Course, gang: GangSeen) -> bool:
+        """Whether the pod was let onto a node that a victim has left, and is not before the gang in turn: what is made
+        free for a gang is the gang's. Pods of other schedulers, and gangs of the same priority, may come before it."""
+        facts = pod.facts
+        if facts.scheduler not in self._history.schedulers or facts.priority > gang.lowest:
+            return False
+        if facts.identity in course.taken:
+            # Made anew: judged by what becomes of it.
+            return False
+        if facts.gang is not None and facts.priority == gang.lowest:
+            return False
+        return any(victim.facts.node == facts.node and victim.gone_at is not None for victim in course.victims)
 
     def evicted(self, pod: Seen, note: str, at: float, *, followed: bool) -> None:
         """The service has had the pod evicted, and says so in the note: for which gang, or for which pod.
@@ -183,6 +200,9 @@ class Preemptions:
             course = self._courses[gang.key] = _Course(began=at, first=facts.key)
             due = at + bounds.placed_within
             self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
+        if facts.uid in course.intruders and not course.ever_changed:
+            why = f"it was let into the place that was made free for gang {gang.key}, and was then evicted for that too"
+            self._harm(harms.IN_VAIN, pod, at, why)
         identity = facts.identity
         before = course.taken.get(identity)
         anew = before is not None and pod.seen_at > before

@@ -22,6 +22,7 @@ from extender.core.gangs.restraint import (
     MADE_AGAIN,
     OTHERS,
     REFUSED,
+    TAKEN_IN_VAIN,
     Bounds,
     BudgetsUnknown,
     Exhausted,
@@ -515,19 +516,30 @@ class TestInVain:
 
 
 class TestBoundsOfAGangAndAnHour:
-    def test_so_many_preemptions_and_no_more_until_the_first_is_an_hour_ago(self, world: GangWorld) -> None:
-        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=2)
-        runs(world, "low-a")
-        [member] = comes(world)
+    @pytest.mark.parametrize("fresh", ["top", "top-{}"])
+    def test_preemptions_that_led_to_the_gang_running_do_not_count_whatever_its_name(
+        self, world: GangWorld, fresh: str
+    ) -> None:
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=1)
         for number in range(6):
+            name = fresh.format(number)
+            runs(world, f"low-{number}")
+            [member] = comes(world, name)
             world.schedule()
-            if (there := world.pods.get(member.uid)) is not None and there.node:
-                world.delete(member.uid)
-            if not any(each.node == N0 for each in world.pods.values()):
-                runs(world, f"low-{number}")
-            comes(world)
-            world.pass_time(PREEMPTS_EVERY)
-        assert len(world.preempted) == 2
+            assert world.gangs == {name: Phase.BOUND}
+            world.delete(member.uid)
+        assert world.preempted == [[f"low-{number}"] for number in range(6)]
+
+    def test_so_many_in_vain_and_no_more_until_the_first_is_an_hour_ago(self, world: GangWorld) -> None:
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=2)
+        for number in range(2):
+            runs(world, f"low-{number}")
+            [member] = comes(world)
+            gone(world)
+            world.delete(member.uid)
+        runs(world, "low")
+        comes(world)
+        assert world.preempted == [["low-0"], ["low-1"]]
         assert (why_not(world), again_at(world)) == (Exhausted(2, 2, Bounds(preemptions=2)), HOUR)
         world.pass_time(NOW + HOUR - 1 - world.clock.time)
         assert len(world.preempted) == 2
@@ -535,17 +547,46 @@ class TestBoundsOfAGangAndAnHour:
         assert len(world.preempted) == 3
         world.schedule()
 
-    def test_to_come_again_under_the_same_name_is_no_new_start_whoever_came_in_between(self, world: GangWorld) -> None:
-        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=1)
-        for number, name in enumerate(("top", "other", "top")):
-            runs(world, f"low-{number}")
-            [member] = comes(world, name)
-            world.schedule()
-            if number < 2:
-                assert world.gangs == {name: Phase.BOUND}
+    def test_gangs_that_are_deleted_once_others_have_left_for_them_count_for_all_of_their_namespace(
+        self, world: GangWorld
+    ) -> None:
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=2)
+        for number in range(5):
+            runs(world, f"low-{number}", N0) if number < 3 else None
+            [member] = comes(world, f"top-{number}")
+            if number < 4:
+                gone(world)
                 world.delete(member.uid)
         assert world.preempted == [["low-0"], ["low-1"]]
-        assert why_not(world) == Exhausted(1, 1, Bounds(preemptions=1))
+        assert why_not(world, "top-4") == Exhausted(2, 2, Bounds(preemptions=2))
+
+    def test_one_that_preempts_in_vain_takes_nothing_from_another_that_has_not(self, world: GangWorld) -> None:
+        world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(preemptions=1)
+        runs(world)
+        comes(world)
+        in_vain(world)
+        world.pass_time(PREEMPTS_EVERY)
+        world.add_node(node("n1"))
+        runs(world, "other", N1)
+        assert world.preempted == [["low"]]
+        # It is first in turn: whoever has been passed does not preempt.
+        world.create(*(replace(each, priority=10) for each in gang_pods("next", 1, FULL)))
+        world.filter(world.pods[PodUid("uid-next-0")], list(world.nodes))
+        world.pass_time(PREEMPTS_EVERY)
+        assert len(world.preempted) == 2
+
+    def test_pods_of_those_whose_pods_have_left_in_vain_are_not_taken_again_for_a_while(self, world: GangWorld) -> None:
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        [member] = comes(world)
+        gone(world)
+        world.delete(member.uid)
+        runs(world, "web-1", owner=owner)
+        comes(world, "again")
+        assert (world.preempted, why_not(world, "again")) == ([["web-0"]], NobodySuffices({TAKEN_IN_VAIN: 1}))
+        world.pass_time(FIRST_BACK_OFF + PREEMPTS_EVERY)
+        assert world.preempted == [["web-0"], ["web-1"]]
+        gone(world)
 
     def test_no_more_pods_than_that(self, world: GangWorld) -> None:
         world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(pods=3)

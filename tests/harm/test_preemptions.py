@@ -348,8 +348,53 @@ def test_it_was_not_in_vain_where_something_else_took_place_meanwhile() -> None:
             case "member":
                 chronicle.delete("top-0")
             case "stranger":
-                chronicle.running("newcomer")
+                chronicle.running("newcomer", scheduler="default-scheduler")
         assert chronicle.found() == [], happens
+
+
+def test_a_pod_that_is_let_into_the_place_of_a_victim_is_no_excuse() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.create("single", priority=10)
+    chronicle.preempt("a")
+    chronicle.bind("single")
+    assert chronicle.found() == [harms.IN_VAIN]
+
+
+@pytest.mark.parametrize(
+    "about", [{"priority": 11}, {"priority": 10, "gang": "older", "quorum": 1}, {"scheduler": "default-scheduler"}]
+)
+def test_one_that_may_come_before_the_gang_is(about: dict[str, Any]) -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.create("single", **about)
+    chronicle.preempt("a")
+    chronicle.bind("single")
+    assert chronicle.found() == []
+
+
+def test_one_that_is_let_in_and_then_evicted_as_well_was_evicted_in_vain() -> None:
+    chronicle = with_top()
+    chronicle.running("a", "b")
+    chronicle.create("single")
+    chronicle.preempt("a")
+    chronicle.bind("single")
+    chronicle.preempt("b")
+    chronicle.preempt("single")
+    chronicle.wait(30)
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.IN_VAIN]
+
+
+def test_one_on_another_node_than_the_victims_was_not() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.create("single")
+    chronicle.preempt("a")
+    chronicle.bind("single", "n1")
+    chronicle.preempt("single")
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
 
 
 def test_victims_that_take_long_to_end_are_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""What is made free for a gang, or saved for it, is the gang's, whatever was scarce: room, a host port, a place apart."""
+"""What is made free for a gang, or saved for it, is the gang's, whatever was scarce: room, a port, a place apart."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import JOB, POD, PRIORITY_CLASS, Json
 from loadtests.harm import embedded
+from loadtests.harm.preemptions import Bounds
 from loadtests.pods import pod
 from tests.kubesim.test_preempting import Stage
 from tests.kubesim.until import until
@@ -46,7 +47,7 @@ async def two_nodes(kind: str, **settings: Any) -> AsyncIterator[Stage]:
     """With place for one pod of the kind on each; at the end nothing was done in vain."""
     shape = NodeShape(cpu="1" if kind == "room" else "8")
     async with Simulation(nodes=2, node_shape=shape, settings=Settings.model_validate(settings)) as sim:
-        witness, made = embedded.attach(sim), Stage(sim)
+        witness, made = embedded.attach(sim, bounds=Bounds(placed_within=60)), Stage(sim)
         for name, (value, preempts) in PRIORITIES.items():
             about = {"value": value, "preemptionPolicy": "PreemptLowerPriority" if preempts else "Never"}
             body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **about}

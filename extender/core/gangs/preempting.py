@@ -4,17 +4,15 @@ Others leave only where the gang then has room for its whole quorum, as far as a
 asks for what a plan does not look at. Who may be made to leave at all says `victims`.
 
 A preemption is *ordered* here and carried out elsewhere, one at a time. It is over when the gang is bound; it was in
-vain when the gang's plan then ran out. After that there is none for this gang until something has changed (its
-members, the nodes, whose pods could leave) and a while, which doubles, has passed. Bounds per gang and hour hold
-whatever happens. They are kept by the gang's name, for an hour beyond its end: to come again under the same name is no
-new start.
+vain when the gang's plan then ran out, when it had to preempt again, or when it ended. After that there is none for
+this gang until something has changed (its members, the nodes, whose pods could leave) and a while, which doubles, has
+passed; nor are pods of the same makers taken meanwhile. How often that may be in an hour says `vain`.
 
 Knows gangs, budgets and the search (`preemption`). Must not know how a pod is evicted, nor whose turn it is: `waiting`.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
@@ -29,6 +27,7 @@ from extender.core.gangs.preemption import Choice, Unit
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.restraint import (
     BUDGET,
+    TAKEN_IN_VAIN,
     BudgetsUnknown,
     Exhausted,
     InVain,
@@ -37,6 +36,7 @@ from extender.core.gangs.restraint import (
     WhyNot,
 )
 from extender.core.gangs.table import Table
+from extender.core.gangs.vain import Circumstances, History, Spent, Vain
 from extender.core.gangs.victims import HOUR, Maker, Victims, back_off, makers_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
@@ -52,40 +52,19 @@ def _unknown_asks(gang: Gang) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ask for pod in gang.roster.unplaced() for ask in pod.unknown_asks))
 
 
-@dataclass(frozen=True, slots=True)
-class _Circumstances:
-    """What a preemption depends on. Not who exactly could leave, but whose pods: those that left come again."""
-
-    members: tuple[float, int]
-    capacity: int
-    makers: frozenset[Maker]
-
-    def is_nothing_new(self, earlier: _Circumstances) -> bool:
-        return (self.members, self.capacity) == (earlier.members, earlier.capacity) and self.makers <= earlier.makers
-
-
 @dataclass(slots=True)
 class _Order:
     """A preemption that is under way or waits for its gang to be bound."""
 
     nodes: frozenset[NodeName]
     began: float
-    circumstances: _Circumstances | None
+    circumstances: Circumstances | None
     evicting: bool = True
     told: bool = False
     """Whether kube-scheduler was told to keep room for the gang's members."""
-    evicted: set[PodUid] = field(default_factory=set)
+    evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
+    """And whose they were."""
     struck: set[Maker] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _History:
-    orders: deque[tuple[float, int]] = field(default_factory=deque)
-    """When, and how many pods were evicted."""
-    vain: int = 0
-    not_before: float = 0.0
-    circumstances: _Circumstances | None = None
-    """Of the last one that was in vain."""
 
 
 class Preempting:
@@ -96,12 +75,13 @@ class Preempting:
         self._table = table
         self._brake = brake
         self._orders: dict[GangKey, _Order] = {}
-        self._history: dict[GangKey, _History] = {}
+        self._history: dict[GangKey, History] = {}
+        self._vain = Vain(table.by_key)
         self._made: dict[Maker, GangKey] = {}
         """Makers of pods that were evicted, and for whom."""
         self._nominated: Bounded[PodUid, None] = Bounded(_NOMINATED_REMEMBERED)
         """Pods that kube-scheduler keeps room for, as was seen last."""
-        self._latest: _Circumstances | None = None
+        self._latest: Circumstances | None = None
         self._searched: tuple[object, ...] | None = None
         self._why_not: tuple[GangKey, WhyNot] | None = None
         self._look_again = inf
@@ -175,7 +155,7 @@ class Preempting:
     def _time_helps_at(self, gang: Gang, found: Choice | WhyNot, now: float) -> float:
         """When the same search may find something else, though nothing has changed."""
         if isinstance(found, Exhausted):
-            return self._history[gang.key].orders[0][0] + HOUR if self._history[gang.key].orders else inf
+            return self._vain.helps_at(gang.key, self._undecided(), now)
         if not isinstance(found, NobodySuffices):
             return inf
         more_from = self.victims.more_from(now + PREEMPTS_EVERY, now)
@@ -199,15 +179,15 @@ class Preempting:
             return UnknownAsks(asks)
         protected: dict[str, int] = {}
         units, going = self.victims.units_below(gang.terms.claims, now, protected)
-        history = self._history.setdefault(gang.key, _History())
+        history = self._history.setdefault(gang.key, History())
         self._prune(now)
         self._latest = self._circumstances(gang, units)
         if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
             return InVain(history.vain, history.not_before)
-        if not (units or going) and len(history.orders) < self.victims.bounds.preemptions:
+        exhausted = self._exhausted(gang, 0, now)
+        if not (units or going or exhausted):
             return NobodySuffices(protected)
-        evicted = sum(count for _, count in history.orders)
-        if len(history.orders) >= self.victims.bounds.preemptions:
+        if exhausted:
             # Whoever leaves anyway may still be waited for.
             units = []
         choice = self._prospects.victims_for(gang, units, going, saved)
@@ -219,12 +199,15 @@ class Preempting:
             # There is room as it is: what keeps the gang from it is not that others are there.
             return NobodySuffices(protected)
         if choice is None:
-            if len(history.orders) >= self.victims.bounds.preemptions:
-                return Exhausted(len(history.orders), evicted, self.victims.bounds)
-            return NobodySuffices(protected)
-        if choice.units and evicted + len(choice.victims) > self.victims.bounds.pods:
-            return Exhausted(len(history.orders), evicted, self.victims.bounds)
-        return choice
+            return exhausted or NobodySuffices(protected)
+        return (self._exhausted(gang, len(choice.victims), now) if choice.units else None) or choice
+
+    def _exhausted(self, gang: Gang, more: int, now: float) -> Exhausted | None:
+        return self._vain.exhausted(gang.key, more, self.victims.bounds, self._undecided(), now)
+
+    def _undecided(self) -> list[Spent]:
+        begun = ((key, order) for key, order in self._orders.items() if order.evicted)
+        return [Spent(key, order.began, len(order.evicted)) for key, order in begun]
 
     def _within_budgets(self, choice: Choice, units: Sequence[Unit]) -> list[Unit]:
         """Units that may all leave together: of those chosen as many as the budgets allow, then of the others."""
@@ -233,16 +216,15 @@ class Preempting:
         spending = self.victims.budgets.spending()
         return [unit for unit in (*choice.units, *rest) if spending.add(unit.pods)]
 
-    def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> _Circumstances:
+    def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> Circumstances:
         makers = self.victims.makers(units)
-        return _Circumstances(
-            (gang.roster.first_seen, gang.roster.changes), self._ledger.changes.capacity_count, makers
-        )
+        return Circumstances((gang.roster.first_seen, gang.roster.changes), self._ledger.changes.capacity_count, makers)
 
     # -- an order ------------------------------------------------------------------------------------------------
 
     def order(self, gang: Gang, choice: Choice, now: float) -> EvictFor:
         """The victims of the choice are to be evicted, from now on."""
+        self._is_in_vain(gang.key, now)
         self._clear(gang.key)
         self._orders[gang.key] = _Order(frozenset(choice.nodes), now, self._latest)
         gang.plan.nominated = {
@@ -271,7 +253,7 @@ class Preempting:
         """The API server has taken the eviction for that gang."""
         order = self._orders.get(key)
         if order is not None:
-            order.evicted.add(pod.uid)
+            order.evicted[pod.uid] = makers_of(pod)
             for maker in makers_of(pod):
                 self._made[maker] = key
 
@@ -288,9 +270,7 @@ class Preempting:
             return
         order.evicting = False
         self.victims.changes += 1
-        if order.evicted:
-            self._history.setdefault(key, _History()).orders.append((order.began, len(order.evicted)))
-        else:
+        if not order.evicted:
             self._clear(key)
 
     def _is_evicting(self) -> bool:
@@ -303,22 +283,36 @@ class Preempting:
         order = self._orders.get(gang.key)
         if order is None or order.evicting:
             return
-        history = self._history.setdefault(gang.key, _History())
+        history = self._history.setdefault(gang.key, History())
         history.vain += 1
         history.not_before = now + back_off(history.vain)
         history.circumstances = order.circumstances
+        self._is_in_vain(gang.key, now)
         self._clear(gang.key)
 
+    def _is_in_vain(self, key: GangKey, now: float) -> None:
+        """Those who were evicted by that order left for nothing."""
+        order = self._orders.get(key)
+        if order is None or not order.evicted:
+            return
+        self._vain.add(Spent(key, order.began, len(order.evicted)))
+        for maker in dict.fromkeys(maker for makers in order.evicted.values() for maker in makers):
+            if maker not in order.struck:
+                self.victims.strike(maker, now, TAKEN_IN_VAIN)
+
     def placed(self, gang: Gang) -> None:
-        """The gang is bound."""
+        """The gang is bound: what was done for it was not in vain."""
         if gang.key in self._orders:
             self._clear(gang.key)
+            self.victims.changes += 1
         if (history := self._history.get(gang.key)) is not None:
             history.vain, history.not_before, history.circumstances = 0, 0.0, None
         self.victims.unfinished.pop(gang.key, None)
 
     def ended(self, gang: Gang) -> None:
         """The gang is no more. Its history is kept for a while."""
+        if (order := self._orders.get(gang.key)) is not None:
+            self._is_in_vain(gang.key, order.began)
         self._clear(gang.key)
         self.victims.unfinished.pop(gang.key, None)
 
@@ -335,10 +329,9 @@ class Preempting:
 
     def _prune(self, now: float) -> None:
         for key, history in list(self._history.items()):
-            while history.orders and history.orders[0][0] <= now - HOUR:
-                history.orders.popleft()
-            if not history.orders and history.not_before <= now - HOUR and key not in self._table.by_key:
+            if history.not_before <= now - HOUR and key not in self._table.by_key:
                 del self._history[key]
+        self._vain.prune(now)
         self.victims.prune(now)
 
     # -- what there is to tell -----------------------------------------------------------------------------------
@@ -353,7 +346,7 @@ class Preempting:
     def resume(self, gang: Gang, why_not: WhyNot) -> None:
         """That was found out about the gang, and nothing has changed since."""
         if isinstance(why_not, InVain):
-            self._history[gang.key] = _History(vain=why_not.times, not_before=why_not.until)
+            self._history[gang.key] = History(vain=why_not.times, not_before=why_not.until)
         else:
             self._why_not = (gang.key, why_not)
 

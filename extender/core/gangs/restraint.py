@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is done at most for one gang in an hour, and whether pods of schedulers that are not ours may be victims."""
+    """What is done in vain at most for one gang in an hour (see `vain`), and whether pods of schedulers that are not
+    ours may be victims."""
 
     preemptions: int = 4
     pods: int = 1000
@@ -30,11 +31,13 @@ class UnknownAsks:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """No preemption: so many were made for the gang within an hour, of so many pods; a bound on them is met."""
+    """No preemption: so many were in vain within an hour, of so many pods; a bound on them is met. `of_namespace`: the
+    one on all gangs of the gang's namespace; else its own."""
 
     preemptions: int
     pods: int
     bounds: Bounds
+    of_namespace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ BRAKED = "the brake's"
 DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
     "a node's own", "another scheduler's", "made again at once", "a disruption budget's", "not to be evicted lately"
 )  # fmt: skip
+TAKEN_IN_VAIN = "evicted in vain lately"
 """Who is protected, in a few words."""
 
 

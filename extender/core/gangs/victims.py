@@ -51,6 +51,7 @@ Maker = str | GangKey
 class _Strikes:
     count: int
     until: float
+    why: str
 
 
 @dataclass(eq=False)
@@ -94,10 +95,10 @@ class Victims:
         self._going.pop(uid, None)
         self._refused.pop(uid, None)
 
-    def strike(self, maker: Maker, now: float) -> None:
-        """One of its new pods took the room that an earlier one had left."""
+    def strike(self, maker: Maker, now: float, why: str = MADE_AGAIN) -> None:
+        """One of its new pods took the room that an earlier one had left; or some of its pods left in vain."""
         count = self._strikes[maker].count + 1 if maker in self._strikes else 1
-        self._strikes[maker] = _Strikes(count, now + back_off(count))
+        self._strikes[maker] = _Strikes(count, now + back_off(count), why)
 
     def refuse(self, unit: Iterable[Pod], now: float) -> None:
         """These could not be evicted."""
@@ -146,8 +147,8 @@ class Victims:
                 welcome.add(pod.scheduler)
             if self._brake.protects(pod.namespace):
                 return BRAKED
-            if banned and not banned.isdisjoint(makers_of(pod)):
-                return MADE_AGAIN
+            if banned and (found := next((maker for maker in makers_of(pod) if maker in banned), None)) is not None:
+                return self._strikes[found].why
             return REFUSED if refused and pod.uid in refused else ""
 
         in_gangs: set[PodUid] = set()

@@ -1,0 +1,91 @@
+"""Preemptions in vain: pods were evicted for a gang, and it was not bound for that. How many an hour, and for whom.
+
+A preemption that led to its gang being bound counts no more: a job that is made again every few minutes may preempt
+each time. One counts for its gang while that gang exists, and afterwards for every gang of its namespace: to come again
+under another name is no new start. Of all gangs of a namespace, existing or not, `NAMESPACE_TIMES` as many may be in
+vain. Those that are not decided yet count as well.
+
+Knows counts and times. Must not know who was evicted, nor why a preemption came to nothing: see `preempting`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from extender.core.gangs.restraint import Bounds, Exhausted
+from extender.core.gangs.victims import HOUR, Maker
+from extender.core.names import GangKey
+
+NAMESPACE_TIMES = 4
+"""How many times the bound of a gang is that of all gangs of its namespace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """A preemption that has not led to its gang being bound: when it began, and how many pods were evicted."""
+
+    gang: GangKey
+    at: float
+    pods: int
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What a preemption depends on. Not who exactly could leave, but whose pods: those that left come again."""
+
+    members: tuple[float, int]
+    capacity: int
+    makers: frozenset[Maker]
+
+    def is_nothing_new(self, earlier: Circumstances) -> bool:
+        return (self.members, self.capacity) == (earlier.members, earlier.capacity) and self.makers <= earlier.makers
+
+
+@dataclass(slots=True)
+class History:
+    """What was in vain for one gang since it was bound last."""
+
+    vain: int = 0
+    not_before: float = 0.0
+    circumstances: Circumstances | None = None
+    """Of the last one that was in vain."""
+
+
+class Vain:
+    """`living`: the gangs that there are."""
+
+    def __init__(self, living: Container[GangKey]) -> None:
+        self._living = living
+        self._spent: dict[str, list[Spent]] = {}
+        """By namespace, the oldest first."""
+
+    def add(self, spent: Spent) -> None:
+        """It was in vain. No more are kept than can matter: there was none while the bound was met."""
+        self._spent.setdefault(spent.gang.namespace, []).append(spent)
+
+    def prune(self, now: float) -> None:
+        """What is an hour ago counts no more."""
+        kept = {name: [each for each in spent if each.at > now - HOUR] for name, spent in self._spent.items()}
+        self._spent = {name: spent for name, spent in kept.items() if spent}
+
+    def exhausted(
+        self, gang: GangKey, more: int, bounds: Bounds, undecided: Sequence[Spent], now: float
+    ) -> Exhausted | None:
+        """Whether the bounds leave the gang no other preemption, of so many more pods."""
+        of_all = [each for each in self._of(gang.namespace, undecided) if each.at > now - HOUR]
+        mine = [each for each in of_all if each.gang == gang or each.gang not in self._living]
+        for spent, times in ((mine, 1), (of_all, NAMESPACE_TIMES)):
+            pods = sum(each.pods for each in spent)
+            if len(spent) >= times * bounds.preemptions or pods + more > times * bounds.pods:
+                return Exhausted(len(spent), pods, bounds, of_namespace=times > 1)
+        return None
+
+    def helps_at(self, gang: GangKey, undecided: Sequence[Spent], now: float) -> float:
+        """When the first of them counts no more; infinite: there is none."""
+        ends = (each.at + HOUR for each in self._of(gang.namespace, undecided))
+        return min((end for end in ends if end > now), default=inf)
+
+    def _of(self, namespace: str, undecided: Sequence[Spent]) -> list[Spent]:
+        return [*self._spent.get(namespace, ()), *(each for each in undecided if each.gang.namespace == namespace)]
