@@ -64,6 +64,8 @@ class _Course:
     changed: bool = False
     """Whether since the last round anything has changed but the victims themselves."""
     ever_changed: bool = False
+    other_ground: bool = False
+    """Whether nodes, or members of the gang, have changed."""
 
 
 class Preemptions:
@@ -88,7 +90,7 @@ class Preemptions:
 
     def node_changed(self) -> None:
         for course in self._courses.values():
-            course.changed = course.ever_changed = True
+            course.changed = course.ever_changed = course.other_ground = True
 
     def pod_changed(self, pod: Seen, before: Facts | None) -> None:
         """A pod came, was bound, went or ended: is there room now that was not there, or a gang that is another?"""
@@ -111,6 +113,7 @@ class Preemptions:
                 else (bound or ended) and facts.identity not in course.taken and uid not in course.taken
             ):
                 course.changed = course.ever_changed = True
+                course.other_ground = course.other_ground or key == name
 
     def _is_intruder(self, pod: Seen, course: _Course, gang: GangSeen) -> bool:
         """Whether the pod was let onto a node that a victim has left, and is not before the gang in turn: what is made
@@ -200,7 +203,7 @@ class Preemptions:
             course = self._courses[gang.key] = _Course(began=at, first=facts.key)
             due = at + bounds.placed_within
             self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
-        if facts.uid in course.intruders and not course.ever_changed:
+        if facts.uid in course.intruders and not course.other_ground:
             why = f"it was let into the place that was made free for gang {gang.key}, and was then evicted for that too"
             self._harm(harms.IN_VAIN, pod, at, why)
         identity = facts.identity
