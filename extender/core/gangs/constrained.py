@@ -28,7 +28,6 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
-_SAVING = HoldingKind.SAVING
 
 _Stamp = tuple[int, int, int, int]
 _Answer = tuple[Gang, _Stamp, Shortfall | None]
@@ -106,7 +105,7 @@ class Constrained:
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
         """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
         seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
-        around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}))
+        around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}, saved=False))
         rules = Rules([pod for pod, _ in seated], self._nodes, around)
         placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
         for kind, node in placed:
@@ -134,13 +133,16 @@ class Constrained:
                 left.add(holder)
         return left
 
-    def _besides(self, gang: Gang, without: Collection[Holder]) -> list[tuple[Pod, NodeName]]:
-        """Who holds room on a node and is not bound to it. O(reservations and assumptions)."""
+    def _besides(self, gang: Gang, without: Collection[Holder], *, saved: bool = True) -> list[tuple[Pod, NodeName]]:
+        """Who holds room on a node and is not bound to it; with what is `saved` for others, which no plan that stands
+        gives way to. O(reservations and assumptions)."""
         found: list[tuple[Pod, NodeName]] = []
         for node in self._ledger.totals.unbound_on:
             for held in self._ledger.rows[node].holdings.values():
                 own = held.owner == gang.key
-                if held.kind is HoldingKind.BOUND or held.holder in without or (own and held.kind is _SAVING):
+                if held.kind is HoldingKind.BOUND or held.holder in without:
+                    continue
+                if held.kind is HoldingKind.SAVING and (own or not saved):
                     continue
                 pod = self._bystanders.get(PodUid(held.holder))
                 if pod is None:

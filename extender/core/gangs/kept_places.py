@@ -123,19 +123,16 @@ class KeptPlaces:
     # -- whom it is kept from ------------------------------------------------------------------------------------
 
     def takes(self, pod: Pod, giving_way: Iterable[Holder] = ()) -> Takes | None:
-        """Whether the pod, on a node, would take away a place that is kept for a gang other than its own; None: on no
-        node. `giving_way`: holders whose places do not count for it."""
+        """Whether the pod, on a node, would take away a place that is kept for a gang; None: on no node. `giving_way`:
+        holders whose places do not count for it. The plans of gangs keep to these places by themselves."""
         self.refresh()
-        if not self._on:
+        if not self._on or self._table.key_asked_for(pod) is not None:
             return None
         own = pod.constraints or NO_CONSTRAINTS
-        gang = self._table.key_asked_for(pod)
-        # The plans of gangs keep to these by themselves.
-        drawing = self._draws(pod) if gang is None else ()
+        drawing = self._draws(pod)
         if not (own.host_ports or own.anti_affinity or drawing or self._places.repels(pod)):
             return None
-        its_own = () if gang is None else self._of.get(gang, ())
-        without = dict.fromkeys((Holder(pod.uid), *giving_way, *its_own))
+        without = dict.fromkeys((Holder(pod.uid), *giving_way))
         found = [self._clashes(pod, without), *(self._spoils(pod, key, without) for key in drawing)]
         judges = [each for each in found if each is not None]
         return (lambda node: any(judge(node) for judge in judges)) if judges else None
