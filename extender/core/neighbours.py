@@ -9,11 +9,12 @@ looked for: see `together`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from extender.core.bystanders import Around, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
+from extender.core.neighbour_counts import Away, Even, Near
 from extender.core.units import count_in
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
@@ -50,69 +51,15 @@ class PeerClass:
     """Spread constraints that count it."""
 
 
-@dataclass(slots=True)
-class _Away:
-    """An anti-affinity term: by value of its topology key, how many are meant by it, and how many have it; values of
-    none are absent."""
-
-    term: AffinityTerm
-    meant: dict[str, int] = field(default_factory=dict)
-    having: dict[str, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Near:
-    """The affinity terms of a pod: who matches all of them counts for each, by topology key and value; those of none
-    are absent."""
-
-    terms: tuple[AffinityTerm, ...]
-    there: dict[tuple[str, str], int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Even:
-    """A spread constraint on the nodes that count for it: how many there are by value of its topology key."""
-
-    spread: Spread
-    eligible: Collection[NodeName]
-    counts: dict[str, int]
-    levels: dict[int, int] = field(default_factory=dict)
-    """How many values have each count."""
-    least: int = 0
-
-    def __post_init__(self) -> None:
-        for count in self.counts.values():
-            self.levels[count] = self.levels.get(count, 0) + 1
-        self.least = min(self.levels, default=0)
-
-    def add(self, value: str, by: int) -> None:
-        before = self.counts[value]
-        self.counts[value] = before + by
-        self.levels[before] -= 1
-        self.levels[before + by] = self.levels.get(before + by, 0) + 1
-        self.least = min(self.least, before + by)
-        while not self.levels.get(self.least):
-            self.least += 1
-
-    @property
-    def most(self) -> int:
-        """An even part of all that there will be."""
-        return -(-self.spread.tasks // max(1, len(self.counts)))
-
-    @property
-    def minimum(self) -> int:
-        return 0 if len(self.counts) < self.spread.min_domains else self.least
-
-
 class Rules:
     """What keeps a pod from a node beside those around, and beside those that are placed so far."""
 
     def __init__(self, pods: Sequence[Pod], nodes: Mapping[NodeName, Node], around: Around) -> None:
         self.nodes = nodes
         self._around = around
-        self._away: list[_Away] = []
-        self._near: list[_Near] = []
-        self._even: list[_Even] = []
+        self._away: list[Away] = []
+        self._near: list[Near] = []
+        self._even: list[Even] = []
         self._ports: dict[NodeName, list[HostPort]] = {}
         self._kinds: dict[tuple[object, ...], PeerClass] = {}
         self._numbers: dict[object, int] = {}
@@ -132,7 +79,7 @@ class Rules:
             if term not in self._numbers:
                 self._numbers[term] = len(self._away)
                 meant = self._around.counts(((term.peers,), False))
-                self._away.append(_Away(term, self._by_value(meant, term.topology_key)))
+                self._away.append(Away(term, self._by_value(meant, term.topology_key)))
         for terms in constraints.affinities:
             if ("near", terms) not in self._numbers:
                 self._numbers["near", terms] = len(self._near)
@@ -141,7 +88,7 @@ class Rules:
                 for term in terms:
                     for value, count in self._by_value(counts, term.topology_key).items():
                         there[term.topology_key, value] = count
-                self._near.append(_Near(terms, there))
+                self._near.append(Near(terms, there))
         for spread in constraints.spread:
             if (key := _spread_key(spread, pod)) not in self._numbers:
                 self._numbers[key] = len(self._even)
@@ -150,7 +97,7 @@ class Rules:
     def _heed_existing(self, term: AffinityTerm, having: OnNodes) -> None:
         if term not in self._numbers:
             self._numbers[term] = len(self._away)
-            self._away.append(_Away(term))
+            self._away.append(Away(term))
         self._away[self._numbers[term]].having = self._by_value(having, term.topology_key)
 
     def _by_value(self, on_nodes: OnNodes, key: str) -> dict[str, int]:
@@ -161,7 +108,7 @@ class Rules:
                 found[value] = found.get(value, 0) + count
         return found
 
-    def _evened(self, spread: Spread, pod: Pod) -> _Even:
+    def _evened(self, spread: Spread, pod: Pod) -> Even:
         assert pod.constraints is not None
         keys = [each.topology_key for each in pod.constraints.spread]
         likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
@@ -174,7 +121,7 @@ class Rules:
         for name, count in self._around.counts(((spread.peers,), True)).items():
             if name in eligible:
                 values[self.nodes[name].labels[spread.topology_key]] += count
-        return _Even(spread, eligible, values)
+        return Even(spread, eligible, values)
 
     # Who is alike.
 
@@ -236,7 +183,7 @@ class Rules:
         used = (*self._ports.get(name, ()), *self._around.ports_on(name))
         return any(port.clashes(other) for port in wanted for other in used)
 
-    def _too_far(self, wants_its_own: bool, near: _Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
+    def _too_far(self, wants_its_own: bool, near: Near, labels: Mapping[str, str]) -> tuple[str, bool] | None:
         there = True
         for term in near.terms:
             value = labels.get(term.topology_key)
@@ -293,10 +240,20 @@ class Rules:
         then = even.counts.get(value, 0) + (number in kind.spread_by)
         return then > even.most if even.spread.tasks else then - even.minimum > even.spread.max_skew
 
-    def is_overfull(self, number: int, value: str) -> bool:
-        """Whether too many are there, for that constraint."""
+    def areas_of(self, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
+        """The kind's spread constraints, each with the node's value of its topology key."""
+        named = ((number, self.area_of(number, node.name)) for number in kind.spreads)
+        return ((number, value) for number, value in named if value is not None)
+
+    def areas_with(self, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
+        """The spread constraints that count a pod of the kind on the node, each with the value that it counts for."""
+        counting = ((number, self._even[number]) for number in kind.spread_by)
+        return ((n, node.labels[even.spread.topology_key]) for n, even in counting if node.name in even.eligible)
+
+    def is_overfull(self, number: int, value: str, without: int = 0) -> bool:
+        """Whether too many are there, for that constraint, `without` so many of them."""
         even = self._even[number]
-        count = even.counts.get(value, 0)
+        count = even.counts.get(value, 0) - without
         return count > even.most if even.spread.tasks else count - even.minimum > even.spread.max_skew
 
     def keys_of_first(self, kind: PeerClass, company: PeerClass) -> list[tuple[str, ...]]:
@@ -305,6 +262,11 @@ class Rules:
         first = (number for number in kind.nears if number in kind.wanted_by and not self._near[number].there)
         wanted = (self._near[number] for number in first if number in company.wanted_by)
         return [tuple(dict.fromkeys(term.topology_key for term in near.terms)) for near in wanted]
+
+    def is_near_enough(self, kind: PeerClass, node: Node) -> bool:
+        """Whether all whom a pod of the kind wants to be near are there, beside the node."""
+        near = ((number in kind.wanted_by, self._near[number]) for number in kind.nears)
+        return all(each.there and self._too_far(own, each, node.labels) is None for own, each in near)
 
     def own_affinity_keys(self, kinds: Collection[PeerClass]) -> dict[int, tuple[str, ...]]:
         """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""

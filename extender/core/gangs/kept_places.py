@@ -11,6 +11,7 @@ its namespace. Must not know units (`ledger`), nor why a place is kept.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,7 +22,7 @@ from extender.core.gangs.constrained import like
 from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import PeerClass, Rules
+from extender.core.neighbours import Rules
 from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
@@ -163,18 +164,26 @@ class KeptPlaces:
         rules = Rules([*(place.pod for place in places), comer], self._nodes, Around(self._bystanders))
         coming = rules.class_of(comer)
         seats = [(rules.class_of(place.pod), self._nodes[place.node]) for place in places if place.node in self._nodes]
-        lonely = [(keys, node) for kind, node in seats for keys in rules.keys_of_first(kind, coming)]
+        first = [(kind, node, keys) for kind, node in seats for keys in rules.keys_of_first(kind, coming)]
         for kind, node in seats:
-            rules.place(kind, node)
-        kept = {each for kind, node in seats for each in _areas(rules, kind, node)}
-        even = [each for each in kept if each[0] in coming.spread_by and not rules.is_overfull(*each)]
+            if not kind.nears:
+                rules.place(kind, node)
+        # Others of the gang may be there before the first that waits for them.
+        lonely = [(keys, node) for kind, node, keys in first if not rules.is_near_enough(kind, node)]
+        for kind, node in seats:
+            if kind.nears:
+                rules.place(kind, node)
+        # Those that mind no spread may come last where they would be too many, and first elsewhere.
+        last = Counter(area for kind, node in seats if not kind.spreads for area in rules.areas_with(kind, node))
+        kept = {area for kind, node in seats for area in rules.areas_of(kind, node)}
+        even = [each for each in kept if each[0] in coming.spread_by and not rules.is_overfull(*each, last[each])]
 
         def judge(node: Node) -> bool:
             if any(_parts(keys, node, at) for keys, at in lonely):
                 return True
             mine = [each for each in even if rules.area_of(each[0], node.name) == each[1]]
             rules.place(coming, node)
-            spoilt = any(rules.is_overfull(*each) for each in mine)
+            spoilt = any(rules.is_overfull(*each, last[each]) for each in mine)
             rules.place(coming, node, -1)
             return spoilt
 
@@ -194,12 +203,6 @@ def _drawing(pod: Pod) -> list[Peers]:
     own = pod.constraints or NO_CONSTRAINTS
     terms = [term.peers for group in own.affinities for term in group]
     return list(dict.fromkeys((*terms, *(spread.peers for spread in own.spread))))
-
-
-def _areas(rules: Rules, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
-    for number in kind.spreads:
-        if (value := rules.area_of(number, node.name)) is not None:
-            yield number, value
 
 
 def _parts(keys: Iterable[str], node: Node, at: Node) -> bool:
