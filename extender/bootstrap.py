@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.entry import entry_of
 from extender.adapters.http.readiness import Standing
 from extender.adapters.http.shedding import Shedding
-from extender.adapters.kube import jobs, kinds, namespaces, pod_groups, policies
+from extender.adapters.kube import daemon_sets, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
@@ -81,6 +82,7 @@ from extender.app.what_if import WhatIf
 from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.daemons import DaemonSet
 from extender.core.feedback import PodsRewound
 from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.pod_groups import PodGroup
@@ -162,6 +164,7 @@ class Application:
                 settings.preemptions_per_gang_and_hour,
                 settings.preempted_pods_per_gang_and_hour,
                 settings.preempts_other_schedulers,
+                settings.preempts_despite_budgets == "last-resort",
             ),
         )
         self.keeper = Keeper(
@@ -189,7 +192,7 @@ class Application:
             self.keeper,
             binder,
             ApiWaker(connection),
-            ApiEvictor(connection),
+            ApiEvictor(connection, now=now),
             ApiRecorder(connection, now=now),
             nominator=ApiNominator(connection),
             disruptions=ApiDisruptions(connection),
@@ -311,6 +314,14 @@ class Application:
         # Nothing but preemption waits for them: see `Budgets.known`.
         self.keeper.tables.around.budgets.known = False
         self._budgets = follow(budgets(), facts(Budget))
+        self.keeper.tables.around.daemons.known = False
+        of_daemon_sets = facts(DaemonSet)
+        self._daemon_sets = WhereThere(
+            follow(daemon_sets.daemon_sets(), of_daemon_sets),
+            lambda: daemon_sets.readable(connection),
+            "pods that say they are a DaemonSet's leave by their priority",
+            gone_without=lambda: deque(of_daemon_sets.replace(()), maxlen=0),
+        )
         self._groups = WhereThere(
             follow(pod_groups.pod_groups(), facts(PodGroup)),
             lambda: pod_groups.installed(connection),
@@ -360,6 +371,7 @@ class Application:
             self._budgets.run(),
             self._groups.run(),
             self._jobs.run(),
+            self._daemon_sets.run(),
             self._policies.run(),
             self.asked.run(),
             self.policies.tending.run(after=[self._policies.reflector.synced]),

@@ -109,6 +109,11 @@ class Settings(BaseModel):
     preempts_other_schedulers: bool = Field(
         False, description="take pods of schedulers that are not ours as victims of preemption too"
     )
+    preempts_despite_budgets: Literal["last-resort", "never"] = Field(
+        "last-resort",
+        description="whether pods that a disruption budget protects leave for higher priority, where there is no room "
+        "otherwise (last-resort, as with kube-scheduler), or never",
+    )
     evictions_per_second: float = Field(5.0, gt=0.0, le=1000.0, description="how fast pods are evicted, on average")
     saved_share: float = Field(
         0.25, gt=0.0, le=1.0, description="at most so much of the cluster is kept idle for the gang whose turn it is"

@@ -69,6 +69,7 @@ SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa
 EVENTS = Kind("events.k8s.io", "v1", "Event", "events", True, ("ev",))
 """The same events as EVENT, as the newer API spells them."""
 JOB = Kind("batch", "v1", "Job", "jobs", True, (), ("all",), STATUS)
+DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), ("all",), STATUS)
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 PRIORITY_CLASS = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, ("pc",))
@@ -113,6 +114,7 @@ BUILT_IN = (
     SERVICE_ACCOUNT,
     EVENTS,
     JOB,
+    DAEMON_SET,
     ENDPOINT_SLICE,
     LEASE,
     PRIORITY_CLASS,

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.daemons import STATIC_PODS, DaemonSet
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
@@ -52,6 +53,27 @@ def gang_pods(name: str, size: int, asks: Amounts | None = None, *, quorum: int 
     """The members `<name>-0` ... of a gang; its quorum is its size unless told otherwise."""
     ask = gang_ask(name, size if quorum is None else quorum)
     return [pod(f"{name}-{index}", asks, gang=ask) for index in range(size)]
+
+
+AGENT = Owner("DaemonSet", "agent", "uid-agent", "apps")
+
+
+def daemon_set(owner: Owner = AGENT, **facts: Any) -> DaemonSet:
+    """The DaemonSet that the owner is about. It selects all pods and wants one on every node unless told otherwise."""
+    facts.setdefault("namespace", "default")
+    facts.setdefault("selector", ())
+    facts.setdefault("tolerations", (Toleration("", "Exists"),))
+    return DaemonSet(owner.uid, name=owner.name, **facts)
+
+
+def mirror_on(where: str) -> dict[str, Any]:
+    """What a mirror pod on the node says, as its kubelet makes it."""
+    return {
+        "namespace": STATIC_PODS,
+        "mirror": True,
+        "owner": Owner("Node", where, f"uid-{where}"),
+        "node": NodeName(where),
+    }
 
 
 JOB = Owner("Job", "job", "uid-job")

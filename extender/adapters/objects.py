@@ -206,10 +206,11 @@ def to_node(node: Node) -> cluster.Node:
 def _controller(references: list[OwnerReference]) -> cluster.Owner | None:
     for reference in references:
         if reference.controller:
-            return _owner(reference.kind, reference.name, reference.uid)
+            return _owner(reference.kind, reference.name, reference.uid, reference.api_version)
     return None
 
 
 @lru_cache(maxsize=16384)
-def _owner(kind: str, name: str, uid: str) -> cluster.Owner:
-    return cluster.Owner(kind, name, uid)
+def _owner(kind: str, name: str, uid: str, api_version: str) -> cluster.Owner:
+    group, slash, _ = api_version.partition("/")
+    return cluster.Owner(kind, name, uid, intern(group) if slash else "")

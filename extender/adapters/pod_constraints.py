@@ -130,6 +130,11 @@ def _selector(
     return tuple(dict.fromkeys((*_requirements(selector), *by_key)))
 
 
+def read_selector(selector: LabelSelector | None) -> Selector:
+    """A label selector as it stands, with no labels of its own."""
+    return _selector(selector, {}, None)
+
+
 def _requirements(selector: LabelSelector) -> tuple[LabelRequirement, ...]:
     exact = [LabelRequirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
     expressions = selector.match_expressions or ()

@@ -6,6 +6,11 @@ for the API server counts one pod at a time, and a dry run spends nothing; then 
 order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
 gone. Units follow each other, and none is begun while another is unfinished.
 
+An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
+budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
+its victims. Nothing else is ever deleted, and no other order breaks a budget. None of its pods leaves before all have
+been tried as a dry run.
+
 What is refused after all, when some have gone (a budget was spent by others meanwhile), is tried again with longer and
 longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
 but those that are left may be of use, where a gang can run with fewer, or is made whole by its controller; they are
@@ -28,10 +33,9 @@ from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
 from extender.app.keeper import Keeper
 from extender.app.ports import Disruptions, EventType, Evictor, Nominator, PodRef
-from extender.app.wording import in_short
+from extender.app.unit_check import UnitCheck
 from extender.core.back_off import BackOff
 from extender.core.brake import Act
-from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.core.gangs.gang import EvictFor
@@ -77,7 +81,7 @@ class Evicting:
         self._performer = performer
         self._evictor = evictor
         self._nominator = nominator
-        self._disruptions = disruptions
+        self._check = UnitCheck(keeper.tables, evictor, disruptions)
         self._per_second = per_second
         self._tell = tell
         self._start = start
@@ -101,6 +105,8 @@ class Evicting:
         key = order.gang
         try:
             async with self._turn:
+                if order.despite_budgets and not await self._all_may_go(order):
+                    return
                 for unit in order.units:
                     if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
                         break
@@ -110,6 +116,7 @@ class Evicting:
                         wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
                         begin=lambda: self._announce(order),
                         took=lambda pod: self._told(Evicted(pod, key)),
+                        despite_budgets=order.despite_budgets,
                     )
                     if evicted is not None:
                         left, why = evicted
@@ -117,6 +124,15 @@ class Evicting:
                         break
         finally:
             self._told(EvictionDone(key))
+
+    async def _all_may_go(self, order: EvictFor) -> bool:
+        """Whether none of its pods is refused; else no pod leaves. A right that is lacking is refused here."""
+        for unit in order.units:
+            _, why = await self._check.look(unit, {})
+            if why:
+                self._told(UnitStays(order.gang, unit, 0, why))
+                return False
+        return True
 
     async def _announce(self, order: EvictFor) -> None:
         """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
@@ -143,6 +159,7 @@ class Evicting:
                 wanted=lambda: self._still_wants(order),
                 took=lambda pod: self._told(Evicted(pod)),
                 gone=order.gone,
+                despite_budgets=order.despite_budgets,
             )
             if evicted is not None:
                 left, why = evicted
@@ -172,13 +189,15 @@ class Evicting:
         took: Callable[[Pod], None],
         begin: Callable[[], Coroutine[Any, Any, None]] | None = None,
         gone: int = 0,
+        despite_budgets: bool = False,
     ) -> tuple[int, str] | None:
         """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
 
-        `gone`: so many others of it have left before.
+        `gone`: how many others of it have left before. `despite_budgets`: those that a budget protects are deleted.
         """
         await self.pace(len(unit))
-        pods, objection = await self._look(unit)
+        protected: dict[PodUid, str] = {}
+        pods, objection = await self._check.look(unit, protected if despite_budgets else None)
         if objection and not gone:
             return 0, objection
         pods = pods or [pod for pod in unit if self._is_there(pod)]
@@ -200,8 +219,16 @@ class Evicting:
                     self._tell_unfinished(pods, left, size, why, _UNWANTED)
                 return left, _UNWANTED
             begun = True
+            said = (
+                why
+                if pod.uid not in protected
+                else f"{why}, despite disruption budget {protected[pod.uid]}: there is no room without"
+            )
             try:
-                await self._evictor.evict(PodRef.of(pod))
+                if pod.uid in protected:
+                    await self._evictor.preempt(PodRef.of(pod), f"escher: deleted {said}")
+                else:
+                    await self._evictor.evict(PodRef.of(pod))
             except Gone:
                 pods.pop(0)
             except (Unavailable, Refused) as error:
@@ -212,6 +239,10 @@ class Evicting:
                         self._tell_unfinished(pods, left, size, why, str(error))
                     return left, str(error)
                 await asyncio.sleep(pause)
+                if despite_budgets:
+                    # What refused it may be a budget that others have spent meanwhile.
+                    looked, _ = await self._check.look(pods, protected)
+                    pods = looked or pods
                 # What was begun is brought to its end, as long as nothing is in the way.
                 begun = False
             else:
@@ -219,34 +250,10 @@ class Evicting:
                 left += 1
                 back_off.succeeded()
                 kind = Destruction.PREEMPTED if begin else Destruction.PREEMPTED_BY_POD
-                self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {why}")
-                self._destroyed(kind, pod, f"{why}: {left} of a unit of {size}")
+                self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {said}")
+                self._destroyed(kind, pod, f"{said}: {left} of a unit of {size}")
                 took(pod)
         return None
-
-    async def _look(self, unit: Sequence[Pod]) -> tuple[list[Pod], str]:
-        """Those of the unit that are there, in the order in which they are to leave; or why they may not."""
-        budgets = Budgets()
-        try:
-            for namespace in sorted({pod.namespace for pod in unit}):
-                for budget in await self._disruptions.budgets(namespace):
-                    budgets.see(budget)
-        except (Unavailable, Refused) as error:
-            return [], f"the disruption budgets cannot be read: {error}"
-        # As they are now: who has become ready since counts.
-        pods = [self._keeper.tables.pods[pod.uid] for pod in unit if self._is_there(pod)]
-        objection = budgets.objection(pods)
-        if objection is not None:
-            return [], in_short(objection)
-        pods = budgets.likeliest_refused_first(pods)
-        for pod in pods if len(pods) > 1 else ():
-            try:
-                await self._evictor.evict(PodRef.of(pod), dry_run=True)
-            except Gone:
-                continue
-            except (Unavailable, Refused) as error:
-                return [], str(error)
-        return pods, ""
 
     def _is_there(self, pod: Pod) -> bool:
         known = self._keeper.tables.pods.get(pod.uid)

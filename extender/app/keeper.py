@@ -24,6 +24,7 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict, Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.daemons import DaemonSet
 from extender.core.due import earliest
 from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound, PodsRewound
 from extender.core.gang_ask import MalformedAsk
@@ -35,7 +36,7 @@ from extender.core.policy import Permit, Policy
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
-Fact = Node | Pod | PodGroup | Promise | Budget
+Fact = Node | Pod | PodGroup | Promise | Budget | DaemonSet
 """What the cluster has: each of these is listed and watched."""
 T = TypeVar("T")
 
@@ -83,6 +84,8 @@ class Keeper:
                 return Decided(None)
             case Budget():
                 self.tables.around.budgets.see(fact)
+            case DaemonSet():
+                self.tables.around.daemons.see(fact)
         return self.settle()
 
     def forget(self, fact: Fact) -> Decided[None]:
@@ -100,6 +103,8 @@ class Keeper:
                 return Decided(None)
             case Budget():
                 self.tables.around.budgets.lose(fact)
+            case DaemonSet():
+                self.tables.around.daemons.lose(fact)
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:
@@ -116,6 +121,8 @@ class Keeper:
             self.population.regrouped(self.population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
             self.tables.around.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
+        elif kind is DaemonSet:
+            self.tables.around.daemons.replace(_of(DaemonSet, facts))
         else:
             self.tables.around.budgets.replace(_of(Budget, facts))
 
@@ -132,6 +139,7 @@ class Keeper:
         if (node := tables.nodes.pop(name, None)) is not None:
             tables.departures.leave(name, tables.clock.steady())
             tables.policies.following.forget(node)
+            tables.around.daemons.node_changed(name)
         tables.ledger.capacity.remove_node(name)
 
     def _take_node(self, node: Node) -> None:
@@ -141,8 +149,10 @@ class Keeper:
         tables.nodes[node.name] = node
         tables.ledger.capacity.set_node(node.name, node.allocatable)
         tables.policies.following.observe(node, tables.clock.steady())
-        if known is not None and _welcomes(node) != _welcomes(known):
-            tables.ledger.capacity.reconsider(node.name)
+        if known is None or _welcomes(node) != _welcomes(known):
+            tables.around.daemons.node_changed(node.name)
+            if known is not None:
+                tables.ledger.capacity.reconsider(node.name)
         if tables.drift(node):
             self._effects.append(AdvertiseCapacity(node.name))
 
@@ -356,8 +366,8 @@ class Keeper:
 
 
 def _welcomes(node: Node) -> tuple[object, ...]:
-    """What of a node, beside its resources, decides which pods it accepts."""
-    return (node.labels, node.taints, node.unschedulable)
+    """What of a node, beside its resources, decides which pods it accepts, and which are its own."""
+    return (node.labels, node.taints, node.unschedulable, node.uid)
 
 
 def _of(kind: type[T], facts: Iterable[object]) -> list[T]:

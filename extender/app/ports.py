@@ -91,6 +91,13 @@ class Evictor(Protocol):
         """
         ...
 
+    async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
+        """The pod is being deleted, whatever disruption budgets say, with its own grace period, and says why.
+
+        As kube-scheduler deletes its victims. With `dry_run` it could be. Raises as Binder.
+        """
+        ...
+
 
 class Disruptions(Protocol):
     async def budgets(self, namespace: str) -> Sequence[Budget]:

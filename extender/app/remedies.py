@@ -272,9 +272,10 @@ class Remedies:
 
     def _unit(self, pod: Pod) -> list[Pod]:
         """Who ends together with it; nobody where it would come again."""
+        comes_again = self._tables.around.daemons.comes_again
         gang = self._tables.gangs.of(pod.uid)
         members = [pod] if gang is None else gang.roster.members.values()
-        return sorted((each for each in members if each.node is not None and not each.comes_again), key=str)
+        return sorted((each for each in members if each.node is not None and not comes_again(each)), key=str)
 
     def _in_the_way(self, pod: Pod, judged: Judged) -> Iterator[Pod]:
         """One pod of each place that has another of the policy's, such places first that have one alone."""

@@ -23,6 +23,7 @@ from extender.app.tables import Rules
 from extender.core.brake import Switches
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.daemons import DaemonSet
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.memory import GangMemory, TurnsMemory, recall, remembered
 from extender.core.gangs.pod_groups import PodGroup
@@ -48,6 +49,7 @@ class Circumstances:
     ages: Mapping[str, float] = field(default_factory=dict)
     stale_after: float = 0.0
     budgets_known: bool = True
+    daemon_sets_known: bool = True
     pod_groups_installed: bool = False
     foreign_policies: tuple[str, ...] = ()
 
@@ -105,6 +107,7 @@ Record = (
     | PodGroup
     | Promise
     | Budget
+    | DaemonSet
     | Pod
     | Holding
     | PodsMemory
@@ -136,6 +139,7 @@ def records(
     yield from keeper.population.groups.known()
     yield from around.promises.known()
     yield from around.budgets.all()
+    yield from around.daemons.all()
     yield from keeper.population.told()
     yield from tables.gangs.members.ended_well.pods()
     for holding in tables.ledger.rows.holdings():
@@ -166,6 +170,7 @@ def _circumstances(keeper: Keeper, foreign_policies: Sequence[str]) -> Circumsta
         ages=dict(tables.knowledge.ages()),
         stale_after=tables.knowledge.limit,
         budgets_known=tables.around.budgets.known,
+        daemon_sets_known=tables.around.daemons.known,
         pod_groups_installed=keeper.population.groups.installed,
         foreign_policies=tuple(foreign_policies),
     )
@@ -249,6 +254,8 @@ def reopened(told: Iterable[Record]) -> Reopened:
     tables.around.promises.replace({each.controller: each.pods for each in every(Promise)})
     tables.around.budgets.replace(every(Budget))
     tables.around.budgets.known = there.budgets_known
+    tables.around.daemons.replace(every(DaemonSet))
+    tables.around.daemons.known = there.daemon_sets_known
     keeper.begin(every(Node), every(Pod), pods.left_out, every(Holding))
     recall(tables.gangs, every(GangMemory), turns)
     tables.waits.resume(pods.waits)

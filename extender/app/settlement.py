@@ -48,6 +48,7 @@ class Settlement:
             return
         self._binds.heed_change()
         tables.policies.placing.heed_released()
+        tables.around.daemons.settle()
         tables.around.staying.heed_time(tables.clock.now())
         if tables.knowledge.is_stale():
             self._was_stale, self.more_to_do = True, False
@@ -73,7 +74,7 @@ class Settlement:
             if policies.slice_is_over():
                 break
         self._wake_stirred()
-        self.more_to_do = policies.slice_is_over()
+        self.more_to_do = policies.slice_is_over() or tables.around.daemons.has_work
 
     def _wake_stirred(self) -> None:
         """Whoever policies kept away, and keep away no more."""

@@ -1,5 +1,6 @@
-"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, disruption budgets. News is noted
-in the journal, but for that of Jobs: their status changes with each of their pods.
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, DaemonSets, disruption budgets.
+
+News is noted in the journal, but for that of controllers: their status changes with each of their pods.
 
 Must not decide anything.
 """
@@ -14,16 +15,19 @@ from extender.app.journal import Journal
 from extender.app.keeper import Fact, Keeper
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.daemons import DaemonSet
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 
-F = TypeVar("F", Node, Pod, PodGroup, Promise, Budget)
+F = TypeVar("F", Node, Pod, PodGroup, Promise, Budget, DaemonSet)
+_CONTROLLERS: tuple[type[Fact], ...] = (Promise, DaemonSet)
 _WORDS: dict[type[Fact], str] = {
     Node: "node",
     Pod: "pod",
     PodGroup: "pod group",
     Promise: "job",
     Budget: "disruption budget",
+    DaemonSet: "daemon set",
 }
 
 
@@ -43,12 +47,12 @@ class Facts(Generic[F]):
         self._performer.do(self._keeper.settle())
 
     def upsert(self, item: F) -> None:
-        if self._kind is not Promise:
+        if self._kind not in _CONTROLLERS:
             self._journal.note(f"{self._word} seen", *_seen(item))
         self._performer.do(self._keeper.observe(item))
 
     def remove(self, item: F) -> None:
-        if self._kind is not Promise:
+        if self._kind not in _CONTROLLERS:
             self._journal.note(f"{self._word} gone", *_gone(item))
         self._performer.do(self._keeper.forget(item))
 

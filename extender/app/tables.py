@@ -21,6 +21,7 @@ from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.brake import FREE, Brake, Switches
 from extender.core.cluster import Node, Pod
+from extender.core.daemons import Daemons
 from extender.core.gangs import audit as gang_audit
 from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
 from extender.core.gangs.gangs import Gangs
@@ -103,8 +104,10 @@ class Tables:
         self.brake = Brake(rules.switches)
         self.isolation = Isolation(*rules.allowances)
         self.tenancy = Tenancy(crossing=rules.cross_namespace_units, domain=self.ledger.capacity.domain)
-        staying = Staying(self.pods, self._may_leave, rules.long_running_seconds)
-        self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation)
+        daemons = Daemons(self.nodes)
+        staying = Staying(self.pods, self._may_leave, rules.long_running_seconds, comes_again=daemons.comes_again)
+        daemons.flipped = staying.judge_anew
+        self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation, daemons=daemons)
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
@@ -134,6 +137,7 @@ class Tables:
     def keep(self, pod: Pod) -> None:
         """It is there, not finished, and looks like this."""
         known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
+        self.around.daemons.observe(pod)
         self.around.staying.observe(pod, known)
         self.around.bystanders.put(pod)
         self.gangs.kept_places.observe(pod)
@@ -141,6 +145,7 @@ class Tables:
     def drop(self, uid: PodUid) -> Pod | None:
         """It is gone, or has finished. How it looked last; None: it was not known."""
         self.around.staying.forget(uid)
+        self.around.daemons.forget(uid)
         self.around.bystanders.remove(uid)
         return self.pods.pop(uid, None)
 

@@ -152,7 +152,8 @@ class _Wondering:
 
     def _drain(self, node: Node) -> list[Place]:
         self._keeper.observe(replace(node, unschedulable=True))
-        there = [pod for pod in self._tables.pods.values() if pod.node == node.name and not pod.comes_again]
+        comes_again = self._tables.around.daemons.comes_again
+        there = [pod for pod in self._tables.pods.values() if pod.node == node.name and not comes_again(pod)]
         for pod in there:
             self._keeper.forget(pod)
         # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.

@@ -34,9 +34,9 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
   escher.dev/preempt=off     for its gangs, and of its pods as victims
   escher.dev/save-room=off
 
-These need a restart: scheduler_names, preempts_other_schedulers, preemptions_per_gang_and_hour,
-preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds, long_running_seconds,
-gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
+These need a restart: scheduler_names, preempts_other_schedulers, preempts_despite_budgets,
+preemptions_per_gang_and_hour, preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds,
+long_running_seconds, gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
 management_calls_per_second, management_burst, management_wait_seconds, management_memory_share; who they are:
 tls_scheduler_names, authorization, token_audiences, authorization_cache_seconds, insecure; how several replicas elect
 the one that decides: leader_election, lease_name, lease_namespace, lease_seconds, leader_service; and whether there are

@@ -27,11 +27,13 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controller of a pod."""
+    """The controller of a pod, as the pod names it: whether it is so says the API server, see `core.daemons`."""
 
     kind: str
     name: str
     uid: str
+    group: str = ""
+    """Its API group; empty: the core group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Pod:
     """It is finished, and all that it ran has ended well."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
     mirror: bool = False
-    """It stands for a static pod, which its kubelet runs whatever the API server says."""
+    """It says that it stands for a static pod, which its kubelet runs whatever the API server says."""
     attempt: Attempt | None = None
     """With whom we bound it, as its own Binding told."""
     nominated: NodeName | None = field(default=None, compare=False)
@@ -87,11 +89,6 @@ class Pod:
     """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
     governed: tuple[Governed, ...] = ()
     """The policies that govern it: its labels and constraints are then as `core.governing` has them."""
-
-    @property
-    def comes_again(self) -> bool:
-        """It is made anew on its node as soon as it is gone: a DaemonSet's, or a static one, which its Node owns."""
-        return self.mirror or (self.owner is not None and self.owner.kind in ("DaemonSet", "Node"))
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -84,6 +84,7 @@ class OwnerReference(_Json):
     name: str
     uid: str
     controller: bool | None = None
+    api_version: str = ""
 
 
 class PodMetadata(_Json):

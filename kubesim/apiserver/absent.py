@@ -32,7 +32,6 @@ _CORE_OF_CLUSTER = """
 """
 _APPS = """
     ControllerRevision controllerrevisions
-    DaemonSet daemonsets ds
     Deployment deployments deploy
     ReplicaSet replicasets rs
     StatefulSet statefulsets sts

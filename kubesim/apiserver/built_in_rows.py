@@ -92,6 +92,28 @@ def _job(item: Json, now: float) -> list[Any]:
     ]
 
 
+def _daemon_set(item: Json, now: float) -> list[Any]:
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    pod = (spec.get("template") or {}).get("spec") or {}
+    counts = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    )
+    containers = pod.get("containers") or ()
+    return [
+        _name(item),
+        *(status.get(count) or 0 for count in counts),
+        _selector({"matchLabels": pod.get("nodeSelector")}),
+        age(item, now),
+        _join(each.get("name", "") for each in containers),
+        _join(each.get("image", "") for each in containers),
+        _selector(spec.get("selector")),
+    ]
+
+
 def _selector(selector: Json | None) -> str:
     """A LabelSelector as `-l` takes it, by key."""
     selector = selector or {}
@@ -241,6 +263,21 @@ PRINTERS: dict[tuple[str, str], tuple[list[Column], Cells]] = {
             *_wide("Selector", "Which pods are its own."),
         ],
         _job,
+    ),
+    ("apps", "daemonsets"): (
+        [
+            NAME,
+            column("Desired", "How many nodes are to have a pod.", of_type="integer"),
+            column("Current", "How many nodes have one.", of_type="integer"),
+            column("Ready", "How many of the pods are ready.", of_type="integer"),
+            column("Up-to-date", "How many are as the template has them.", of_type="integer"),
+            column("Available", "How many are available.", of_type="integer"),
+            column("Node Selector", "Labels of the nodes that are to have a pod."),
+            AGE,
+            *_wide("Containers", "Names of its pods' containers.", "Images", "Their images."),
+            *_wide("Selector", "Which pods are its own."),
+        ],
+        _daemon_set,
     ),
     ("coordination.k8s.io", "leases"): (
         [NAME, column("Holder", "Who holds it."), AGE],

@@ -153,6 +153,10 @@ _JOB_STATUS = Object("JobStatus", {
     **_of(TIME, "startTime completionTime"),
     **_of(NUMBER, "active succeeded failed terminating ready"), "uncountedTerminatedPods": Map(ANY),
 })  # fmt: skip
+_DAEMON_SET_SPEC = Object("DaemonSetSpec", {
+    "selector": _SELECTOR, "template": _TEMPLATE, "updateStrategy": Map(ANY),
+    **_of(NUMBER, "minReadySeconds revisionHistoryLimit"),
+})  # fmt: skip
 _TAINT = Object("Taint", {**_of(TEXT, "key value effect"), "timeAdded": TIME})
 _NODE_SPEC = Object("NodeSpec", {
     **_of(TEXT, "podCIDR providerID externalID"), "podCIDRs": Each(TEXT), "unschedulable": BOOL, "taints": Each(_TAINT),
@@ -232,6 +236,7 @@ _BODIES: dict[Kind, dict[str, Shape]] = {
     kinds.POD: {"spec": _POD_SPEC, "status": _POD_STATUS},
     kinds.NODE: {"spec": _NODE_SPEC, "status": _NODE_STATUS},
     kinds.JOB: {"spec": _JOB_SPEC, "status": _JOB_STATUS},
+    kinds.DAEMON_SET: {"spec": _DAEMON_SET_SPEC, "status": Map(ANY)},
     kinds.NAMESPACE: {"spec": Map(ANY), "status": Map(ANY)},
     kinds.SERVICE: {"spec": _SERVICE_SPEC, "status": Map(ANY)},
     kinds.LEASE: {"spec": _LEASE_SPEC},

@@ -106,7 +106,7 @@ class Garbage(Controller):
     async def _collect(self, kind: Kind, found: Json, gone: str = "") -> None:
         """It ends if all its owners have; else it forgets those that have. `gone`: the owner that was seen to end.
 
-        Of an owner whose kind is not served, such as a DaemonSet here, nobody can say that it does not exist: nothing
+        Of an owner whose kind is not served, such as a ReplicaSet here, nobody can say that it does not exist: nothing
         is done then, as by the real one.
         """
         owners = found["metadata"].get("ownerReferences") or ()

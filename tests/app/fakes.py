@@ -444,6 +444,9 @@ class PodApi:
     async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
         await self._begin(f"try to evict {pod.name}" if dry_run else f"evict {pod.name}")
 
+    async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
+        await self._begin(f"try to delete {pod.name}" if dry_run else f"delete {pod.name}")
+
     async def budgets(self, namespace: str) -> Sequence[Budget]:
         await self._begin(f"budgets {namespace}")
         return [each for each in self.guards if each.namespace == namespace]

@@ -214,6 +214,10 @@ class Line:
         else:
             await self._call(f"evict {pod.name}", lambda: self._server.evict(pod))
 
+    async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
+        """As `evict`: there are no budgets."""
+        await self.evict(pod, dry_run=dry_run)
+
     async def budgets(self, namespace: str) -> Sequence[Budget]:
         """There are none."""
         return await self._call(f"budgets {namespace}", tuple)

@@ -10,7 +10,7 @@ import pytest
 
 from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.attempt import attempts_for
-from extender.core.cluster import Owner, Pod
+from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import QUARANTINE
@@ -22,7 +22,7 @@ from extender.core.names import GangKey
 from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.world import World
-from tests.builders import JOB, gang_pods, job_pods, labels_term, node, pod, taint, units
+from tests.builders import AGENT, JOB, daemon_set, gang_pods, job_pods, labels_term, node, pod, taint, units
 
 pytestmark = pytest.mark.anyio
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
@@ -310,8 +310,9 @@ async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -
 
 
 async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World) -> None:
+    world.do(world.keeper.observe(daemon_set()))
     for name in list(world.keeper.tables.nodes):
-        world.do(world.keeper.observe(pod(f"agent-{name}", node=name, owner=Owner("DaemonSet", "agent", "uid-agent"))))
+        world.do(world.keeper.observe(pod(f"agent-{name}", node=name, owner=AGENT)))
     for member in gang_pods("train", 2, {"cpu": 8000}):
         world.do(world.keeper.observe(member))
         world.do(world.keeper.filter(member, list(world.keeper.tables.nodes)))

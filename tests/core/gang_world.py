@@ -20,6 +20,7 @@ from extender.app.verbs import Verdict
 from extender.core.attempt import Attempt
 from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.daemons import DaemonSet
 from extender.core.feedback import Bound, BrakeChanged, NotBound
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
@@ -74,6 +75,7 @@ class GangWorld(Performing):
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
     switches: Switches = FREE
     allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
+    daemon_sets: dict[str, DaemonSet] = field(default_factory=dict)
     pods: dict[PodUid, Pod] = field(default_factory=dict)
     nodes: dict[NodeName, Node] = field(default_factory=dict)
     events: deque[Pod | PodUid] = field(default_factory=deque)
@@ -248,9 +250,16 @@ class GangWorld(Performing):
         self.evicted.clear()
         self._begin()
         self.do(replaced(self.keeper, Node, list(self.nodes.values())))
+        self.do(replaced(self.keeper, DaemonSet, self.daemon_sets.values()))
         if self.groups is not None:
             self.do(replaced(self.keeper, PodGroup, self.groups.values()))
         self.do(replaced(self.keeper, Pod, [*self.pods.values(), *self.ended.values()]))
+
+    def have(self, daemon_set: DaemonSet) -> None:
+        """The DaemonSet is there, and looks like this."""
+        self.daemon_sets[daemon_set.uid] = daemon_set
+        self.do(self.keeper.observe(daemon_set))
+        self.do_the_rest()
 
     def remove_node(self, name: NodeName) -> None:
         del self.nodes[name]

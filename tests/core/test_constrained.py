@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.cluster import Owner, Pod
+from extender.core.cluster import Pod
 from extender.core.constraints import Constraints
 from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.gang import Gang
@@ -19,11 +19,11 @@ from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR
 from extender.kube.names import CPU, PODS, NodeName, PodUid
 from extender.kube.quantities import Vector
-from tests.builders import NOW, gang_pods, pod, units
+from tests.builders import AGENT, NOW, gang_pods, pod, units
 from tests.core.town import ZONE, Town, apart, near, ports, term
 
 N0, N1, N2 = (NodeName(f"n{number}") for number in range(3))
-DAEMON = Owner("DaemonSet", "exporter", "d")
+DAEMON = AGENT
 
 
 def gang_of(*members: Pod, name: str = "train") -> Gang:
@@ -44,7 +44,7 @@ class Block(Town):
     def __init__(self, zones: str, cpu: int = 8000) -> None:
         super().__init__(zones, cpu)
         self.pods: dict[PodUid, Pod] = {}
-        self.staying = Staying(self.pods)
+        self.staying = Staying(self.pods, comes_again=lambda pod: pod.owner == DAEMON)
         self.constrained = Constrained(self.ledger, self.nodes, self.bystanders, self.staying)
 
     def stand(self, *pods: Pod) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from extender.app.explain import Explain
 from extender.app.verbs import Verdict
-from extender.core.cluster import Node, Owner, Pod
+from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE
 from extender.core.gangs.machine import Phase
@@ -20,7 +20,7 @@ from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR
 from extender.kube.names import NodeName, PodUid
-from tests.builders import gang_pods, node, pod
+from tests.builders import AGENT, daemon_set, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 from tests.core.naive_neighbours import lets, possible
 from tests.core.town import ZONE, apart, even, near, ports, term
@@ -222,10 +222,10 @@ def test_room_is_saved_where_most_is_free(fullest: int) -> None:
 
 def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
     world = world_of("ab")
-    daemons = Owner("DaemonSet", "exporter", "u1")
+    world.have(daemon_set())
     for number in range(2):
         at = NodeName(f"n{number}")
-        world.create(pod(f"exporter-{number}", {}, node=at, owner=daemons, constraints=ports(80)))
+        world.create(pod(f"exporter-{number}", {}, node=at, owner=AGENT, constraints=ports(80)))
     members = gang(2, ports(80))
     world.create(*members)
     verdict = world.do(world.keeper.filter(members[0], list(world.nodes)))

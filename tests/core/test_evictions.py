@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from extender.app.verbs import Victims
 from extender.core.brake import Switches
 from extender.core.budgets import Budget
-from extender.core.cluster import Owner, Pod
+from extender.core.cluster import Pod
 from extender.core.gangs.evictions import OFFER_SECONDS
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.restraint import Bounds
 from extender.kube.names import NodeName, PodUid
-from tests.builders import gang_pods, pod
+from tests.builders import AGENT, daemon_set, gang_pods, mirror_on, pod
 from tests.core.gang_world import GangWorld
 from tests.core.test_gangs import nodes
 
@@ -57,8 +57,8 @@ def test_victims_of_no_gang_and_members_beyond_the_quorum_may_go(world: GangWorl
     [
         ({"scheduler": "elsewhere"}, False, False),
         ({"scheduler": "elsewhere"}, True, True),
-        ({"owner": Owner("DaemonSet", "agent", "agent")}, True, False),
-        ({"mirror": True}, True, False),
+        ({"owner": AGENT}, True, False),
+        (mirror_on("n0"), True, False),
         ({}, False, True),
     ],
 )
@@ -66,7 +66,8 @@ def test_who_may_not_leave_for_a_gang_may_not_for_an_ordinary_pod(
     world: GangWorld, victim: dict[str, Any], others: bool, goes: bool
 ) -> None:
     world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(others=others)
-    stands = pod("stands", {"cpu": 1000}, node=NodeName("n0"), **victim)
+    world.have(daemon_set())
+    stands = pod("stands", {"cpu": 1000}, **{"node": NodeName("n0"), **victim})
     world.create(stands)
     assert offered(world, [stands]) == ([0] if goes else [])
 
@@ -274,7 +275,7 @@ def test_nobody_of_no_lower_priority_is_a_victim(open_world: GangWorld) -> None:
 
 
 def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_is_not_offered(open_world: GangWorld) -> None:
-    world = open_world
+    world = strict(open_world)
     members = [replace(each, labels={"gang": "train"}) for each in gang_pods("train", 3)]
     world.create(*members)
     world.schedule()
@@ -287,9 +288,50 @@ def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_is_not_offered(open_w
 def test_a_gang_with_a_pod_that_a_daemon_set_makes_is_not_offered(open_world: GangWorld) -> None:
     world = open_world
     members = gang_pods("train", 3)
-    world.create(*members[:2], replace(members[2], owner=Owner("DaemonSet", "agent", "agent")))
+    world.have(daemon_set())
+    world.create(*members[:2], replace(members[2], owner=AGENT))
     world.schedule()
     assert offered(world, [members[0]]) == []
+
+
+def strict(world: GangWorld) -> GangWorld:
+    """No disruption budget is broken there."""
+    world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(despite_budgets=False)
+    return world
+
+
+def guarded(world: GangWorld, name: str, size: int) -> list[Pod]:
+    """A gang that its disruption budget does not let go."""
+    members = [replace(each, labels={"gang": name}) for each in gang_pods(name, size)]
+    world.create(*members)
+    world.schedule()
+    world.do(world.keeper.observe(Budget("default", name, 0, {"gang": name})))
+    return members
+
+
+def test_a_gang_that_its_budget_keeps_is_offered_where_there_is_no_other(open_world: GangWorld) -> None:
+    world = open_world
+    kept = guarded(world, "kept", 2)
+    assert offered(world, [kept[0]]) == [0]
+    world.do(world.keeper.observe(replace(world.pods[kept[0].uid], preempted=True)))
+    [rest] = world.rests
+    assert ([each.name for each in rest.rest], rest.despite_budgets) == (["kept-1"], True)
+
+
+def test_a_larger_gang_whose_budget_lets_it_go_is_offered_first(open_world: GangWorld) -> None:
+    world = open_world
+    kept, free = guarded(world, "kept", 2), placed(world, 4, quorum=4, name="free")
+    assert offered(world, [kept[0]], [free[0]]) == [1]
+    world.do(world.keeper.observe(replace(world.pods[free[0].uid], preempted=True)))
+    [rest] = world.rests
+    assert not rest.despite_budgets
+
+
+def test_before_the_budgets_are_known_none_is_broken(open_world: GangWorld) -> None:
+    world = open_world
+    kept = guarded(world, "kept", 2)
+    world.keeper.tables.around.budgets.known = False
+    assert offered(world, [kept[0]]) == []
 
 
 def test_members_of_a_gang_that_leaves_are_offered_to_others_too(open_world: GangWorld) -> None:

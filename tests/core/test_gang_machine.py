@@ -27,7 +27,7 @@ from extender.core.gangs.quorums import part_of
 from extender.core.ledger import Holder
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts
-from tests.builders import gang_ask, node, pod
+from tests.builders import daemon_set, gang_ask, node, pod
 from tests.core.gang_world import GangWorld
 from tests.performing import replaced
 
@@ -38,7 +38,6 @@ GANGS = ("a", "b", "c")
 GROUPS = ("x", "y")
 CPU = (500, 1000, 2000)
 OTHER = "coscheduling"
-DAEMONS = Owner("DaemonSet", "agent", "uid-agent")
 
 
 class GangMachine(RuleBasedStateMachine):
@@ -120,9 +119,15 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data(), cpu=st.sampled_from((100, 500)))
     def daemon_comes(self, data: st.DataObject, cpu: int) -> None:
         self.made += 1
-        where, daemon = self.pick(data, self.world.nodes), Owner("DaemonSet", "exporter", "daemon")
+        where, daemon = self.pick(data, self.world.nodes), self.daemon()
         made = pod(f"daemon-{self.made}", {"cpu": cpu}, node=where, owner=daemon, bound_at=1.0)
         self.world.create(made, seen=data.draw(st.booleans()))
+
+    def daemon(self) -> Owner:
+        """Another DaemonSet, which wants a pod on every node."""
+        made = Owner("DaemonSet", f"daemon-{self.made}", f"uid-daemon-set-{self.made}", "apps")
+        self.world.have(daemon_set(made))
+        return made
 
     @rule(gang=st.sampled_from(GANGS), pods=st.integers(0, 4))
     def job_is_seen(self, gang: str, pods: int) -> None:
@@ -166,7 +171,11 @@ class GangMachine(RuleBasedStateMachine):
         """Cordoned, and all but DaemonSets' pods end in the steps of kubelets, of which some are told at once."""
         name = self.pick(data, [name for name, each in self.world.nodes.items() if not each.unschedulable])
         self.world.add_node(replace(self.world.nodes[name], unschedulable=True))
-        for uid in [uid for uid, p in self.world.pods.items() if p.node == name and p.owner != DAEMONS]:
+        for uid in [
+            uid
+            for uid, p in self.world.pods.items()
+            if p.node == name and not (p.owner and p.owner.kind == "DaemonSet")
+        ]:
             self.world.kubelet_deletes(uid)
         for _ in range(told):
             self.world.deliver()
@@ -193,7 +202,7 @@ class GangMachine(RuleBasedStateMachine):
     def daemon_appears(self, data: st.DataObject) -> None:
         self.made += 1
         where = self.pick(data, self.world.nodes)
-        self.world.create(pod(f"daemon-{self.made}", {"cpu": 500}, node=where, owner=DAEMONS), seen=False)
+        self.world.create(pod(f"daemon-{self.made}", {"cpu": 500}, node=where, owner=self.daemon()), seen=False)
 
     @precondition(lambda self: any(isinstance(p.gang, GangAsk) for p in self.world.pods.values()))
     @rule(data=st.data(), quorum=st.integers(1, 4), everybody=st.booleans())

@@ -35,7 +35,7 @@ from extender.core.gangs.restraint import (
 from extender.core.gangs.victims import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
-from tests.builders import NOW, gang_pods, node, pod
+from tests.builders import AGENT, NOW, daemon_set, gang_pods, mirror_on, node, pod
 from tests.core.gang_world import GangWorld
 from tests.performing import replaced
 
@@ -95,15 +95,10 @@ def in_vain(world: GangWorld, *, made_again: bool = True, **facts: Any) -> None:
         runs(world, f"low-{rounds}", **facts)
 
 
-@pytest.mark.parametrize("kind", ["DaemonSet", "Node"])
-def test_pods_that_come_again_on_their_node_stay(world: GangWorld, kind: str) -> None:
-    runs(world, owner=Owner(kind, "agent", "agent"))
-    comes(world)
-    assert world.preempted == []
-
-
-def test_static_pods_stay(world: GangWorld) -> None:
-    runs(world, mirror=True)
+@pytest.mark.parametrize("facts", [{"owner": AGENT}, mirror_on("n0")])
+def test_pods_that_come_again_on_their_node_stay(world: GangWorld, facts: dict[str, Any]) -> None:
+    world.have(daemon_set())
+    world.create(pod("low", FULL, **{"node": N0, **facts}))
     comes(world)
     assert world.preempted == []
 
@@ -122,13 +117,16 @@ def test_pods_of_other_schedulers_leave_only_where_that_is_allowed(world: GangWo
         ({}, False, True),
         ({"scheduler": "default-scheduler"}, False, False),
         ({"scheduler": "default-scheduler"}, True, True),
-        ({"owner": Owner("DaemonSet", "agent", "agent")}, True, False),
-        ({"mirror": True}, True, False),
+        ({"owner": AGENT}, True, False),
+        (mirror_on("n0"), True, False),
     ],
 )
 def test_who_may_leave_at_all(world: GangWorld, facts: dict[str, Any], others: bool, may: bool) -> None:
     world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(others=others)
-    assert world.keeper.tables.gangs.waiting.preempting.victims.may_leave(pod("low", node=N0, **facts)) is may
+    world.have(daemon_set())
+    low = pod("low", **{"node": N0, **facts})
+    world.create(low)
+    assert world.keeper.tables.gangs.waiting.preempting.victims.may_leave(low) is may
 
 
 def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_left(world: GangWorld) -> None:
@@ -142,8 +140,9 @@ def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_lef
 
 def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
     world.add_node(node("n1"))
+    world.have(daemon_set())
     one, two = gang_pods("low", 2, FULL)
-    world.create(replace(one, node=N0), replace(two, node=NodeName("n1"), owner=Owner("DaemonSet", "agent", "agent")))
+    world.create(replace(one, node=N0), replace(two, node=NodeName("n1"), owner=AGENT))
     comes(world)
     assert world.preempted == []
     assert why_not(world) == NobodySuffices({"a node's own": 2})
@@ -152,8 +151,9 @@ def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
 def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangWorld) -> None:
     for name in ("n1", "n2"):
         world.add_node(node(name))
+    world.have(daemon_set())
     for where in (N0, N1):
-        runs(world, f"agent-{where}", where, owner=Owner("DaemonSet", "agent", "agent"))
+        runs(world, f"agent-{where}", where, owner=AGENT)
     runs(world, "high", NodeName("n2"), priority=10)
     comes(world)
     for _ in range(2):
@@ -163,14 +163,22 @@ def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangW
 
 def test_what_is_told_of_a_pod_with_two_reasons_to_stay_is_the_one_that_lasts(world: GangWorld) -> None:
     world.do(world.keeper.observe(Budget("default", "guard", 0, {"app": "guarded"})))
-    runs(world, labels={"app": "guarded"}, owner=Owner("DaemonSet", "agent", "agent"))
+    world.have(daemon_set())
+    runs(world, labels={"app": "guarded"}, owner=AGENT)
     world.add_node(node("n1"))
     runs(world, "high", N1, priority=10)
     comes(world)
     assert why_not(world) == NobodySuffices({DAEMONS: 1})
 
 
+def strict(world: GangWorld) -> GangWorld:
+    """No disruption budget is broken there."""
+    world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(despite_budgets=False)
+    return world
+
+
 def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suffice(world: GangWorld) -> None:
+    strict(world)
     world.add_node(node("n1"))
     world.do(world.keeper.observe(Budget("default", "guard", 0, {"app": "guarded"})))
     runs(world, labels={"app": "guarded"})
@@ -180,6 +188,7 @@ def test_a_pod_that_its_budget_protects_is_counted_though_it_alone_would_not_suf
 
 
 def test_those_are_counted_who_may_leave_alone_and_not_with_others_of_their_budget(world: GangWorld) -> None:
+    strict(world)
     world.add_node(node("n1"))
     world.do(world.keeper.observe(Budget("default", "guard", 1, {"app": "guarded"})))
     for where in (N0, N1):
@@ -342,6 +351,7 @@ def test_who_begins_to_leave_is_counted_on_from_then(world: GangWorld) -> None:
 
 @pytest.mark.parametrize("allowed", [1, 2])
 def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allowed: int) -> None:
+    strict(world)
     world.add_node(node("n1"))
     world.do(world.keeper.observe(Budget("default", "guard", allowed, {"app": "guarded"})))
     low = zip(gang_pods("low", 2, FULL), (N0, N1), strict=True)
@@ -355,6 +365,7 @@ def test_a_gang_leaves_where_its_budget_lets_all_of_it_go(world: GangWorld, allo
 
 
 def test_a_gang_that_its_budget_protects_is_counted_though_it_would_not_suffice(world: GangWorld) -> None:
+    strict(world)
     for name in ("n1", "n2"):
         world.add_node(node(name))
     world.do(world.keeper.observe(Budget("default", "guard", 1, {"app": "guarded"})))
@@ -375,7 +386,8 @@ def test_a_gang_of_the_same_priority_stays(world: GangWorld) -> None:
 
 def test_pods_of_a_daemon_set_that_leave_are_not_counted_on(world: GangWorld) -> None:
     world.add_node(node("n1"))
-    agent = runs(world, "agent", owner=Owner("DaemonSet", "agent", "agent"))
+    world.have(daemon_set())
+    agent = runs(world, "agent", owner=AGENT)
     world.create(replace(agent, deleting=True))
     runs(world, "other", NodeName("n1"))
     comes(world)
@@ -704,10 +716,15 @@ def test_nothing_is_searched_for_again_when_nothing_has_changed_but_what_is_save
 def test_whatever_runs_the_gang_fits_without_the_victims_and_they_are_whole_units_that_may_leave(
     data: st.DataObject,
 ) -> None:
-    world = GangWorld()
     names = [NodeName(f"n{number}") for number in range(data.draw(st.integers(1, 4)))]
-    for name in names:
-        world.add_node(node(name))
+    last_resort = data.draw(st.booleans())
+    world, other_world = GangWorld(), strict(GangWorld())
+    worlds = (world if last_resort else strict(world), other_world)
+    daemons = Owner("DaemonSet", "DaemonSet", "DaemonSet", "apps")
+    for each_world in worlds:
+        for name in names:
+            each_world.add_node(node(name))
+        each_world.have(daemon_set(daemons))
     kinds = st.tuples(
         st.sampled_from(names),
         st.sampled_from([1000, 2000, 4000]),
@@ -718,7 +735,8 @@ def test_whatever_runs_the_gang_fits_without_the_victims_and_they_are_whole_unit
         st.booleans(),
     )
     allowed = data.draw(st.integers(0, 4))
-    world.do(world.keeper.observe(Budget("default", "guard", allowed, {"guarded": "yes"})))
+    for each_world in worlds:
+        each_world.do(each_world.keeper.observe(Budget("default", "guard", allowed, {"guarded": "yes"})))
     made: list[Pod] = []
     for number, (where, cpu, priority, gang, owner, scheduler, guarded) in enumerate(
         data.draw(st.lists(kinds, max_size=12))
@@ -734,22 +752,27 @@ def test_whatever_runs_the_gang_fits_without_the_victims_and_they_are_whole_unit
             priority=priority,
             gang=ask,
             scheduler=scheduler,
-            owner=None if owner is None else Owner(owner, owner, owner),
+            owner=None if owner is None else Owner(owner, owner, owner, "apps" if owner == "DaemonSet" else ""),
             labels={"guarded": "yes"} if guarded else {},
         )
         made.append(each)
-    world.create(*made)
     size = data.draw(st.integers(1, 5))
     members = [replace(each, priority=2) for each in gang_pods("top", size, {"cpu": 4000})]
-    world.create(*members)
-    world.filter(members[0], names)
+    for each_world in worlds:
+        each_world.create(*made)
+        each_world.create(*members)
+        each_world.filter(members[0], names)
     if not world.preempted:
+        assert other_world.preempted == []
         return
     [victims] = world.preempted
     left = [each for each in made if each.name in victims]
     assert all(each.priority < 2 and each.scheduler == "escher" for each in left)
-    assert not any(each.owner is not None and each.owner.kind == "DaemonSet" for each in left)
-    assert sum(each.labels == {"guarded": "yes"} for each in left) <= allowed
+    claim = [each for each in made if each.owner == daemons]
+    assert not [each for each in left if each in claim and each is next(e for e in claim if e.node == each.node)]
+    if sum(each.labels == {"guarded": "yes"} for each in left) > allowed:
+        assert last_resort
+        assert other_world.preempted == [], "within the budget there was another way"
     for each in left:
         if each.gang is not None:
             assert {other.name for other in made if other.gang == each.gang} <= set(victims)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.audit import Violation
-from extender.core.cluster import Owner, Pod
+from extender.core.cluster import Pod
 from extender.core.gangs.backfill import Savings, Thrift
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.preempting import PREEMPTS_EVERY
@@ -19,7 +19,7 @@ from extender.core.gangs.queue import Patience
 from extender.core.ledger import Holder, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
-from tests.builders import NOW, gang_pods, ledger_of, node, pod, slot
+from tests.builders import AGENT, NOW, daemon_set, gang_pods, ledger_of, node, pod, slot
 from tests.core.gang_world import GangWorld
 
 FULL = {"cpu": 8000}
@@ -73,8 +73,8 @@ def pass_minutes(world: GangWorld, minutes: int) -> None:
 class TestWhatStays:
     def test_nothing_is_saved_beside_daemons_that_leave_too_little(self, world: GangWorld) -> None:
         for where in nodes(world, 4):
-            daemon = Owner("DaemonSet", "exporter", "u")
-            world.create(pod(f"daemon-{where}", {"cpu": 100}, owner=daemon, node=where, created=1.0, bound_at=2.0))
+            world.have(daemon_set())
+            world.create(pod(f"daemon-{where}", {"cpu": 100}, owner=AGENT, node=where, created=1.0, bound_at=2.0))
         waiting(world, "whole", 4)
         started = 0
         for minute in range(240):
@@ -90,7 +90,8 @@ class TestWhatStays:
     def test_it_is_saved_as_soon_as_they_are_gone(self, world: GangWorld) -> None:
         n0, n1 = nodes(world, 2)
         filler(world, n1)
-        daemon = pod("daemon", {"cpu": 100}, owner=Owner("DaemonSet", "exporter", "u"), node=n0)
+        world.have(daemon_set())
+        daemon = pod("daemon", {"cpu": 100}, owner=AGENT, node=n0)
         world.create(daemon)
         waiting(world, "whole", 2)
         world.pass_time(PATIENCE)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from extender.core.cluster import Owner, Pod
 from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
 from extender.kube.names import NodeName, PodUid
-from tests.builders import NOW, pod, units
+from tests.builders import AGENT, NOW, pod, units
 
 N0 = NodeName("n0")
-DAEMON, JOB, WEB = Owner("DaemonSet", "exporter", "d"), Owner("Job", "train", "j"), Owner("ReplicaSet", "web", "r")
+DAEMON, JOB, WEB = AGENT, Owner("Job", "train", "j"), Owner("ReplicaSet", "web", "r")
 LONG_AGO = NOW - LONG_RUNNING_SECONDS
 
 
@@ -26,6 +26,7 @@ class Place:
     def __init__(self, *, preempts: bool = True) -> None:
         self.pods: dict[PodUid, Pod] = {}
         self.staying = Staying(self.pods, lambda pod: pod.scheduler == "escher", preempts=preempts)
+        self.staying.comes_again = lambda pod: pod.owner == DAEMON
         self.staying.heed_time(NOW)
 
     def see(self, pod: Pod) -> None:
@@ -47,8 +48,6 @@ class Place:
     [
         ({"owner": DAEMON}, True),
         ({"owner": DAEMON, "deleting": True}, True),
-        ({"owner": Owner("Node", "n0", "n")}, True),
-        ({"mirror": True}, True),
         ({"scheduler": "default-scheduler"}, True),
         ({"scheduler": "default-scheduler", "deleting": True}, False),
         ({"owner": WEB}, False),

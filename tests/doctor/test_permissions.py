@@ -73,6 +73,7 @@ GIVEN: dict[str, Any] = {
     "pod": POD,
     "node": NodeName("n1"),
     "token": "t",
+    "why": "a gang has no other room",
     "caller": Caller("bob"),
     "right": Right(verb="list", resource="gangs"),
     "notice": Notice(POD, EventType.NORMAL, "GangWaiting", "one has no room"),

@@ -15,7 +15,7 @@ from extender.controlplane.nodes import NodeShape
 from extender.core.names import GangKey
 from extender.settings import Settings
 from extender.simulation import Simulation
-from kubesim.kinds import CONFIG_MAP, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
+from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
 from loadtests.pods import pod
 from tests.kubesim.until import Looks, until
@@ -64,16 +64,20 @@ class Stage:
         """A controller makes the pods again that end."""
 
         async def run() -> None:
-            # Any object does as their owner: the garbage collector looks for its UID.
-            stands_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": prefix.rstrip("-")}}
-            uid = (await self.sim.create(stands_in, CONFIG_MAP))["metadata"]["uid"]
+            name = prefix.rstrip("-")
+            if kind == "DaemonSet":
+                uid = (await self.sim.create(daemon_set(name), DAEMON_SET))["metadata"]["uid"]
+            else:
+                # Any object does as their owner: the garbage collector looks for its UID.
+                stands_in = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+                uid = (await self.sim.create(stands_in, CONFIG_MAP))["metadata"]["uid"]
             made = 0
             with Looks(self.store, every=0.05) as looks:
                 while True:
                     there = [each for each in self.pods(prefix) if "deletionTimestamp" not in each["metadata"]]
                     for _ in range(count - len(there)):
                         body = make(f"{prefix}{made}")
-                        owner = {"apiVersion": "apps/v1", "kind": kind, "name": prefix, "uid": uid}
+                        owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": uid}
                         body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
                         await self.sim.create(body, POD)
                         made += 1
@@ -88,6 +92,19 @@ class Stage:
     def explained(self, gang: str) -> str:
         found = Explain(self.sim.application.keeper.tables).gang(GangKey("default", gang))
         return f"{found.summary} {found.remedies}"
+
+
+def daemon_set(name: str, **spec: Any) -> Json:
+    """A DaemonSet whose pods are labelled `of: name`."""
+    labels = {"of": name}
+    containers = [{"name": "main", "image": "none"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
 
 
 @asynccontextmanager
@@ -165,7 +182,8 @@ async def test_pods_of_other_schedulers_are_victims_only_where_a_setting_says_so
 async def test_pods_of_a_daemon_set_never_leave() -> None:
     async with stage(4, preempts_other_schedulers=True) as made:
         for scheduler in ("default-scheduler", "escher"):
-            made.keep(f"{scheduler}-", 2, partial(pod, scheduler=scheduler, cpu=1), "DaemonSet")
+            labels = {"of": scheduler}
+            made.keep(f"{scheduler}-", 2, partial(pod, scheduler=scheduler, cpu=1, labels=labels), "DaemonSet")
         await until(lambda: made.runs("default-scheduler-") + made.runs("escher-") == 4)
         await made.gang("top", 4)
         await asyncio.sleep(HALF_AN_HOUR)
@@ -185,7 +203,7 @@ async def budget(made: Stage, **spec: Any) -> None:
 
 
 async def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_loses_nobody() -> None:
-    async with stage(4) as made:
+    async with stage(4, preempts_despite_budgets="never") as made:
         await budget(made, minAvailable=3)
         made.keep("low-", 4, lambda name: pod(name, gang="low", quorum=4, cpu=8))
         await until(lambda: made.runs("low-") == 4)
@@ -209,7 +227,7 @@ async def test_a_gang_whose_budget_lets_all_of_it_go_leaves() -> None:
 
 async def test_a_budget_that_is_gone_soon_after_a_restart_is_heeded_when_the_pause_is_over() -> None:
     """The search is put off by some seconds, and nothing else happens that would set the alarm."""
-    async with stage(4) as made:
+    async with stage(4, preempts_despite_budgets="never") as made:
         await budget(made, minAvailable=3)
         await made.gang("low", 4, priority_class=None)
         await asyncio.sleep(5)

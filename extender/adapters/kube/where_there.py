@@ -22,14 +22,22 @@ _ASK_AGAIN_SECONDS = 1.0
 
 class WhereThere:
     """`look`: whether the kind can be followed; raises Unavailable, and Refused where it cannot. `without`: what is
-    true as long as it cannot."""
+    true as long as it cannot. `gone_without` is called when that is so for the first time."""
 
-    def __init__(self, reflector: Reflector[Any], look: Callable[[], Awaitable[bool]], without: str) -> None:
+    def __init__(
+        self,
+        reflector: Reflector[Any],
+        look: Callable[[], Awaitable[bool]],
+        without: str,
+        *,
+        gone_without: Callable[[], object] = lambda: None,
+    ) -> None:
         self.there = False
         """Whether it can be followed, as far as is known."""
         self.reflector = reflector
         self._look = look
         self._without = without
+        self._gone_without = gone_without
         self._goes_without = False
 
     @property
@@ -56,5 +64,7 @@ class WhereThere:
             _log.warning("cannot see whether a kind is there", kind=kind, why=str(error))
             return False
         self.there = there
+        if not there and not self._goes_without:
+            self._gone_without()
         self._goes_without = self._goes_without or not there
         return there

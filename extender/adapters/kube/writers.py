@@ -28,6 +28,9 @@ COMPONENT = "escher"
 
 _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 _LONGEST_NOTE = 1024
+_PREEMPTED = "PreemptionByEscher"
+"""Not kube-scheduler's word, PreemptionByScheduler: that means that it has deleted the pod itself."""
+_STAMP = "%Y-%m-%dT%H:%M:%SZ"
 _LONGEST_NAME = 253
 
 _encode = msgspec.json.Encoder().encode
@@ -113,10 +116,11 @@ class ApiBinder:
 
 
 class ApiEvictor:
-    """`ports.Evictor`, by the pod's subresource `eviction`."""
+    """`ports.Evictor`, by the pod's subresource `eviction`; past the budgets, by deletion."""
 
-    def __init__(self, requests: Requests) -> None:
+    def __init__(self, requests: Requests, *, now: Callable[[], float] = time.time) -> None:
         self._requests = requests
+        self._now = now
 
     async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
         eviction = {
@@ -127,6 +131,28 @@ class ApiEvictor:
         }
         path = _pod_path(pod, "eviction") + ("?dryRun=All" if dry_run else "")
         await self._requests.request("POST", path, _encode(eviction))
+
+    async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
+        if not dry_run:
+            # As with an eviction, which writes it itself: a Job's podFailurePolicy may go by it.
+            condition = {"type": "DisruptionTarget", "status": "True", "reason": _PREEMPTED, "message": why}
+            at = datetime.fromtimestamp(self._now(), UTC).strftime(_STAMP)
+            await self._says(pod, {**condition, "lastTransitionTime": at})
+        options: dict[str, object] = {"preconditions": {"uid": pod.uid}}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        await self._requests.request("DELETE", _pod_path(pod), _encode(options), accept=METADATA_ONLY)
+
+    async def _says(self, pod: PodRef, condition: Mapping[str, object]) -> None:
+        patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+        with asking_for_no_version():
+            await self._requests.request(
+                "PATCH",
+                _pod_path(pod, "status"),
+                _encode(patch),
+                content_type=STRATEGIC_MERGE_PATCH,
+                accept=METADATA_ONLY,
+            )
 
 
 class ApiNominator:

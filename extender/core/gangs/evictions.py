@@ -5,10 +5,11 @@ seen later still. So an offer counts as taken until it is known or too old. Must
 is kube-scheduler's.
 
 Nobody is offered whose priority is not lower than the preempting pod's. Members beyond the quorum may go alone. Where
-fewer than the quorum would stay, all of the gang must go: if all its members are of lower priority, none of them is
-protected, and the disruption budgets allow all of them. kube-scheduler evicts on one node only; the rest of the gang is
-evicted by us, once it is seen that kube-scheduler has evicted, for that pod, all whom it was offered: it writes so on
-each. Where some node needs no gang to leave, only such nodes are offered; else those of one gang, the least.
+fewer than the quorum would stay, all of the gang must go: if all its members are of lower priority and none of them is
+protected. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen that
+kube-scheduler has evicted, for that pod, all whom it was offered: it writes so on each. Where some node needs no gang
+to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a last
+resort, where a setting allows that, the least of those whose budgets do not.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.orders import EvictRest, Preempted
-from extender.core.gangs.restraint import BudgetsUnknown
 from extender.core.gangs.table import Table
 from extender.core.gangs.victims import Victims
 from extender.core.names import GangKey
@@ -38,6 +38,8 @@ class _Offer:
     whole: Mapping[GangKey, frozenset[PodUid]]
     """Gangs that leave as a whole with these, and which of them are their members."""
     until: float
+    despite_budgets: bool = False
+    """The budgets do not let all of these gangs go."""
     gone: set[PodUid] = field(default_factory=set)
 
 
@@ -112,9 +114,13 @@ class Evictions:
             lost = [self._gangs.by_key[key] for key in gangs]
             return (max(gang.terms.worth for gang in lost), sum(len(gang.roster.bound) for gang in lost), sorted(gangs))
 
-        least = min(losses.values(), key=loss)
-        if self._objection(least) is not None:
-            return set()
+        by_loss = sorted(set(losses.values()), key=loss)
+        least = next((gangs for gangs in by_loss if not self._breaks_budgets(gangs)), None)
+        despite_budgets = least is None
+        if least is None:
+            if not self._victims.budgets.known or not self._victims.bounds.despite_budgets:
+                return set()
+            least = by_loss[0]
         leaving = frozenset(uid for key in least for uid in self._gangs.by_key[key].roster.bound)
         self._take(leaving, now + OFFER_SECONDS)
         found: set[NodeName] = set()
@@ -125,7 +131,7 @@ class Evictions:
             found.add(node)
             self._take(members[node], now + OFFER_SECONDS)
             whole = {key: frozenset(members[node] & self._gangs.by_key[key].roster.bound) for key in least}
-            self._offers.append(_Offer(pod, frozenset(victims[node]), whole, now + OFFER_SECONDS))
+            self._offers.append(_Offer(pod, frozenset(victims[node]), whole, now + OFFER_SECONDS, despite_budgets))
         return found
 
     def _members(self, chosen: Iterable[PodUid]) -> set[PodUid]:
@@ -162,13 +168,12 @@ class Evictions:
             return False
         return all(self._victims.may_leave(each) for each in rest)
 
-    def _objection(self, keys: Iterable[GangKey]) -> object | None:
-        """Why the disruption budgets do not let all of these gangs go."""
-        if not self._victims.budgets.known:
-            return BudgetsUnknown()
+    def _breaks_budgets(self, keys: Iterable[GangKey]) -> bool:
+        """Whether the disruption budgets do not let all of these gangs go, or are not known."""
         gangs = [self._gangs.by_key[key] for key in keys]
         leaving = [self._pods[uid] for gang in gangs for uid in sorted(gang.roster.bound) if uid in self._pods]
-        return self._victims.budgets.objection(pod for pod in leaving if not pod.deleting)
+        budgets = self._victims.budgets
+        return not budgets.known or budgets.objection(pod for pod in leaving if not pod.deleting) is not None
 
     # -- what was taken ------------------------------------------------------------------------------------------
 
@@ -185,7 +190,7 @@ class Evictions:
             offer.gone.add(pod.uid)
             for key, named in offer.whole.items():
                 if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, named)):
-                    found.append(EvictRest(key, offer.preemptor, rest, len(named)))
+                    found.append(EvictRest(key, offer.preemptor, rest, len(named), offer.despite_budgets))
                     # Most of them were offered with it; those that were bound since are forgotten no sooner.
                     for each in rest:
                         self._offered.setdefault(each.uid, offer.until)

@@ -185,12 +185,14 @@ class EvictFor(OfGang):
     """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room.
 
     `units`: the same, by who leaves together, in that order. `nominated`: where room is to be kept for its members.
+    `despite_budgets`: without breaking disruption budgets there is no room, so those that one protects are deleted.
     """
 
     members: tuple[Pod, ...]
     victims: tuple[Pod, ...]
     units: tuple[tuple[Pod, ...], ...] = ()
     nominated: Mapping[PodUid, NodeName] = field(default_factory=dict)
+    despite_budgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,7 @@ class Gangs:
         fits = Fits(ledger, places, prospects, slots, plans, staying)
         queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
         surplus = Surplus(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
-        victims = Victims(table, brake, around.budgets, bounds, ours)
+        victims = Victims(table, brake, around.budgets, bounds, ours, around.daemons)
         preempting = Preempting(ledger, prospects, table, brake, victims)
         self.evictions = Evictions(table, victims, staying.pods, brake)
         self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, brake)

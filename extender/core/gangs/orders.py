@@ -38,12 +38,14 @@ class LetRoomGo(OfGang):
 class EvictRest(OfGang):
     """Effect: kube-scheduler has evicted `gone` members of the gang for the pod, which leaves fewer than its quorum.
 
-    The rest is to be evicted: a gang leaves as a whole.
+    The rest is to be evicted: a gang leaves as a whole. `despite_budgets`: there was no other way for the pod, so those
+    that a disruption budget protects are deleted.
     """
 
     preemptor: Pod
     rest: tuple[Pod, ...]
     gone: int
+    despite_budgets: bool = False
 
 
 @dataclass(frozen=True, slots=True)

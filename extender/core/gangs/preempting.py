@@ -23,7 +23,7 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.gang import EvictFor, Gang
 from extender.core.gangs.orders import KeepRoomFor, LetRoomGo
-from extender.core.gangs.preemption import Choice, Unit
+from extender.core.gangs.preemption import Choice, Unit, within_budgets
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.restraint import (
     BUDGET,
@@ -169,6 +169,7 @@ class Preempting:
             ledger.changes.capacity_count,
             self.victims.changes,
             self.victims.budgets.changes,
+            self.victims.daemons.changes,
             self._brake.version,
         )
 
@@ -178,23 +179,27 @@ class Preempting:
         if asks := _unknown_asks(gang):
             return UnknownAsks(asks)
         protected: dict[str, int] = {}
-        units, going = self.victims.units_below(gang.terms.claims, now, protected)
+        units, last, going = self.victims.units_below(gang.terms.claims, now, protected)
         history = self._history.setdefault(gang.key, History())
         self._prune(now)
-        self._latest = self._circumstances(gang, units)
+        self._latest = self._circumstances(gang, [*units, *last])
         if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
             return InVain(history.vain, history.not_before)
         exhausted = self._exhausted(gang, 0, now)
-        if not (units or going or exhausted):
+        if not (units or last or going or exhausted):
             return NobodySuffices(protected)
         if exhausted:
             # Whoever leaves anyway may still be waited for.
-            units = []
-        choice = self._prospects.victims_for(gang, units, going, saved)
-        if choice is not None and self.victims.budgets.objection(choice.victims) is not None:
-            allowed = self._within_budgets(choice, units)
-            protected[BUDGET] = protected.get(BUDGET, 0) + sum(map(_size, units)) - sum(map(_size, allowed))
-            choice = self._prospects.victims_for(gang, allowed, going, saved)
+            units, last = [], []
+        choice, kept = within_budgets(
+            lambda leaving: self._prospects.victims_for(gang, leaving, going, saved),
+            units,
+            last,
+            self.victims.budgets,
+            as_last_resort=self.victims.bounds.despite_budgets,
+        )
+        if kept:
+            protected[BUDGET] = protected.get(BUDGET, 0) + kept
         if choice is not None and not choice.units and not going:
             # There is room as it is: what keeps the gang from it is not that others are there.
             return NobodySuffices(protected)
@@ -208,13 +213,6 @@ class Preempting:
     def _undecided(self) -> list[Spent]:
         begun = ((key, order) for key, order in self._orders.items() if order.evicted)
         return [Spent(key, order.began, len(order.evicted)) for key, order in begun]
-
-    def _within_budgets(self, choice: Choice, units: Sequence[Unit]) -> list[Unit]:
-        """Units that may all leave together: of those chosen as many as the budgets allow, then of the others."""
-        chosen = {unit.pods[0].uid for unit in choice.units}
-        rest = (unit for unit in units if unit.pods[0].uid not in chosen)
-        spending = self.victims.budgets.spending()
-        return [unit for unit in (*choice.units, *rest) if spending.add(unit.pods)]
 
     def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> Circumstances:
         makers = self.victims.makers(units)
@@ -230,8 +228,15 @@ class Preempting:
         gang.plan.nominated = {
             PodUid(holder): node for holder, node in choice.places.items() if PodUid(holder) in gang.roster.members
         }
-        units = tuple(unit.pods for unit in choice.units)
-        return EvictFor(gang.key, tuple(gang.roster.unplaced()), choice.victims, units, dict(gang.plan.nominated))
+        units = tuple(unit.pods for unit in sorted(choice.units, key=lambda unit: unit.breaks_budget))
+        return EvictFor(
+            gang.key,
+            tuple(gang.roster.unplaced()),
+            choice.victims,
+            units,
+            dict(gang.plan.nominated),
+            despite_budgets=choice.breaks_budgets,
+        )
 
     def is_wanted(self, key: GangKey) -> bool:
         """Whether the order is to be gone on with: the gang is there, and has found no room elsewhere meanwhile."""
@@ -355,7 +360,3 @@ class Preempting:
         return next(
             (gang.key for gang in self._table.by_key.values() if not uids.isdisjoint(gang.roster.members)), None
         )
-
-
-def _size(unit: Unit) -> int:
-    return len(unit.pods)

@@ -10,9 +10,10 @@ of which looks at nodes and no more at pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.core.fit import NOTHING, lacking
 from extender.core.gangs.packing import Shortfall, plan
@@ -24,11 +25,20 @@ from extender.kube.names import NodeName, ResourceKey
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Bound pods that leave together. The higher of their priorities; when the oldest of them was created."""
+    """Bound pods that leave together. The higher of their priorities; when the oldest of them was created.
+
+    `breaks_budget`: a disruption budget does not let all of them go.
+    """
 
     pods: tuple[Pod, ...]
     priority: int
     created: float
+    breaks_budget: bool = False
+
+    @property
+    def level(self) -> tuple[bool, int]:
+        """Sorts units by who is to leave first: kube-scheduler, too, breaks budgets last, whatever the priorities."""
+        return self.breaks_budget, self.priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +47,11 @@ class Choice:
 
     units: tuple[Unit, ...]
     places: Mapping[Holder, NodeName]
+
+    @property
+    def breaks_budgets(self) -> bool:
+        """Whether disruption budgets are to be broken: without that there is no room for all."""
+        return any(unit.breaks_budget for unit in self.units)
 
     @property
     def victims(self) -> tuple[Pod, ...]:
@@ -52,6 +67,39 @@ def unit_of(pods: Iterable[Pod]) -> Unit:
     return Unit(together, max([pod.priority for pod in together]), min([pod.created for pod in together]))
 
 
+def within_budgets(
+    search: Callable[[Sequence[Unit]], Choice | None],
+    units: Sequence[Unit],
+    last: Sequence[Unit],
+    budgets: Budgets,
+    *,
+    as_last_resort: bool,
+) -> tuple[Choice | None, int]:
+    """The victims among the units that may all leave together by the budgets; and how many pods these keep.
+
+    Each unit may go by itself, and each of the `last` breaks a budget. As a last resort, where the search finds no
+    victims otherwise, budgets are broken: nothing is kept then.
+    """
+    choice = search(units)
+    if choice is not None and budgets.objection(choice.victims) is None:
+        return choice, 0
+    chosen = choice.units if choice is not None else ()
+    first = {unit.pods[0].uid for unit in chosen}
+    rest = (unit for unit in sorted(units, key=lambda unit: unit.priority) if unit.pods[0].uid not in first)
+    spending = budgets.spending()
+    within: list[Unit] = []
+    beyond: list[Unit] = []
+    for unit in (*chosen, *rest):
+        (within if spending.add(unit.pods) else beyond).append(unit)
+    if choice is not None:
+        choice = search(within)
+        if not as_last_resort:
+            return choice, sum(len(unit.pods) for unit in beyond)
+    if choice is None and as_last_resort and (last or beyond):
+        choice = search([*within, *(replace(unit, breaks_budget=True) for unit in beyond), *last])
+    return choice, 0
+
+
 def choose(
     ledger: Ledger,
     slots: Sequence[Slot],
@@ -62,8 +110,9 @@ def choose(
 ) -> Choice | None:
     """The victims among `units`; none of them if there is room once `going` are gone. None if all would not suffice.
 
-    The highest priority among the victims is as low as it can be; then of those units each is kept that can be, the
-    highest, largest and oldest first. `going`: pods that leave anyway. `releasing`: what is saved for the slots.
+    No disruption budget is broken if that can be; then the highest priority among the victims is as low as it can be;
+    then of those units each is kept that can be: those that break a budget, the highest, largest and oldest first.
+    `going`: pods that leave anyway. `releasing`: what is saved for the slots.
     """
     gone = [Holder(pod.uid) for pod in going]
     left = _left_by(units)
@@ -95,7 +144,7 @@ def choose(
             high = middle
     nodes = placed(low)
     assert nodes is not None
-    leaving = [unit for unit in units if unit.priority <= levels[low - 1]]
+    leaving = [unit for unit in units if unit.level <= levels[low - 1]]
     spare = _spare(room_without(low), slots, nodes)
     victims = [unit for unit in sorted(leaving, key=_worth, reverse=True) if not _kept(unit, spare)]
     return Choice(tuple(reversed(victims)), nodes)
@@ -104,20 +153,20 @@ def choose(
 _Spare = dict[NodeName, dict[ResourceKey, int]]
 
 
-def _left_by(units: Sequence[Unit]) -> dict[int, _Spare]:
-    """What the units of each priority hold, by node."""
-    found: dict[int, _Spare] = {}
+def _left_by(units: Sequence[Unit]) -> dict[tuple[bool, int], _Spare]:
+    """What the units of each level hold, by node."""
+    found: dict[tuple[bool, int], _Spare] = {}
     for unit in units:
-        level = found.setdefault(unit.priority, {})
+        level = found.setdefault(unit.level, {})
         for pod in unit.pods:
             assert pod.node is not None
             add_to(level.setdefault(pod.node, {}), pod.requests)
     return found
 
 
-def _worth(unit: Unit) -> tuple[int, int, float]:
+def _worth(unit: Unit) -> tuple[tuple[bool, int], int, float]:
     """Sorts units by how much is lost with them."""
-    return unit.priority, len(unit.pods), -unit.created
+    return unit.level, len(unit.pods), -unit.created
 
 
 def _spare(room: Room, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName]) -> _Spare:

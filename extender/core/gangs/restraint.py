@@ -12,11 +12,15 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What is done in vain at most for one gang in an hour (see `vain`), and whether pods of schedulers that are not
-    ours may be victims."""
+    ours may be victims.
+
+    `despite_budgets`: pods that a disruption budget protects leave too, where the gang finds no room without them.
+    """
 
     preemptions: int = 4
     pods: int = 1000
     others: bool = False
+    despite_budgets: bool = True
 
 
 DEFAULT_BOUNDS = Bounds()

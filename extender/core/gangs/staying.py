@@ -49,12 +49,13 @@ class _Stay:
 @dataclass(slots=True)
 class Staying:
     """`pods`: the table of all pods that are not finished, which is the keeper's. `ours`: whether the pod's scheduler
-    is one of ours. `preempts`: whether anybody is evicted for a gang."""
+    is one of ours. `preempts`: whether anybody is evicted for a gang. `comes_again`: see `core.daemons`."""
 
     pods: Mapping[PodUid, Pod]
     ours: Callable[[Pod], bool] = lambda pod: True
     long_running: float = LONG_RUNNING_SECONDS
     preempts: bool = True
+    comes_again: Callable[[Pod], bool] = lambda pod: False
     grown: int = 0
     """Grows whenever more stays than before, on any node."""
     shrunk: int = 0
@@ -82,6 +83,11 @@ class Staying:
         """Nobody is kept in mind who has ended: in a day they are many times those that are there."""
         self._growing_old = [(pod.bound_at + self.long_running, pod.uid) for pod in self.pods.values() if pod.bound_at]
         heapify(self._growing_old)
+
+    def judge_anew(self, pod: Pod) -> None:
+        """Whether the pod comes again is judged otherwise. One that is about to be taken in is left out."""
+        if self.pods.get(pod.uid) is pod:
+            self._settle(pod)
 
     def anybody(self) -> bool:
         """Whether any pod stays."""
@@ -111,7 +117,7 @@ class Staying:
 
     def _rank(self, pod: Pod) -> _Rank | None:
         """None: it may leave."""
-        if pod.comes_again:
+        if self.comes_again(pod):
             return inf
         if pod.deleting:
             return None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from extender.core.budgets import Budgets
 from extender.core.bystanders import Bystanders
+from extender.core.daemons import Daemons
 from extender.core.gangs.promises import Promises
 from extender.core.gangs.staying import Staying
 from extender.core.isolation import Isolation
@@ -15,10 +16,11 @@ from extender.core.isolation import Isolation
 class Surroundings:
     """`staying`: those on the nodes for whose leaving nobody waits. `promises`: how many pods controllers make.
     `bystanders`: who is on which node, for those who want to be near or away from such. `budgets`: for disruptions.
-    `isolation`: what namespaces may have."""
+    `isolation`: what namespaces may have. `daemons`: which pods come again on their node."""
 
     staying: Staying = field(default_factory=lambda: Staying({}))
     promises: Promises = field(default_factory=Promises)
     bystanders: Bystanders = field(default_factory=Bystanders)
     budgets: Budgets = field(default_factory=Budgets)
     isolation: Isolation = field(default_factory=Isolation)
+    daemons: Daemons = field(default_factory=lambda: Daemons({}))

@@ -1,21 +1,22 @@
 """Victims: who may be made to leave for a gang, and who leaves anyway.
 
-These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once; pods of schedulers
-that are not ours, but where that is allowed; whoever a disruption budget protects, counted over all that leave
-together; for a while whom nobody could evict; and, for a while that doubles, all pods of a maker (a controller, or a
-gang by its name) one of whose new pods took the room that an earlier one had left. Knows bound pods. Must not know
-whose turn it is, nor who is chosen.
+These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once (`core.daemons` says
+which are); pods of schedulers that are not ours, but where that is allowed; for a while whom nobody could evict; and,
+for a while that doubles, all pods of a maker (a controller, or a gang by its name) one of whose new pods took the room
+that an earlier one had left. What a disruption budget protects, counted over all that leave together, leaves as a last
+resort, or never: a setting decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from extender.core.back_off import doubled
 from extender.core.brake import Brake
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
+from extender.core.daemons import Daemons
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.preemption import Unit, unit_of
@@ -63,6 +64,7 @@ class Victims:
     budgets: Budgets
     bounds: Bounds
     ours: Callable[[Pod], bool]
+    daemons: Daemons
     unfinished: dict[GangKey, Unfinished] = field(default_factory=dict, init=False)
     """Gangs that were evicted in part, could not be to the end, and lack members of their quorum since."""
     changes: int = field(default=0, init=False)
@@ -126,20 +128,28 @@ class Victims:
 
     def _protection(self, pod: Pod) -> str:
         """Why the pod stays, whoever asks; empty: it may leave."""
-        return DAEMONS if pod.comes_again else "" if self.bounds.others or self.ours(pod) else OTHERS
+        if self.daemons.comes_again(pod):
+            return DAEMONS
+        return "" if self.bounds.others or self.ours(pod) else OTHERS
 
-    def units_below(self, claims: int, now: float, protected: dict[str, int]) -> tuple[list[Unit], list[Pod]]:
-        """Who of a lower priority could be evicted, and who is about to go anyway. Counts those who are protected."""
-        guarded = bool(self.budgets)
+    def units_below(
+        self, claims: int, now: float, protected: dict[str, int]
+    ) -> tuple[list[Unit], list[Unit], list[Pod]]:
+        """Who of a lower priority could be evicted; as a last resort; and who is about to go anyway.
+
+        Counts those that are protected.
+        """
+        budgets, comes_again = self.budgets if self.budgets else None, self.daemons.comes_again
         banned = {maker for maker, strikes in self._strikes.items() if strikes.until > now}
         refused = {uid for uid, until in self._refused.items() if until > now}
         some_stay = bool(banned or refused or self._brake.labelled)
         units: list[Unit] = []
+        last: list[Unit] = []
         welcome: set[str] = set()
         """Schedulers whose pods may leave."""
 
         def protection(pod: Pod) -> str:
-            if pod.comes_again:
+            if comes_again(pod):
                 return DAEMONS
             if pod.scheduler not in welcome:
                 if not (self.bounds.others or self.ours(pod)):
@@ -151,6 +161,14 @@ class Victims:
                 return self._strikes[found].why
             return REFUSED if refused and pod.uid in refused else ""
 
+        def take(unit: Unit, why: str) -> None:
+            if not why and (budgets is None or budgets.objection(unit.pods) is None):
+                units.append(unit)
+            elif not why and self.bounds.despite_budgets:
+                last.append(replace(unit, breaks_budget=True))
+            else:
+                protected[why or BUDGET] = protected.get(why or BUDGET, 0) + len(unit.pods)
+
         in_gangs: set[PodUid] = set()
         for other in self._table.by_key.values():
             together = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
@@ -158,28 +176,18 @@ class Victims:
             if not together or other.phase in _LEFT_ALONE or any(pod.priority >= claims for pod in together):
                 continue
             why = next((why for pod in together if (why := protection(pod))), "")
-            if not why and guarded and self.budgets.objection(together) is not None:
-                why = BUDGET
-            if why:
-                protected[why] = protected.get(why, 0) + len(together)
-            else:
-                units.append(unit_of(together))
+            take(unit_of(together), why)
         for uid, each in self._bound.items():
             if each.priority >= claims or uid in in_gangs:
                 continue
             # There may be many thousands, and mostly nothing more is to be asked about them.
             [pod] = each.pods
             known = not some_stay and pod.scheduler in welcome
-            why = (DAEMONS if pod.comes_again else "") if known else protection(pod)
-            if not why and guarded and self.budgets.objection(each.pods) is not None:
-                why = BUDGET
-            if why:
-                protected[why] = protected.get(why, 0) + 1
-            else:
-                units.append(each)
+            why = (DAEMONS if comes_again(pod) else "") if known else protection(pod)
+            take(each, why)
         # The pods of a DaemonSet come again where they leave.
-        going = [pod for pod, since in self._going.values() if since > now - GOING_SECONDS and not pod.comes_again]
-        return units, going
+        going = [pod for pod, since in self._going.values() if since > now - GOING_SECONDS and not comes_again(pod)]
+        return units, last, going
 
     def makers(self, units: Sequence[Unit]) -> frozenset[Maker]:
         """Of these, or who has none itself."""

@@ -43,6 +43,7 @@ def test_the_roots_name_versions_and_groups() -> None:
     assert [each["name"] for each in groups] == [
         "events.k8s.io",
         "batch",
+        "apps",
         "discovery.k8s.io",
         "coordination.k8s.io",
         "scheduling.k8s.io",
@@ -136,7 +137,9 @@ def test_others_get_the_old_form(accept: str) -> None:
     assert discovery.content_type("/apis", accept) == "application/json"
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v2", "/apis/apps", "/apis/batch/v2", "/apis//v1", "/api/v1/pods", "/x"])
+@pytest.mark.parametrize(
+    "path", ["/", "/api/v2", "/apis/autoscaling", "/apis/batch/v2", "/apis//v1", "/api/v1/pods", "/x"]
+)
 def test_other_paths_are_not_discovery(path: str) -> None:
     assert discovery.answer(KINDS, path, KUBECTL) is None
 

@@ -61,6 +61,12 @@ BODIES: dict[str, Json] = {
     "Service": {"spec": {"ports": [{"port": 80}]}},
     "ServiceAccount": {},
     "Job": {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}},
+    "DaemonSet": {
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        }
+    },
     "EndpointSlice": {"addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}], "ports": []},
     "Lease": {"spec": {"holderIdentity": "me"}},
     "PriorityClass": {"value": 7},
