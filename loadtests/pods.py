@@ -60,3 +60,16 @@ def pod(
         },
         "spec": spec,
     }
+
+
+def daemon_set(name: str, **spec: Any) -> Json:
+    """A DaemonSet whose pods are labelled `of: name`."""
+    labels = {"of": name}
+    containers = [{"name": "main", "image": "none"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }

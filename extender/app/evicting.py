@@ -8,8 +8,8 @@ gone. Units follow each other, and none is begun while another is unfinished.
 
 An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
 budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
-its victims. Nothing else is ever deleted, and no other order breaks a budget. None of its pods leaves before all have
-been tried as a dry run.
+its victims. Nothing else is ever deleted, and no other order breaks a budget. Before the first pod leaves for such an
+order, each deletion is tried as a dry run: a right may be lacking.
 
 What is refused after all, when some have gone (a budget was spent by others meanwhile), is tried again with longer and
 longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
@@ -126,13 +126,12 @@ class Evicting:
             self._told(EvictionDone(key))
 
     async def _all_may_go(self, order: EvictFor) -> bool:
-        """Whether none of its pods is refused; else no pod leaves. A right that is lacking is refused here."""
-        for unit in order.units:
-            _, why = await self._check.look(unit, {})
-            if why:
-                self._told(UnitStays(order.gang, unit, 0, why))
-                return False
-        return True
+        """Whether each pod may be deleted that a budget protects: a right may be lacking. Else no pod leaves."""
+        why = await self._check.refusal(order.victims)
+        if why:
+            _log.warning("no budget is broken, and no pod evicted", gang=str(order.gang), why=why)
+            self._told(UnitStays(order.gang, order.victims, 0, why))
+        return not why
 
     async def _announce(self, order: EvictFor) -> None:
         """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""

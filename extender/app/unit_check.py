@@ -6,7 +6,7 @@ spends nothing. Then each eviction is tried as a dry run. Must not know what the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from extender.app.ports import Disruptions, Evictor, PodRef
 from extender.app.tables import Tables
@@ -29,34 +29,54 @@ class UnitCheck:
         `protected`: where budgets may be broken, the pods that a budget protects are put there, with its name. They
         leave last: no budget refuses a deletion.
         """
-        budgets = Budgets()
         try:
-            for namespace in sorted({pod.namespace for pod in unit}):
-                for budget in await self._disruptions.budgets(namespace):
-                    budgets.see(budget)
+            pods, budgets = await self._now(unit)
         except (Unavailable, Refused) as error:
             return [], f"the disruption budgets cannot be read: {error}"
-        # As they are now: a pod that has become ready since counts.
-        known = (self._tables.pods.get(pod.uid) for pod in unit)
-        pods = [pod for pod in known if pod is not None and not pod.deleting]
-        objection = budgets.objection(pods)
-        if objection is not None and protected is None:
+        if protected is None and (objection := budgets.objection(pods)) is not None:
             return [], in_short(objection)
         pods = budgets.likeliest_refused_first(pods)
         if protected is not None:
-            spending = budgets.spending()
-            kept = [pod for pod in pods if not spending.add((pod,))]
             protected.clear()
-            protected |= {pod.uid: ", ".join(map(str, budgets.about(pod))) for pod in kept}
+            protected |= _protected(pods, budgets)
             pods.sort(key=lambda pod: pod.uid in protected)
-        for pod in pods if len(pods) > 1 or protected else ():
+        return pods, await self._tried(pods, protected or {}) if len(pods) > 1 else ""
+
+    async def refusal(self, pods: Sequence[Pod]) -> str:
+        """Why one of these, counted together, is not deleted that a budget protects; empty if each may be."""
+        try:
+            there, budgets = await self._now(pods)
+        except (Unavailable, Refused) as error:
+            return f"the disruption budgets cannot be read: {error}"
+        protected = _protected(there, budgets)
+        return await self._tried([pod for pod in there if pod.uid in protected], protected)
+
+    async def _now(self, pods: Sequence[Pod]) -> tuple[list[Pod], Budgets]:
+        """Those that are there and not about to go, and the budgets of their namespaces, as they are now."""
+        budgets = Budgets()
+        for namespace in sorted({pod.namespace for pod in pods}):
+            for budget in await self._disruptions.budgets(namespace):
+                budgets.see(budget)
+        # A pod that has become ready since counts.
+        known = (self._tables.pods.get(pod.uid) for pod in pods)
+        return [pod for pod in known if pod is not None and not pod.deleting], budgets
+
+    async def _tried(self, pods: Sequence[Pod], protected: Mapping[PodUid, str]) -> str:
+        """Why one of them is refused; empty if none is, each by itself."""
+        for pod in pods:
             try:
-                if protected and pod.uid in protected:
+                if pod.uid in protected:
                     await self._evictor.preempt(PodRef.of(pod), "", dry_run=True)
                 else:
                     await self._evictor.evict(PodRef.of(pod), dry_run=True)
             except Gone:
                 continue
             except (Unavailable, Refused) as error:
-                return [], str(error)
-        return pods, ""
+                return str(error)
+        return ""
+
+
+def _protected(pods: Sequence[Pod], budgets: Budgets) -> dict[PodUid, str]:
+    """Those that the budgets do not let go after the others, and by which budget."""
+    spending = budgets.spending()
+    return {pod.uid: ", ".join(map(str, budgets.about(pod))) for pod in pods if not spending.add((pod,))}

@@ -32,6 +32,7 @@ PATHS = {
     "/api/v1/pods": "Pod",
     "/api/v1/nodes": "Node",
     "/api/v1/namespaces": "Namespace",
+    "/apis/apps/v1/daemonsets": "DaemonSet",
     "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "PodGroup",
 }

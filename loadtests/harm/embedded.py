@@ -14,6 +14,7 @@ _KINDS = {
     ("", "pods"): "Pod",
     ("", "nodes"): "Node",
     ("", "namespaces"): "Namespace",
+    ("apps", "daemonsets"): "DaemonSet",
     ("policy", "poddisruptionbudgets"): "PodDisruptionBudget",
     ("scheduling.x-k8s.io", "podgroups"): "PodGroup",
 }

@@ -16,6 +16,7 @@ from loadtests.harm.breakups import SERVICE, Breakups
 from loadtests.harm.facts import SYSTEM_CRITICAL, Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import GangSeen, History, Seen
+from loadtests.harm.owners import DaemonSets, is_static
 
 _FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
 _HOUR = 3600.0
@@ -30,6 +31,7 @@ class Bounds:
     `back_off`: how long the pod that an owner made anew in the same place is left alone the first time; it doubles up
     to `longest_back_off`. `whole_within`: how soon the rest of a gang must have followed the first that was taken.
     `placed_within`: how soon after its victims are gone a gang must be bound, if nothing else changes meanwhile.
+    `despite_budgets`: whether a pod may be deleted for a higher priority where its budget does not let it go.
     """
 
     foreign_victims: bool = False
@@ -39,6 +41,7 @@ class Bounds:
     longest_back_off: float = 600.0
     whole_within: float = 180.0
     placed_within: float = 600.0
+    despite_budgets: bool = True
 
 
 USUAL = Bounds()
@@ -84,6 +87,7 @@ class Preemptions:
         self._find = find
         self._call_at = call_at
         self._breakups = breakups
+        self.daemon_sets = DaemonSets()
         self._courses: dict[str, _Course] = {}
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -174,9 +178,11 @@ class Preemptions:
 
     def _wrong_victim(self, pod: Seen) -> list[str]:
         facts, wrong = pod.facts, []
-        if facts.owner is not None and facts.owner.kind == "DaemonSet":
+        there = (each.facts for each in self._history.pods.values() if each.lives)
+        if self.daemon_sets.made(facts, self._history.nodes.get(facts.node), there):
+            assert facts.owner is not None
             wrong.append(f"it is DaemonSet {facts.owner.name}'s, which makes it anew on the same node")
-        if facts.mirror or (facts.owner is not None and facts.owner.kind == "Node"):
+        if is_static(facts):
             wrong.append("it is the mirror of a static pod, which no eviction ends")
         if not facts.node:
             wrong.append("it was not bound: its eviction makes no room")

@@ -16,6 +16,8 @@ from loadtests.harm.preemptions import Bounds, Preemptions
 
 PART_REASON, VICTIM_REASON, IN_PART_REASONS = "GangEvicted", "Preempted", ("GangInPart", "GangInDoubt")
 """Reasons of the service's Events: for a part that is evicted; in the reason for a victim; for a gang in part."""
+PAST_BUDGETS = "despite disruption budget"
+"""In the note about a pod whose budget did not let it go."""
 SHORTLY = 3.0
 _STATED_WITHIN = 150.0
 """The service tries to write an Event for two minutes, for the API server may be away."""
@@ -44,6 +46,8 @@ class Eviction:
     """Why it may not have been evicted as a part; empty if it may."""
     followed: bool
     """Others of its gang had been taken."""
+    past_budgets: bool = False
+    """It was deleted, for a budget did not let it go: only for a higher priority, and said so."""
     judged: bool = False
 
 
@@ -109,6 +113,9 @@ class Statements:
         eviction.judged = True
         pod, at = eviction.pod, eviction.at
         as_part = statement.reason == PART_REASON
+        if eviction.past_budgets and (as_part or PAST_BUDGETS not in statement.note):
+            why = f"the service deleted it, and does not say that its budget was broken: {statement.note!r}"
+            self._found(Harm(harms.DELETED, pod.facts.key, at, why))
         if pod.facts.scheduler not in self._history.schedulers and (as_part or not self._bounds.foreign_victims):
             why = f"it is {pod.facts.scheduler}'s, and the service evicted it: {statement.note!r}"
             self._found(Harm(harms.FOREIGN, pod.facts.key, at, why))
@@ -124,6 +131,9 @@ class Statements:
         eviction.judged = True
         pod, at = eviction.pod, eviction.at
         self._waiting.pop(pod.facts.uid, None)
+        if eviction.past_budgets and not self._was_interrupted(at):
+            why = "the service deleted it and wrote no Event that says why"
+            self._found(Harm(harms.DELETED, pod.facts.key, at, why))
         if not eviction.not_a_part:
             # It was allowed, whatever was said.
             return
@@ -131,11 +141,14 @@ class Statements:
             self._preemptions.evicted(pod, "", at, followed=True)
             return
         why = "the service evicted it and wrote no Event that says why"
-        if any(-SHORTLY < each - at < _STATED_WITHIN for each in self._interruptions):
+        if self._was_interrupted(at):
             self._found(Harm(harms.INTERRUPTED, pod.facts.key, at, why))
             return
         why = f"{why}; as a part it was not to be evicted: {eviction.not_a_part}"
         self._found(Harm(harms.UNSTATED, pod.facts.key, at, why))
+
+    def _was_interrupted(self, at: float) -> bool:
+        return any(-SHORTLY < each - at < _STATED_WITHIN for each in self._interruptions)
 
 
 class PartsTold:

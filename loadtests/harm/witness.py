@@ -1,6 +1,6 @@
 """The witness: is fed with all that the API server tells, in order, and says what harm was done.
 
-    witness.watched({"type": "MODIFIED", "object": {...}}, at)      # pods, nodes, PodGroups, budgets, namespaces
+    witness.watched({"type": "MODIFIED", "object": {...}}, at)      # pods, nodes, PodGroups, budgets, DaemonSets
     witness.audited({"verb": "create", "user": ..., "objectRef": ...})    # audit.k8s.io/v1, with the objects sent
     witness.finish(at); witness.violations(); witness.warnings()
 
@@ -25,6 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from loadtests.harm import harms, parts
 from loadtests.harm.breakups import KUBE_SCHEDULER, Breakups
+from loadtests.harm.facts import Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import History, Seen
 from loadtests.harm.preemptions import USUAL, Bounds, Preemptions
@@ -52,6 +53,8 @@ _ENDS = (("delete", "pods", ""), ("create", "pods", "eviction"))
 _REFUSED_FOR_GOOD = (404, 409, 422)
 _MOST = 100_000
 """Pods of which something is remembered beyond their end."""
+_BUDGETS_COUNT_WITHIN = 10.0
+"""Seconds after which a budget's status counts a pod that was evicted."""
 _SAME = 0.001
 """Seconds: closer than that is at the same time."""
 
@@ -79,6 +82,9 @@ class HarmWitness:
         self._services, self._schedulers = frozenset(services), frozenset(scheduler_users)
         self._kubelets = frozenset(kubelets)
         self._is_audited = audited
+        self._bounds = bounds
+        self._ended_lately: list[tuple[float, Facts]] = []
+        """Pods whose end the service has asked for, and when: what they have spent of budgets is told later."""
         self._found: list[Harm] = []
         self._breakups = Breakups(self.history, bounds.whole_within, self._found.append, self._call_at, self._hindered)
         self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._breakups)
@@ -143,6 +149,8 @@ class HarmWitness:
                     self._preemptions.node_changed()
             case "PodDisruptionBudget":
                 self._breakups.budgets.see(obj, at, gone=gone)
+            case "DaemonSet":
+                self._preemptions.daemon_sets.see(obj, gone=gone)
             case "PodGroup":
                 self.history.see_group(obj, at, gone=gone)
             case "Namespace" if gone or obj["metadata"].get("deletionTimestamp"):
@@ -287,11 +295,22 @@ class HarmWitness:
     def _service_ended(self, pod: Seen, at: float, *, evicted: bool) -> None:
         self.evictions += 1
         facts = pod.facts
-        if not evicted:
-            why = "the service deleted it, and did not ask for its eviction: no budget was heeded"
+        self._ended_lately = [each for each in self._ended_lately if each[0] > at - _BUDGETS_COUNT_WITHIN]
+        self._ended_lately.append((at, facts))
+        why = "" if evicted else self._no_last_resort(at)
+        if why:
             self._found.append(Harm(harms.DELETED, facts.key, at, why))
         not_a_part = parts.fault(pod, self.history, self._refused, self._bound_by_others)
-        self._statements.evicted(Eviction(pod, at, not_a_part, self._breakups.is_broken_up(pod)))
+        followed = self._breakups.is_broken_up(pod)
+        self._statements.evicted(Eviction(pod, at, not_a_part, followed, past_budgets=not evicted and not why))
+
+    def _no_last_resort(self, at: float) -> str:
+        """Why the service was to ask for the eviction of what it has deleted; empty if a budget was in the way."""
+        asked = "the service deleted it, and did not ask for its eviction"
+        if not self._bounds.despite_budgets:
+            return f"{asked}: no budget was heeded"
+        together = [facts for _, facts in self._ended_lately]
+        return "" if self._breakups.budgets.objection(together, at) else f"{asked}, which no budget would have refused"
 
     def _not_evicted(self, event: Json, about: Json, at: float) -> None:
         pod = self._pod_of(event, about)

@@ -2,8 +2,8 @@
 
 A ReplicaSet gives each pod a new name; a StatefulSet makes one after the other, under fixed names; a DaemonSet has one
 on each node, cordoned or not; an operator of training jobs makes members that failed again under their names, until it
-gives up, and takes everything away some time after the end. Objects of these kinds do not exist here: a ConfigMap
-stands for each, so that what it owns goes with it. Where a namespace's quota is used up, pods are tried later.
+gives up, and takes everything away some time after the end. Of these kinds only DaemonSets exist here: for each other
+one a ConfigMap stands, so that what it owns goes with it. Where a namespace's quota is used up, pods are tried later.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kubesim.controllers.controller import Controller
-from kubesim.kinds import CONFIG_MAP, NODE, POD, Json
+from kubesim.kinds import CONFIG_MAP, DAEMON_SET, NODE, POD, Json, Kind
 from kubesim.store import Change
 from loadtests.life.seeing import CREW_LABEL, annotation, is_running, name, uid
 from loadtests.reading import is_leaving, is_over
@@ -42,6 +42,16 @@ class Crew:
     succeeded: set[str] = field(default_factory=set)
     """Names of a training job's pods that are done and are not to be made again."""
 
+    @property
+    def stored_as(self) -> Kind:
+        """What stands for it: of kinds that are not served any object does as an owner."""
+        return DAEMON_SET if self.kind == DAEMONS else CONFIG_MAP
+
+    @property
+    def object(self) -> str:
+        """The name of what stands for it."""
+        return self.name if self.kind == DAEMONS else f"{self.kind.lower()}-{self.name}"
+
     def template(self, index: int) -> Json:
         """The body of one more pod."""
         fixed = self.kind in (STATEFUL, TRAINING)
@@ -67,9 +77,14 @@ class Crews(Controller):
         self._pods: dict[str, dict[str, Json]] = {}
 
     async def add(self, crew: Crew) -> None:
-        body = {"metadata": {"name": f"{crew.kind.lower()}-{crew.name}", "namespace": crew.namespace}}
-        await self.create(CONFIG_MAP, body)
-        found = self._store.get(CONFIG_MAP, crew.namespace, body["metadata"]["name"])
+        body: Json = {"metadata": {"name": crew.object, "namespace": crew.namespace}}
+        if crew.kind == DAEMONS:
+            labels = {CREW_LABEL: crew.name}
+            everywhere = {"containers": [{"name": "main", "image": "none"}], "tolerations": [{"operator": "Exists"}]}
+            template = {"metadata": {"labels": labels}, "spec": everywhere}
+            body["spec"] = {"selector": {"matchLabels": labels}, "template": template}
+        await self.create(crew.stored_as, body)
+        found = self._store.get(crew.stored_as, crew.namespace, crew.object)
         if found is None:
             return
         crew.uid = uid(found)
@@ -81,9 +96,9 @@ class Crews(Controller):
         self.by_uid.pop(crew.uid, None)
         crew.ended = True
         self.never(crew.uid)
-        found = self._store.get(CONFIG_MAP, crew.namespace, f"{crew.kind.lower()}-{crew.name}")
+        found = self._store.get(crew.stored_as, crew.namespace, crew.object)
         if found is not None:
-            await self.delete(CONFIG_MAP, found, propagation="Background")
+            await self.delete(crew.stored_as, found, propagation="Background")
 
     def pods(self, crew: Crew) -> list[Json]:
         return list(self._pods.get(crew.uid, {}).values())

@@ -244,6 +244,60 @@ class TestAUnit:
         assert stage.tried("try to evict") == []
 
 
+class TestAsALastResort:
+    """The budget lets some of eight pods go, and the gang needs the room of all of them."""
+
+    async def test_those_that_a_budget_protects_are_deleted_after_the_others(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.guard(3)
+        stage.comes()
+        await asyncio.sleep(10)
+        assert len(stage.tried("evict ")) == 3
+        assert len(stage.tried("delete ")) == 5
+        done = [call for _, call in stage.api.calls if call.startswith(("evict ", "delete "))]
+        assert [call.startswith("evict") for call in done] == [True] * 3 + [False] * 5
+        assert sum("despite disruption budget default/guard" in note for note in stage.told("PreemptedByGang")) == 5
+
+    async def test_nobody_leaves_where_they_may_not_be_deleted(self, stage: Stage) -> None:
+        """Not even those that no budget protects."""
+        stage.api.faults = [Fault(Refused(403, "forbidden"), of="try to delete")]
+        pods = [pod(f"low-{number}", FULL) for number in range(8)]
+        stage.runs(*pods)
+        stage.guard(7)
+        stage.comes()
+        await asyncio.sleep(60)
+        assert stage.destroyed == []
+        assert stage.tried("evict ") == stage.tried("delete ") == []
+
+    async def test_one_that_others_have_spent_the_budget_of_meanwhile_is_deleted(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.guard(7)
+        stage.api.faults = [unavailable(of="evict low-3")]
+        stage.comes()
+        await asyncio.sleep(0.5)
+        stage.api.guards = [replace(stage.api.guards[0], allowed=0)]
+        await asyncio.sleep(30)
+        assert len(stage.evicted()) == 8
+        assert "delete low-3" in stage.tried("delete ")
+
+    async def test_no_budget_is_broken_where_it_allows_enough_by_the_time_that_they_leave(self, stage: Stage) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.guard(3)
+        stage.api.guards = [replace(stage.api.guards[0], allowed=8)]
+        stage.comes()
+        await asyncio.sleep(10)
+        assert (len(stage.tried("evict ")), stage.tried("delete ")) == (8, [])
+
+    async def test_a_pod_under_two_budgets_is_deleted(self, stage: Stage) -> None:
+        """The API server evicts no such pod."""
+        stage.runs(*gang_pods("low", 8, FULL))
+        stage.api.guards = [Budget("default", name, 8, {"app": "low"}) for name in ("a", "b")]
+        stage.do(replaced(stage.keeper, Budget, stage.api.guards))
+        stage.comes()
+        await asyncio.sleep(10)
+        assert (stage.tried("evict "), len(stage.tried("delete "))) == ([], 8)
+
+
 class TestUnits:
     async def test_follow_each_other_at_a_rate(self, stage: Stage) -> None:
         stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))

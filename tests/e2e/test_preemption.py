@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
-from tests.e2e.conftest import REAL_ONLY
 from tests.e2e.workload import GANG_APPROACHES, Arena, stays
 
 pytestmark = [
@@ -136,7 +137,7 @@ def allowed(arena: Arena, gang: str) -> int:
 
 
 @pytest.mark.parametrize("least", [1, 0])
-def test_a_gang_leaves_only_if_its_disruption_budget_lets_all_of_it_go(
+def test_a_gang_leaves_within_its_disruption_budget_and_past_it_where_there_is_no_other_room(
     arena: Arena, scheduler: str, urgent: str, least: int
 ) -> None:
     arena.nodes(3)
@@ -145,25 +146,51 @@ def test_a_gang_leaves_only_if_its_disruption_budget_lets_all_of_it_go(
     arena.until_bound(low)
     eventually(lambda: allowed(arena, "low") == 3 - least, what="the budget knowing that they run")
     members = arena.create(*arena.gang("train", 3, scheduler, cpu=8, priority_class=urgent))
-    if not least:
-        arena.until_bound(members)
-        return
-    arena.until_rejected(members)
-    assert stays(lambda: arena.bound().keys(), during=3, what="the pods bound") == set(low)
-    assert allowed(arena, "low") == 2, "a dry run spends nothing"
-    assert arena.report().disrupted == []
+    arena.until_bound(members)
+    assert sorted(arena.report().disrupted) == [f"{arena.namespace}/{name}" for name in low]
+    notes = [each["note"] for each in arena.events("PreemptedByGang")]
+    assert len(notes) == 3
+    assert sum("despite disruption budget" in note for note in notes) == least
 
 
-@REAL_ONLY
+LIES = ("a DaemonSet that is nowhere", "a DaemonSet that wants no pod", "mirror of its node")
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_pods_say_of_themselves_keeps_no_room_from_a_gang(
+    arena: Arena, scheduler: str, urgent: str, lie: str
+) -> None:
+    [node] = arena.nodes(1)
+    low = arena.pod("low", scheduler, cpu=6)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": str(uuid4())}
+    if lie == "a DaemonSet that wants no pod":
+        owner["uid"] = daemon_set(arena, {"no": "where"})
+    elif lie == "mirror of its node":
+        uid = arena.api.get(f"/api/v1/nodes/{node}")["metadata"]["uid"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
+        low["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "x"
+        low["spec"]["nodeName"] = node
+    low["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    low["metadata"]["labels"]["app"] = "agent"
+    victims = arena.create(low)
+    members = arena.create(*arena.gang("train", 1, scheduler, cpu=8, priority_class=urgent))
+    arena.until_bound(members)
+    assert not arena.bound(victims)
+
+
+def daemon_set(arena: Arena, node_selector: dict[str, str] | None = None) -> str:
+    """A DaemonSet `agent` is there. Its UID; no controller makes its pods."""
+    labels, containers = {"app": "agent"}, [{"name": "main", "image": "none"}]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": containers, "nodeSelector": node_selector or {}}}
+    body = {"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
+    made = arena.api.post(f"/apis/apps/v1/namespaces/{arena.namespace}/daemonsets", body)
+    return str(made["metadata"]["uid"])
+
+
 def test_pods_of_a_daemon_set_never_leave(arena: Arena, scheduler: str, urgent: str) -> None:
-    path = f"/apis/apps/v1/namespaces/{arena.namespace}/daemonsets"
     labels = {"app": "agent"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "none"}]}}
-    made = arena.api.post(
-        path, {"metadata": {"name": "agent"}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
-    )
     arena.nodes(2)
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": made["metadata"]["uid"]}
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": daemon_set(arena)}
     agents = [arena.pod(f"agent-{index}", scheduler, cpu=1) for index in range(2)]
     for each in agents:
         each["metadata"]["ownerReferences"] = [{**owner, "controller": True}]

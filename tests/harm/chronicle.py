@@ -102,6 +102,12 @@ class Chronicle:
         spec, status = {"selector": {"matchLabels": dict(labels)}}, {"disruptionsAllowed": allowed}
         self.tell("MODIFIED", {"kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec, "status": status})
 
+    def daemon_set(self, name: str, **node_selector: str) -> None:
+        """A DaemonSet that selects all pods, and wants one on each node of these labels."""
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        spec = {"selector": {}, "template": {"spec": {"nodeSelector": node_selector}}}
+        self.tell("MODIFIED", {"kind": "DaemonSet", "metadata": metadata, "spec": spec})
+
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def create(

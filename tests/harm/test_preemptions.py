@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from loadtests.harm import harms
+from loadtests.harm.facts import read
+from loadtests.harm.owners import is_static
 from loadtests.harm.preemptions import Bounds
 from loadtests.harm.witness import SCHEDULER
+from loadtests.reading import Owner
 from tests.harm.chronicle import KUBELET, Chronicle
 
 TOP = ("top-0", "top-1")
@@ -75,20 +78,96 @@ def test_victims_of_other_schedulers_only_where_that_is_allowed(foreign_victims:
     ("about", "said"),
     [
         ({"owner": ("DaemonSet", "agent")}, "DaemonSet agent"),
-        ({"annotations": {"kubernetes.io/config.mirror": "x"}}, "mirror"),
-        ({"owner": ("Node", "n0")}, "mirror"),
         ({"priority": 10}, "priority 10"),
         ({"priority": 2_000_001_000}, "system-critical"),
     ],
 )
 def test_some_pods_are_never_victims(about: dict[str, Any], said: str) -> None:
     chronicle = with_top()
+    chronicle.daemon_set("agent")
     chronicle.running("a", **about)
     chronicle.preempt("a")
     top_is_bound(chronicle)
     [harm] = chronicle.harms()
     assert harm.rule == harms.VICTIM
     assert said in harm.evidence
+
+
+@pytest.mark.parametrize("wants", [None, {"no": "where"}])
+def test_a_pod_may_be_a_victim_whose_daemon_set_does_not_exist_or_wants_none(wants: dict[str, str] | None) -> None:
+    chronicle = with_top()
+    if wants is not None:
+        chronicle.daemon_set("agent", **wants)
+    chronicle.running("a", owner=("DaemonSet", "agent"))
+    chronicle.preempt("a")
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "static"),
+    [
+        ({}, True),
+        ({"mirror": False}, False),
+        ({"namespace": "team-a"}, False),
+        ({"owner": None}, False),
+        ({"owner": Owner("Node", "n1", "u")}, False),
+        ({"owner": Owner("DaemonSet", "n0", "u")}, False),
+    ],
+)
+def test_a_static_pod_is_known_by_its_namespace_and_its_node(facts: dict[str, Any], static: bool) -> None:
+    pod = read({"metadata": {"uid": "u", "name": "a", "namespace": "kube-system"}, "spec": {"nodeName": "n0"}})
+    mirror = pod._replace(mirror=True, owner=Owner("Node", "n0", "u"))
+    assert is_static(mirror._replace(**facts)) is static
+
+
+def guarded(allowed: int, **about: Any) -> Chronicle:
+    """Two pods that run under a budget, and a gang that waits."""
+    chronicle = with_top(**about)
+    chronicle.budget("guard", allowed, {"app": "low"})
+    for number in range(2):
+        chronicle.running(f"low-{number}", labels={"app": "low"})
+    chronicle.wait(20)
+    return chronicle
+
+
+def delete(chronicle: Chronicle, name: str, note: str = " despite disruption budget default/guard") -> None:
+    chronicle.state(name, "PreemptedByGang", f"evicted for gang default/top of higher priority,{note}")
+    chronicle.delete(name, "escher")
+
+
+def test_a_pod_that_its_budget_does_not_let_go_may_be_deleted_and_it_is_said() -> None:
+    chronicle = guarded(1)
+    chronicle.preempt("low-0")
+    delete(chronicle, "low-1")
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
+@pytest.mark.parametrize(
+    ("allowed", "about", "note"),
+    [
+        (1, {}, " despite disruption budget default/guard"),
+        (0, {}, " and nothing is said of a budget"),
+        (0, {"bounds": Bounds(despite_budgets=False)}, " despite disruption budget default/guard"),
+    ],
+)
+def test_a_pod_is_not_deleted_that_could_be_evicted_nor_unsaid_nor_where_budgets_are_never_broken(
+    allowed: int, about: dict[str, Any], note: str
+) -> None:
+    chronicle = guarded(allowed, **about)
+    delete(chronicle, "low-0", note)
+    top_is_bound(chronicle)
+    assert chronicle.found() == [harms.DELETED]
+
+
+def test_no_part_of_a_gang_is_deleted_past_its_budget() -> None:
+    chronicle = guarded(0)
+    note = "gang default/g: the rest of 4 did not follow in time, despite disruption budget default/guard"
+    chronicle.state("low-0", "GangEvicted", note)
+    chronicle.delete("low-0", "escher")
+    top_is_bound(chronicle)
+    assert harms.DELETED in chronicle.found()
 
 
 def test_a_gang_preempts_with_the_priority_of_its_lowest_member() -> None:

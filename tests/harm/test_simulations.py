@@ -14,12 +14,12 @@ import pytest
 
 from extender.kube.errors import Refused, Unavailable
 from extender.simulation import Simulation
-from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DISRUPTION_BUDGET, POD, PRIORITY_CLASS, Json
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DAEMON_SET, DISRUPTION_BUDGET, POD, PRIORITY_CLASS, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from loadtests.harm import harms
 from loadtests.harm.embedded import attach
 from loadtests.harm.witness import HarmWitness
-from loadtests.pods import pod
+from loadtests.pods import daemon_set, pod
 from tests.harm.old_service import OldService
 from tests.kubesim.until import until
 
@@ -168,15 +168,16 @@ async def test_a_member_of_another_schedulers_pod_group_that_is_evicted_is_seen(
 
 @pytest.mark.anyio
 async def test_pods_of_a_daemon_set_that_are_evicted_in_a_loop_are_seen() -> None:
+    of = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "controller": True}
+
     def agent(name: str, number: int) -> Json:
-        made = pod(name, cpu=1)
+        made = pod(name, cpu=1, labels={"of": "agent"})
         made["spec"]["nodeName"] = f"node-{number}"
-        of = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "uid-agent", "controller": True}
         made["metadata"]["ownerReferences"] = [of]
         return made
 
     async with witnessed() as (simulation, witness, old):
-        # The garbage collector would take away what an owner that does not exist has left.
+        of["uid"] = (await simulation.create(daemon_set("agent"), DAEMON_SET))["metadata"]["uid"]
         owner = Owner(simulation, "agent-", 4, agent)
         await until(lambda: len(running(simulation, "agent-")) == 4)
         await a_gang_that_waits(simulation)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from extender.kube.errors import Refused
+from kubesim.apiserver.faults import Fault
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, EVENT, NODE
-from loadtests.pods import pod
-from tests.kubesim.test_preempting import Stage, daemon_set, stage
+from loadtests.pods import daemon_set, pod
+from tests.kubesim.test_preempting import Stage, stage
 from tests.kubesim.until import until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -136,6 +138,18 @@ async def test_the_pods_of_a_daemon_set_that_wants_them_stay() -> None:
         await made.gang("top", 4)
         await asyncio.sleep(600)
         assert (made.runs("agent-"), made.runs("one"), made.runs("top-")) == (NODES, 0, 0)
+
+
+async def test_where_daemon_sets_may_not_be_read_their_pods_leave_by_priority_as_with_kube_scheduler() -> None:
+    forbidden = Fault(Refused(403, "forbidden"), path="daemonsets", user="escher", times=None)
+    async with stage(NODES) as made:
+        made.sim.kill()
+        made.sim.cluster.api.faults.add(forbidden)
+        await made.sim.restart(5)
+        await fill(made, "a DaemonSet that wants no pod")
+        await asyncio.sleep(60)
+        await made.create(*(pod(f"top-{n}", gang="top", quorum=4, cpu=6, priority_class="high") for n in range(4)))
+        await until(lambda: made.runs("top-") == 4)
 
 
 def on(number: int) -> dict[str, str]:

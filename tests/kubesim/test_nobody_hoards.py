@@ -42,7 +42,10 @@ async def half_a_day(*, static: bool) -> tuple[int, int, int]:
             small = pod(f"small-thing-{number}", cpu="100m")
             small["spec"]["nodeName"] = node
             if static:
+                uid = simulation.application.keeper.tables.nodes[node].uid
+                owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": True}
                 small["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "m"
+                small["metadata"] |= {"namespace": "kube-system", "ownerReferences": [owner]}
             await simulation.create(small, POD)
         for number in range(4):
             await simulation.create(pod(f"whole-{number}", gang="whole", quorum=4, cpu=8), POD)

@@ -17,7 +17,7 @@ from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
-from loadtests.pods import pod
+from loadtests.pods import daemon_set, pod
 from tests.kubesim.until import Looks, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -92,19 +92,6 @@ class Stage:
     def explained(self, gang: str) -> str:
         found = Explain(self.sim.application.keeper.tables).gang(GangKey("default", gang))
         return f"{found.summary} {found.remedies}"
-
-
-def daemon_set(name: str, **spec: Any) -> Json:
-    """A DaemonSet whose pods are labelled `of: name`."""
-    labels = {"of": name}
-    containers = [{"name": "main", "image": "none"}]
-    template = {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": name},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
 
 
 @asynccontextmanager

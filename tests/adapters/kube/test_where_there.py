@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, cast
 
 import pytest
@@ -87,6 +88,17 @@ async def test_what_may_not_be_read_counts_as_not_there_and_is_told_once() -> No
             assert (kind.there, kind.known) == (False, True)
     [entry] = logged
     assert (entry["kind"], entry["without_it"], entry["why"]) == ("things", "there are none", "forbidden")
+
+
+async def test_that_it_is_gone_without_is_told_once_and_not_while_nothing_is_known() -> None:
+    for answers, times in (((Unavailable("no route"), True), 0), ((Refused(403, "forbidden"),), 1), ((False, True), 1)):
+        told: list[str] = []
+        kind = WhereThere(cast(Any, Reflector()), Asked(*answers), "", gone_without=partial(told.append, "without"))
+        running = asyncio.ensure_future(kind.run())
+        await asyncio.sleep(500)
+        running.cancel()
+        await asyncio.wait([running])
+        assert len(told) == times
 
 
 async def test_an_api_server_that_says_nothing_is_asked_again_soon_and_waited_for() -> None:

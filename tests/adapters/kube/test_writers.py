@@ -141,6 +141,32 @@ async def test_an_eviction_is_tried_without_any_effect(api: ScriptedApi) -> None
     assert api.requested == ["POST /api/v1/namespaces/team-a/pods/p1/eviction?dryRun=All"]
 
 
+async def test_a_pod_is_preempted_past_the_budgets_with_its_own_grace_and_says_why(api: ScriptedApi) -> None:
+    api.answers += [b"{}", b"{}"]
+    await ApiEvictor(api, now=lambda: 0.0).preempt(POD, "for gang a/b")
+    path = "/api/v1/namespaces/team-a/pods/p1"
+    assert api.requested == [f"PATCH {path}/status", f"DELETE {path}"]
+    (content_type, said), (_, options) = api.bodies
+    assert content_type == STRATEGIC_MERGE_PATCH
+    assert said["metadata"] == {"uid": "uid-p1"}
+    [condition] = said["status"]["conditions"]
+    assert condition == {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByEscher",
+        "message": "for gang a/b",
+        "lastTransitionTime": "1970-01-01T00:00:00Z",
+    }
+    assert options == {"preconditions": {"uid": "uid-p1"}}
+
+
+async def test_a_deletion_is_tried_without_any_effect(api: ScriptedApi) -> None:
+    api.answers.append(b"{}")
+    await ApiEvictor(api).preempt(POD, "", dry_run=True)
+    assert api.requested == ["DELETE /api/v1/namespaces/team-a/pods/p1"]
+    assert api.bodies[0][1] == {"preconditions": {"uid": "uid-p1"}, "dryRun": ["All"]}
+
+
 @pytest.mark.parametrize("node", [NodeName("n1"), None])
 async def test_a_nomination_is_of_that_pod_alone(api: ScriptedApi, node: NodeName | None) -> None:
     api.answers.append(b"{}")
