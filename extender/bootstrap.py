@@ -173,6 +173,7 @@ class Application:
             registered(settings.policies, settings.policies_folder),
             life=world.unique(),
         )
+        self.announcements.named = self.keeper.tables.gangs.naming.of
         self.write_back = WriteBack(
             self.keeper.tables,
             ApiNodeStatusWriter(connection),

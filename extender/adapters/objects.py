@@ -18,7 +18,15 @@ from extender.adapters.pod_constraints import read_constraints, read_unknown_ask
 from extender.core import cluster
 from extender.core.attempt import ATTEMPT, read_attempt
 from extender.core.constraints import Constraints
-from extender.core.gang_ask import GANG_GATE, MIN_MEMBER, TIMEOUT, read_gang_ask
+from extender.core.gang_ask import (
+    GANG_GATE,
+    LONGEST_KIND,
+    LONGEST_NAME,
+    LONGEST_UID,
+    MIN_MEMBER,
+    TIMEOUT,
+    read_gang_ask,
+)
 from extender.core.names import DOMAIN, MANAGED
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.objects import (
@@ -90,7 +98,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
             metadata.namespace,
             labels,
             metadata.annotations or _NOTHING,
-            (owner.kind, owner.name) if owner is not None else None,
+            owner,
             longest_wait=longest_wait,
             at_our_gate=GANG_GATE in gates,
         ),
@@ -206,11 +214,16 @@ def to_node(node: Node) -> cluster.Node:
 def _controller(references: list[OwnerReference]) -> cluster.Owner | None:
     for reference in references:
         if reference.controller:
-            return _owner(reference.kind, reference.name, reference.uid, reference.api_version)
+            return _owner(
+                reference.kind[: LONGEST_KIND + 1],
+                reference.name[: LONGEST_NAME + 1],
+                reference.uid[: LONGEST_UID + 1],
+                reference.api_version[: 2 * LONGEST_NAME],
+            )
     return None
 
 
 @lru_cache(maxsize=16384)
 def _owner(kind: str, name: str, uid: str, api_version: str) -> cluster.Owner:
     group, slash, _ = api_version.partition("/")
-    return cluster.Owner(kind, name, uid, intern(group) if slash else "")
+    return cluster.Owner(kind, name, uid, intern(group[: LONGEST_NAME + 1]) if slash else "")

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from extender.app.decisions import AskRefused, Effect
 from extender.app.policies.containment import PolicyFailed
@@ -89,6 +90,8 @@ class Missed:
 @dataclass(slots=True)
 class Announcements:
     _clock: Clock
+    named: Callable[[GangKey], str] = attrgetter("name")
+    """What a gang is called."""
     _kept: deque[tuple[float, Told | Announcement]] = field(
         default_factory=lambda: deque(maxlen=REMEMBERED), init=False
     )
@@ -109,7 +112,7 @@ class Announcements:
         if isinstance(told, OF_INTEREST):
             now = self._clock.now()
             self._last += 1
-            self._kept.append((now, announced(self._last, now, told) if isinstance(told, _LARGE) else told))
+            self._kept.append((now, announced(self._last, now, told, self.named) if isinstance(told, _LARGE) else told))
             self._news.set()
 
     def close(self) -> None:
@@ -136,7 +139,7 @@ class Announcements:
                 continue
             done += 1
             when, told = self._kept[done - oldest]
-            said = told if isinstance(told, Announcement) else announced(done, when, told)
+            said = told if isinstance(told, Announcement) else announced(done, when, told, self.named)
             if namespace in (None, said.namespace):
                 yield said
 
@@ -167,12 +170,14 @@ _LARGE = (Filtered, PolicyFailed, GangQuarantined)
 all who were on the way to it: bodies of requests."""
 
 
-def announced(number: int, when: float, told: Told) -> Announcement:
+def announced(
+    number: int, when: float, told: Told, named: Callable[[GangKey], str] = attrgetter("name")
+) -> Announcement:
     """What is told, which is of interest, in words."""
 
     def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
         return Announcement(
-            number=number, time=when, what=what, namespace=gang.namespace, gang=gang.name, pod=pod, detail=detail
+            number=number, time=when, what=what, namespace=gang.namespace, gang=named(gang), pod=pod, detail=detail
         )
 
     def of_pod(what: str, pod: Pod | PodRef, detail: str = "", node: str = "") -> Announcement:

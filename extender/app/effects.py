@@ -125,6 +125,7 @@ class Effects:
         return decided.answer
 
     def _perform(self, effect: Effect) -> None:
+        named = self._keeper.tables.gangs.naming.of
         match effect:
             case AdvertiseCapacity(node):
                 self._advertise(node)
@@ -147,12 +148,12 @@ class Effects:
                 about = "PolicyWaiting" if gang is None else "GangWaiting"
                 self._telling.tell(pod, EventType.WARNING, about, note)
             case RoomSaved(key, needed, members):
-                note = f"gang {key.name}: its turn has come: what comes free is saved for its {needed} places"
+                note = f"gang {named(key)}: its turn has come: what comes free is saved for its {needed} places"
                 for pod in members:
                     self._telling.tell(pod, EventType.NORMAL, "GangRoomSaved", note)
             case TurnLost(key, seconds, members):
                 given_back = "what was saved for it led to nothing and is given back"
-                note = f"gang {key.name}: {given_back}; none is saved for {seconds:g} s"
+                note = f"gang {named(key)}: {given_back}; none is saved for {seconds:g} s"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangTurnLost", note)
             case EvictFor():
@@ -167,16 +168,16 @@ class Effects:
                 self._evicting.let_room_go(effect)
             case GangTimedOut(key, arrived, quorum, members):
                 for pod in members:
-                    note = f"gang {key.name}: {arrived} of {quorum} members were ready to be bound in time"
+                    note = f"gang {named(key)}: {arrived} of {quorum} members were ready to be bound in time"
                     self._telling.tell(pod, EventType.WARNING, "GangTimedOut", note)
             case GangInPart(key, quorum, members, seconds):
                 bound = f"{len(members)} of {quorum} members are bound"
-                note = f"gang {key.name}: {bound}; the others have {seconds:g} s to follow"
+                note = f"gang {named(key)}: {bound}; the others have {seconds:g} s to follow"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInPart", note)
             case GangInDoubt(key, quorum, members):
                 bound = f"{len(members)} of {quorum} members are bound, and whether it ever ran is not known"
-                note = f"gang {key.name}: {bound}; they are left alone. To start it anew, delete them"
+                note = f"gang {named(key)}: {bound}; they are left alone. To start it anew, delete them"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInDoubt", note)
             case VoidAttempts(_, members):
@@ -186,7 +187,7 @@ class Effects:
                 self._start(self._evict_part(key, quorum, members, proof))
             case GangQuarantined(key, members, defect):
                 _log.error("a gang cannot be handled, and is left as it is", gang=str(key), exc_info=defect)
-                note = f"gang {key.name}: Escher has met a defect of its own with it; please report its log"
+                note = f"gang {named(key)}: Escher has met a defect of its own with it; please report its log"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangQuarantined", note)
             case AskRefused(pod, ask):
@@ -214,7 +215,8 @@ class Effects:
             for pod in members:
                 self.do(self._keeper.heed(NotEvicted(pod.uid)))
             return
-        note = f"gang {key.name}: the rest of {quorum} did not follow in time; this one is evicted"
+        name = self._keeper.tables.gangs.naming.of(key)
+        note = f"gang {name}: the rest of {quorum} did not follow in time; this one is evicted"
         for pod in members:
             self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
         await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members))

@@ -102,7 +102,7 @@ class Evicting:
         self._start(self._preempt(order))
 
     async def _preempt(self, order: EvictFor) -> None:
-        key = order.gang
+        key, named = order.gang, self._keeper.tables.gangs.naming.spoken(order.gang)
         try:
             async with self._turn:
                 if order.despite_budgets and not await self._all_may_go(order):
@@ -112,7 +112,7 @@ class Evicting:
                         break
                     evicted = await self._evict(
                         unit,
-                        f"for gang {key} of higher priority",
+                        f"for gang {named} of higher priority",
                         wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
                         begin=lambda: self._announce(order),
                         took=lambda pod: self._told(Evicted(pod, key)),
@@ -137,7 +137,8 @@ class Evicting:
         """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
         if not self._keeper.tables.gangs.waiting.preempting.tells(order.gang):
             return
-        note = f"gang {order.gang.name}: {len(order.victims)} pods of lower priority are evicted for it"
+        name = self._keeper.tables.gangs.naming.of(order.gang)
+        note = f"gang {name}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
             self._tell(pod, EventType.NORMAL, "GangPreempts", note)
         await asyncio.gather(
@@ -151,10 +152,11 @@ class Evicting:
         self._start(self._follow(order))
 
     async def _follow(self, order: EvictRest) -> None:
+        named = self._keeper.tables.gangs.naming.spoken(order.gang)
         async with self._turn:
             evicted = await self._evict(
                 order.rest,
-                f"with its gang {order.gang}, for pod {order.preemptor} of higher priority",
+                f"with its gang {named}, for pod {order.preemptor} of higher priority",
                 wanted=lambda: self._still_wants(order),
                 took=lambda pod: self._told(Evicted(pod)),
                 gone=order.gone,

@@ -64,9 +64,9 @@ class Explain:
         return self._aged(self._dated(self._pod(pod), [pod], pod.uid if gang is None else gang.key))
 
     def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound."""
+        """Raises NotFound, Invalid."""
         gang = gang_of(self._tables, key)
-        return self._aged(self._dated(self._gang(gang), list(gang.roster.unplaced()), key))
+        return self._aged(self._dated(self._gang(gang), list(gang.roster.unplaced()), gang.key))
 
     def _dated(self, explanation: Explanation, pods: Sequence[Pod], subject: PodUid | GangKey) -> Explanation:
         """With since when these wait, and for this reason."""
@@ -141,7 +141,7 @@ class Explain:
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def _gang(self, gang: Gang) -> Explanation:
-        key, subject = gang.key, f"gang {gang.key}"
+        key, subject = gang.key, f"gang {self._tables.gangs.naming.spoken(gang.key)}"
         match gang.phase:
             case Phase.BOUND:
                 return _rests(subject, f"is placed: {gang.roster.placed} members are bound")

@@ -14,7 +14,7 @@ from itertools import islice
 
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation, Remedy
-from extender.app.inquiries import pod_of
+from extender.app.inquiries import gang_of, pod_of
 from extender.app.management import ManagementError
 from extender.app.ports import Clock
 from extender.app.remedies import Ladder, Remedies
@@ -54,12 +54,11 @@ class Helping:
         return await self._with_help(found, PodThere(namespace, name), self._remedies.for_pod(pod))
 
     async def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound."""
-        found = self._explain.gang(key)
-        gang = self._tables.gangs.by_key[key]
-        return (
-            await self._with_help(found, GangThere(key), self._remedies.for_gang(gang)) if found.for_a_place else found
-        )
+        """Raises NotFound, Invalid."""
+        found, gang = self._explain.gang(key), gang_of(self._tables, key)
+        if not found.for_a_place:
+            return found
+        return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
 
     async def _with_help(
         self, found: Explanation, question: Question, families: Iterator[Iterator[Ladder]]

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterator
 
 from extender.app.capacities import Capacities
 from extender.app.claims import is_claim, namespace_of
-from extender.app.management import GangState, HolderState, MemberPhase, MemberState, NodeState, NotFound
+from extender.app.management import GangState, HolderState, Invalid, MemberPhase, MemberState, NodeState, NotFound
 from extender.app.ports import PodRef
 from extender.app.tables import Tables
 from extender.app.wording import why_gang_waits
 from extender.core.cluster import Pod
 from extender.core.gangs.gang import Gang
+from extender.core.gangs.naming import Ambiguous
 from extender.core.ledger import Holding, HoldingKind, Row
 from extender.core.names import GangKey, in_domain
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -94,7 +95,7 @@ class Inquiries:
             kind=holding.kind,
             units=units,
             pod=None if pod is None else PodRef.of(pod),
-            gang=holding.owner if for_gang else None,
+            gang=self._tables.gangs.naming.spoken(holding.owner) if for_gang and holding.owner is not None else None,
             until=self._time_of_day(holding.until),
         )
 
@@ -102,18 +103,18 @@ class Inquiries:
 
     def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
         """As `management.GangCalls` says."""
-        by_key = self._tables.gangs.by_key
-        keys = sorted(key for key in by_key if key.namespace == namespace and (after is None or key.name > after))
-        return (self._state(by_key[key]) for key in keys)
+        by_key, naming = self._tables.gangs.by_key, self._tables.gangs.naming
+        named = sorted((naming.of(key), key) for key in by_key if key.namespace == namespace)
+        return (self._state(by_key[key]) for name, key in named if after is None or name > after)
 
     def gang(self, key: GangKey) -> GangState:
-        """Raises NotFound."""
+        """Raises NotFound, Invalid."""
         return self._state(gang_of(self._tables, key))
 
     def _state(self, gang: Gang) -> GangState:
         members = sorted(gang.roster.members.values(), key=lambda pod: (pod.created, pod.name))
         return GangState(
-            key=gang.key,
+            key=self._tables.gangs.naming.spoken(gang.key),
             phase=gang.phase,
             quorum=gang.terms.quorum,
             members=[self._member(gang, pod) for pod in members],
@@ -140,11 +141,15 @@ class Inquiries:
         return MemberState(pod=PodRef.of(pod), phase=phase, node=node)
 
 
-def gang_of(tables: Tables, key: GangKey) -> Gang:
-    """Raises NotFound."""
-    gang = tables.gangs.by_key.get(key)
+def gang_of(tables: Tables, key: GangKey, field: str = "name") -> Gang:
+    """The gang that is called so. Raises NotFound, Invalid."""
+    try:
+        gang = tables.gangs.naming.find(key)
+    except Ambiguous as error:
+        said = f"several gangs in namespace {key.namespace} are called {key.name}: ask for one of {error}"
+        raise Invalid(field, key.name, said) from None
     if gang is None:
-        raise NotFound("name", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+        raise NotFound(field, key.name, f"there is no gang {key.name} in namespace {key.namespace}")
     return gang
 
 

@@ -355,7 +355,7 @@ class Keeper:
         now = tables.clock.steady()
         for told in tables.policies.take_effects():
             self._effects.append(told)
-            if (waits := tables.waits.of_gang(told, now)) is not None:
+            if (waits := tables.waits.of_gang(told, now, tables.gangs.naming.of)) is not None:
                 self._effects.append(waits)
         effects: list[Effect] = list(self._in_flight.let_go(now))
         for effect in self._effects:

@@ -216,7 +216,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangState:
-    """One gang. `reason` says in words, with numbers, why it waits; empty if it does not."""
+    """One gang, by the key that people name it by. `reason` says in words, with numbers, why it waits; or is empty."""
 
     key: GangKey
     phase: Phase
@@ -303,7 +303,7 @@ class GangCalls(Protocol):
         ...
 
     def gang(self, key: GangKey) -> GangState:
-        """Raises NotFound."""
+        """Raises NotFound; Invalid where several are called so."""
         ...
 
 
@@ -315,7 +315,7 @@ class ExplainCalls(Protocol):
         ...
 
     async def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound."""
+        """Raises NotFound; Invalid where several are called so."""
         ...
 
 

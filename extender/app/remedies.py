@@ -267,7 +267,7 @@ class Remedies:
     def _end_in_words(self, unit: Sequence[Pod]) -> str:
         gang = self._tables.gangs.of(unit[0].uid)
         if gang is not None:
-            return f"gang {gang.key} ({len(unit)} pods) ends"
+            return f"gang {self._tables.gangs.naming.spoken(gang.key)} ({len(unit)} pods) ends"
         return f"pod {unit[0]} on {unit[0].node} ends"
 
     def _unit(self, pod: Pod) -> list[Pod]:
@@ -323,10 +323,10 @@ class Remedies:
     # -- what was asked for --------------------------------------------------------------------------------------
 
     def _smaller(self, gang: Gang) -> Iterator[Ladder]:
-        quorum, short = gang.terms.quorum, gang.wait.shortfall
+        quorum, short, key = gang.terms.quorum, gang.wait.shortfall, self._tables.gangs.naming.spoken(gang.key)
 
         def fewer(by: int) -> Remedy:
-            return Remedy(f"quorum {quorum - by} would fit now", (QuorumSet(gang.key, quorum - by),))
+            return Remedy(f"quorum {quorum - by} would fit now", (QuorumSet(key, quorum - by),))
 
         if (most := quorum - max(1, gang.roster.placed + 1)) > 0:
             yield Ladder(fewer, 1, most, min(most, max(1, short.asked - short.placed if short is not None else 1)))

@@ -8,8 +8,9 @@ often than it has reasons in ten minutes. Pure; must not know how people are tol
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from extender.app.verbs import Verdict
 from extender.app.wording import in_words
@@ -23,6 +24,7 @@ TOLD_AGAIN_AFTER = 600.0
 _REMEMBERED = 16_384
 _REASONS_TOLD = 3
 
+Named = Callable[[GangKey], str]
 Reason = Hashable
 """What stays the same while numbers change."""
 
@@ -109,8 +111,8 @@ class Waits:
         note = "; ".join(f"{reason} ({number} of {counted.total()} nodes)" for reason, number in most)
         return WaitTold(pod, None, note)
 
-    def of_gang(self, effect: object, now: float) -> WaitTold | None:
-        """What the effect says of a gang that waits; None if that is no news."""
+    def of_gang(self, effect: object, now: float, named: Named = attrgetter("name")) -> WaitTold | None:
+        """What the effect says of a gang that waits; None if that is no news. `named`: what the gang is called."""
         match effect:
             case GangPlanned(key):
                 self.passed(key)
@@ -118,7 +120,7 @@ class Waits:
                 if self.turned_away(key, (effect.why,), now):
                     self._told_for[member.uid] = key
                     detail = f": {in_words(shortfall, member.governed)}" if shortfall is not None else ""
-                    return WaitTold(member, key, f"gang {key.name}: {reason}{detail}")
+                    return WaitTold(member, key, f"gang {named(key)}: {reason}{detail}")
             case _:
                 pass
         return None

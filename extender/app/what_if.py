@@ -17,7 +17,7 @@ from extender.app.claims import holder_of
 from extender.app.decisions import Decided
 from extender.app.explain import Explain
 from extender.app.explanation import Explanation
-from extender.app.inquiries import pod_of
+from extender.app.inquiries import gang_of, pod_of
 from extender.app.keeper import Keeper
 from extender.app.management import Invalid, NotFound, Release
 from extender.app.supposition import (
@@ -179,9 +179,7 @@ class _Wondering:
         self._do(Decided(None, released.effects))
 
     def _set_quorum(self, key: GangKey, quorum: int) -> None:
-        gang = self._tables.gangs.by_key.get(key)
-        if gang is None:
-            raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+        gang = gang_of(self._tables, key, "gang")
         if not 1 <= quorum <= LARGEST_GANG:
             raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
         for member in list(gang.roster.members.values()):
@@ -194,7 +192,7 @@ class _Wondering:
         if not 1 <= asked.count <= LARGEST_GANG:
             raise Invalid("count", asked.count, f"count is {asked.count}; write 1 to {LARGEST_GANG}")
         key = GangKey(asked.namespace, asked.name)
-        if asked.gang and key in self._tables.gangs.by_key:
+        if asked.gang and self._tables.gangs.naming.is_taken(key):
             raise Invalid("name", asked.name, f"there is a gang {key} already: ask about it, or give another name")
         pods = [self._made(asked, number) for number in range(asked.count)]
         if asked.gang:
@@ -215,9 +213,7 @@ class _Wondering:
         return node is not None, [Place(str(pod), node)], why
 
     def try_gang(self, key: GangKey) -> Answer:
-        gang = self._tables.gangs.by_key.get(key)
-        if gang is None:
-            raise NotFound("gang", key.name, f"there is no gang {key.name} in namespace {key.namespace}")
+        gang = gang_of(self._tables, key, "gang")
         first = next(gang.roster.unplaced(), None)
         if first is not None and not gang.holds_a_plan:
             self._let_go_first(first)
@@ -229,7 +225,7 @@ class _Wondering:
         places = [Place(str(pod), each.node) for pod, each in held if each is not None]
         if len(places) >= gang.terms.quorum:
             return True, places, None
-        return False, [], partial(Explain(self._tables).gang, key)
+        return False, [], partial(Explain(self._tables).gang, gang.key)
 
     def _let_go_first(self, pod: Pod) -> None:
         """Whoever may be tried before this one has a place where it finds one."""

@@ -1,4 +1,8 @@
-"""What a pod says about its gang, read from label and annotations.
+"""What a pod says about its gang, read from label, annotations and its controller.
+
+A gang without a label is its controller, by UID, and not by the controller's name. Two controllers of one kind and
+name, of two API groups or one made after the other, are two gangs. An ownerReference holds any text that its author
+likes: it groups pods of their own namespace, and does nothing else.
 
 Knows the keys of interfaces.md section 2, and the label that names a PodGroup of scheduler-plugins. A malformed value
 never raises past here: it becomes a MalformedAsk, which names the key and says how to mend it.
@@ -8,8 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+from urllib.parse import quote
 
-from extender.core.names import DOMAIN, GangKey
+from extender.core.names import CORE_GROUP, DOMAIN, GangKey
 from extender.kube.names import InvalidName, require_label
 
 GANG_LABEL = f"{DOMAIN}/gang"
@@ -20,6 +27,21 @@ DEFAULT_TIMEOUT = 30.0
 GANG_GATE = GANG_LABEL
 """Scheduling gate: its pod waits for its gang's turn with us, and kube-scheduler does not look at it until then."""
 LARGEST_GANG = 10_000
+LONGEST_KIND, LONGEST_NAME, LONGEST_UID = 63, 253, 128
+"""Characters of what a controller may be called; no object has a longer kind, name or API group."""
+
+
+class Controller(Protocol):
+    """A pod's controller, as its ownerReference says; what is too long is cut behind the limit."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def group(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +85,12 @@ def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:
     )
 
 
+_IMPOSSIBLE_CONTROLLER = MalformedAsk(
+    "metadata.ownerReferences",
+    "",
+    "the pod's controller has a kind, name, API group or UID that no object can have: it is empty or too long",
+    f"create the pod from a Job or another controller, or name its gang in the label {GANG_LABEL}",
+)
 _GATE_WITHOUT_GANG = MalformedAsk(
     "spec.schedulingGates",
     GANG_GATE,
@@ -75,12 +103,12 @@ def read_gang_ask(
     namespace: str,
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
-    controller: tuple[str, str] | None,
+    controller: Controller | None,
     *,
     longest_wait: float,
     at_our_gate: bool = False,
 ) -> GangAsk | GroupAsk | MalformedAsk | None:
-    """The gang that a pod belongs to, or None; our own keys go first. `controller` is its controller's (kind, name).
+    """The gang that a pod belongs to, or None; our own keys go first.
 
     `longest_wait` is kube-scheduler's httpTimeout, in seconds: a bind that waits longer would be given up by its
     caller while it still runs, so a time-out that is not below it is refused. `at_our_gate`: the pod bears our
@@ -101,14 +129,15 @@ def read_gang_ask(
                 f"annotation {MIN_MEMBER} without label {GANG_LABEL} on a pod that has no controller",
                 f"add the label {GANG_LABEL}: <name of the gang>, or create the pod from a Job or another controller",
             )
-        kind, owner = controller
-        # A controller's name may hold dots and is unique in its namespace per kind only; '.' cannot occur in a label.
-        name = f"{kind.lower()}.{owner}"
+        if not _is_well_formed(controller):
+            return _IMPOSSIBLE_CONTROLLER
+        key = derived_key(namespace, controller.kind, controller.name, controller.group, controller.uid)
     else:
         try:
             require_label(f"label {GANG_LABEL}", name)
         except InvalidName as error:
             return MalformedAsk(GANG_LABEL, name, str(error), f"rename the gang in label {GANG_LABEL}")
+        key = GangKey(namespace, name)
     if members is None:
         return MalformedAsk(
             MIN_MEMBER,
@@ -126,7 +155,7 @@ def read_gang_ask(
         )
     seconds = annotations.get(TIMEOUT)
     if seconds is None:
-        return GangAsk(GangKey(namespace, name), quorum, min(DEFAULT_TIMEOUT, longest_wait * 0.9))
+        return GangAsk(key, quorum, min(DEFAULT_TIMEOUT, longest_wait * 0.9))
     wait = _whole_number(seconds)
     if wait is None or wait < 1:
         return MalformedAsk(
@@ -142,7 +171,32 @@ def read_gang_ask(
             f"annotation {TIMEOUT} is {wait}, which is not below the scheduler's httpTimeout of {longest_wait:g} s",
             f"write less than {longest_wait:g}, or raise httpTimeout in the scheduler's configuration and in Escher's",
         )
-    return GangAsk(GangKey(namespace, name), quorum, float(wait))
+    return GangAsk(key, quorum, float(wait))
+
+
+@lru_cache(maxsize=4096)
+def derived_key(namespace: str, kind: str, name: str, group: str, uid: str) -> GangKey:
+    """The gang that is derived from the controller; all its members share the key.
+
+    No label of a gang says the same name, for such a label has no dot. A character that no object's name has is written
+    as in a URL: the name can be typed, and its only `@` are those of `GangKey.spellings`.
+    """
+    # What the core group is shown as must not be another's name.
+    spelt = f"%{ord(CORE_GROUP[0]):X}{CORE_GROUP[1:]}" if group == CORE_GROUP else _spelt(group)
+    return GangKey(namespace, _spelt(f"{kind.lower()}.{name}"), spelt, _spelt(uid))
+
+
+def _spelt(text: str) -> str:
+    return quote(text, safe="", errors="replace")
+
+
+def _is_well_formed(controller: Controller) -> bool:
+    return (
+        0 < len(controller.kind) <= LONGEST_KIND
+        and 0 < len(controller.name) <= LONGEST_NAME
+        and 0 < len(controller.uid) <= LONGEST_UID
+        and len(controller.group) <= LONGEST_NAME
+    )
 
 
 def _whole_number(text: str) -> int | None:

@@ -14,14 +14,49 @@ DOMAIN = "escher.dev"
 MANAGED = ResourceKey(f"{DOMAIN}/managed")
 """What a pod asks for so that a kube-scheduler calls us which does so for such pods alone (`managedResources` of its
 extender). It exists on no node, and counts nowhere."""
+CORE_GROUP = "core"
+"""How the API group without a name is shown."""
+_START_OF_UID = 8
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GangKey:
-    """A gang's identity: a namespace and a name in it."""
+    """A gang's identity: a namespace, a name in it, and the controller that the name comes from, if it comes from one.
+
+    A gang by label, or by PodGroup, has its name alone: no two of these spell it alike. One that is derived from a
+    controller has the controller's API group and UID. So gangs of one name and of several controllers are not the same:
+    `gangs.naming` says how each is shown then.
+    """
 
     namespace: str
     name: str
+    group: str = ""
+    uid: str = ""
+
+    @property
+    def id(self) -> str:
+        """No other gang has the same."""
+        return f"{self.namespace}/{self.spellings[-1]}"
+
+    @property
+    def derived(self) -> bool:
+        """Whether the gang has its name from a controller."""
+        return bool(self.uid)
+
+    @property
+    def spellings(self) -> tuple[str, str, str, str]:
+        """Its name; with the group; with the start of the UID; with the whole UID, which no other gang shares.
+
+        One that is not derived has its name alone. No part has an `@` of its own.
+        """
+        if not self.derived:
+            return self.name, self.name, self.name, self.name
+        of_group = f"{self.name}@{self.group or CORE_GROUP}"
+        return self.name, of_group, f"{of_group}@{self.uid[:_START_OF_UID]}", f"{of_group}@{self.uid}"
+
+    def __repr__(self) -> str:
+        controller = f", group={self.group!r}, uid={self.uid!r}" if self.derived else ""
+        return f"GangKey(namespace={self.namespace!r}, name={self.name!r}{controller})"
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -335,10 +335,12 @@ class TestPod:
     def test_asks_for_its_controllers_gang(self) -> None:
         manifest = manifests.pod()
         manifest["metadata"] |= {
-            "ownerReferences": [{"kind": "Job", "name": "train", "uid": "u1", "controller": True}],
+            "ownerReferences": [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u1", "controller": True}
+            ],
             "annotations": {"escher.dev/gang-min-member": "8"},
         }
-        assert read_pod(manifest).gang == GangAsk(GangKey("team-a", "job.train"), 8, 4.5)
+        assert read_pod(manifest).gang == GangAsk(GangKey("team-a", "job.train", "batch", "u1"), 8, 4.5)
 
     @pytest.mark.parametrize("field", ["name", "namespace", "uid"])
     def test_without_identity_is_refused(self, field: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from extender.core.cluster import Owner
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk, read_gang_ask
 from extender.core.names import GangKey
 
@@ -11,13 +12,14 @@ LABEL = "escher.dev/gang"
 MIN = "escher.dev/gang-min-member"
 TIMEOUT = "escher.dev/gang-timeout-seconds"
 HTTP_TIMEOUT = 60.0
+TRAIN = Owner("Job", "train", "u1", "batch")
 
 
 def read(
     label: str | None = None,
     members: str | None = None,
     timeout: str | None = None,
-    controller: tuple[str, str] | None = None,
+    controller: Owner | None = None,
     longest_wait: float = HTTP_TIMEOUT,
 ) -> GangAsk | GroupAsk | MalformedAsk | None:
     labels = {} if label is None else {LABEL: label}
@@ -27,7 +29,7 @@ def read(
 
 def test_a_pod_that_says_nothing_is_in_no_gang() -> None:
     assert read() is None
-    assert read(timeout="30", controller=("Job", "train")) is None
+    assert read(timeout="30", controller=TRAIN) is None
 
 
 def test_label_and_quorum_make_a_gang_of_this_namespace_that_waits_30_seconds() -> None:
@@ -36,17 +38,17 @@ def test_label_and_quorum_make_a_gang_of_this_namespace_that_waits_30_seconds() 
 
 
 def test_one_annotation_in_a_jobs_template_is_enough() -> None:
-    ask = read(members="8", controller=("Job", "train.v2"))
-    assert ask == GangAsk(GangKey("team-a", "job.train.v2"), 8, 30.0)
-    assert read("other", "8", controller=("Job", "train")) == GangAsk(GangKey("team-a", "other"), 8, 30.0)
+    ask = read(members="8", controller=Owner("Job", "train.v2", "u1", "batch"))
+    assert ask == GangAsk(GangKey("team-a", "job.train.v2", "batch", "u1"), 8, 30.0)
+    assert read("other", "8", controller=TRAIN) == GangAsk(GangKey("team-a", "other"), 8, 30.0)
 
 
 def test_controllers_of_different_kinds_and_the_same_name_are_different_gangs() -> None:
     keys = {
         ask.key
         for ask in (
-            read(members="2", controller=("Job", "train")),
-            read(members="2", controller=("StatefulSet", "train")),
+            read(members="2", controller=TRAIN),
+            read(members="2", controller=Owner("StatefulSet", "train", "u2", "apps")),
             read("train", "2"),
         )
         if isinstance(ask, GangAsk)
@@ -93,7 +95,7 @@ def test_a_gang_name_that_is_no_dns_label_is_malformed(label: str) -> None:
 )  # fmt: skip
 def test_a_quorum_that_is_no_whole_number_from_1_to_10000_is_malformed(members: str) -> None:
     assert_malformed(read("train", members), MIN, members)
-    assert_malformed(read(members=members, controller=("Job", "train")), MIN, members)
+    assert_malformed(read(members=members, controller=TRAIN), MIN, members)
 
 
 @pytest.mark.parametrize(("members", "quorum"), [("1", 1), ("10000", 10_000), ("008", 8)])
@@ -121,7 +123,7 @@ def test_a_time_out_at_or_above_the_schedulers_http_time_out_is_refused_with_bot
 
 def test_a_label_without_a_quorum_and_a_quorum_without_a_gang_are_malformed() -> None:
     assert_malformed(read("train"), MIN, "")
-    assert_malformed(read("train", controller=("Job", "train")), MIN, "")
+    assert_malformed(read("train", controller=TRAIN), MIN, "")
     assert_malformed(read(members="8"), MIN, "8")
 
 
@@ -139,6 +141,6 @@ def test_the_label_of_scheduler_plugins_names_a_group_and_our_own_keys_go_before
     labels = {"scheduling.x-k8s.io/pod-group": "mpi"}
     ask = read_gang_ask("team", labels, {}, None, longest_wait=60)
     assert ask == GroupAsk("team", "mpi", 60)
-    own = read_gang_ask("team", labels, {MIN: "2"}, ("Job", "train"), longest_wait=60)
+    own = read_gang_ask("team", labels, {MIN: "2"}, TRAIN, longest_wait=60)
     assert isinstance(own, GangAsk)
     assert own.key.name == "job.train"

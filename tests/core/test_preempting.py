@@ -676,7 +676,7 @@ class TestPodsThatAreMadeAgain:
         comes(world, "next")
         assert world.preempted == [["web-0"], ["high"]]
         runs(world, "web-1", owner=owner)
-        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {"web"}
+        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {("default", "web")}
 
     def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")

@@ -79,6 +79,7 @@ class Gangs:
         self.ledger = ledger
         table = Table()
         self.by_key = table.by_key
+        self.naming = table.naming
         self.effects = table.effects
         self.of = table.of
         self.slots = slots = Slots(ledger, nodes, staying)

@@ -200,7 +200,7 @@ class Members:
         self._places.release(gang)
         self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members any more")
         self._quarantine.forget(gang)
-        del self._table.by_key[gang.key]
+        self._table.end(gang)
         self._places.forget(gang)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:

@@ -266,7 +266,7 @@ class Preempting:
         """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
         self.victims.refuse(unit, now)
         if left and (victim := self._gang_of(unit)) is not None:
-            self.victims.is_left_in_part(victim, f"gang {key}", left, len(unit), why)
+            self.victims.is_left_in_part(victim, f"gang {self._table.naming.spoken(key)}", left, len(unit), why)
 
     def done(self, key: GangKey, now: float) -> None:
         """Nobody else is evicted for that order. Where nobody was, it does not count."""

@@ -78,11 +78,11 @@ class Prospects:
         saved = self._places.unbound(gang)
         constrained = self._constrained.concerns(gang)
         kept = self._whole(saved, slots) if not constrained else {}
-        unused = (name for number in count() if (name := Holder(f"saved:{gang.key}#{number}")) not in kept)
+        unused = (name for number in count() if (name := Holder(f"saved:{gang.key.id}#{number}")) not in kept)
         # Where it matters which member a place is for, it is named after it: see `constrained.like`.
         named = set(map(Holder, gang.roster.members)) if constrained else set()
         lacking = [
-            replace(slot, holder=Holder(f"saved:{gang.key}#{slot.holder}") if slot.holder in named else next(unused))
+            replace(slot, holder=Holder(f"saved:{gang.key.id}#{slot.holder}") if slot.holder in named else next(unused))
             for slot in slots[len(kept) :]
         ]
         others = [held.holder for held in saved if held.holder not in kept]

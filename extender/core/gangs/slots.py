@@ -231,7 +231,7 @@ class Slots:
 
 def slot_name(gang: Gang) -> Holder:
     gang.plan.slots_made += 1
-    return Holder(f"slot:{gang.key}#{gang.plan.slots_made}")
+    return Holder(f"slot:{gang.key.id}#{gang.plan.slots_made}")
 
 
 def in_order(gang: Gang, first: Pod | None) -> list[Pod]:

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.gang import Gang, GangEffect, TurnBack, WakePod
+from extender.core.gangs.naming import Naming
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
@@ -17,6 +18,7 @@ from extender.kube.names import PodUid
 class Table:
     def __init__(self) -> None:
         self.by_key: dict[GangKey, Gang] = {}
+        self.naming = Naming(self.by_key)
         self.effects: list[GangEffect] = []
         """For the application to take and do."""
         self.handled: GangKey | None = None
@@ -41,12 +43,18 @@ class Table:
         gang = self.by_key.get(ask.key)
         if gang is None:
             gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
+            self.naming.add(ask.key)
         self._of[uid] = gang.key
         return gang
 
     def leave(self, uid: PodUid) -> None:
         """The pod is in no gang."""
         del self._of[uid]
+
+    def end(self, gang: Gang) -> None:
+        """The gang is no more."""
+        self.naming.drop(gang.key)
+        del self.by_key[gang.key]
 
     def wake(self, gang: Gang, uid: PodUid) -> None:
         """The member was turned away, or waits at our gate, and is to be tried now."""

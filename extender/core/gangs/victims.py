@@ -45,7 +45,8 @@ REFUSED_SECONDS = 300.0
 _LEFT_ALONE = (Phase.BINDING, Phase.QUARANTINED)
 """Phases of gangs that are no victims."""
 
-Maker = str | GangKey
+Maker = str | tuple[str, str] | GangKey
+"""A pod that has no controller, by its UID; a controller, by namespace and UID; or a gang."""
 
 
 @dataclass(slots=True)
@@ -201,7 +202,7 @@ class Victims:
 
 def makers_of(pod: Pod) -> tuple[Maker, ...]:
     """Who makes such a pod anew when it is gone: its controller; and whoever makes its gang's members."""
-    controller = () if pod.owner is None else (pod.owner.uid,)
+    controller = () if pod.owner is None else ((pod.namespace, pod.owner.uid),)
     return (*controller, pod.gang.key) if isinstance(pod.gang, GangAsk) else controller
 
 
