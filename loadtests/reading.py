@@ -73,10 +73,17 @@ class Owner(NamedTuple):
 
 
 class Gang(NamedTuple):
-    """A pod's gang: its key as the service spells it, and the quorum that the pod asks for; None: its PodGroup's."""
+    """A pod's gang: its key as the service shows it while no other has the same, and the quorum that the pod asks for;
+    None: its PodGroup's. `controller`: the UID of the controller that it is, if it is one."""
 
     key: str
     quorum: int | None
+    controller: str = ""
+
+    @property
+    def id(self) -> str:
+        """No other gang has the same."""
+        return f"{self.key}@{self.controller}" if self.controller else self.key
 
 
 def gang_of(pod: Json) -> Gang | None:
@@ -103,7 +110,7 @@ def _gang(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], owner: Owner | None
 ) -> Gang | None:
     """The gang of a pod, as the documentation of labels and annotations has it."""
-    name, members = labels.get(GANG), annotations.get(MIN_MEMBER)
+    name, members, controller = labels.get(GANG), annotations.get(MIN_MEMBER), ""
     if name is None and members is None:
         group = labels.get(POD_GROUP)
         return None if group is None else Gang(_group_key(namespace, group), None)
@@ -112,8 +119,8 @@ def _gang(
     if name is None:
         if owner is None:
             return None
-        name = f"{owner.kind.lower()}.{owner.name}"
-    return Gang(f"{namespace}/{name}", int(members))
+        name, controller = f"{owner.kind.lower()}.{owner.name}", owner.uid
+    return Gang(f"{namespace}/{name}", int(members), controller)
 
 
 def group_key(group: Json) -> str:

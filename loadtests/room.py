@@ -153,16 +153,16 @@ def waiting_though_there_is_room(
     """
     nodes, pods = list(nodes), list(pods)
     room, room_with_saved = RoomWatch(nodes, pods, saved), RoomWatch(nodes, pods)
-    found, gangs = [], defaultdict[str, list[Json]](list)
+    found, gangs = [], defaultdict[tuple[str, str], list[Json]](list)
     for pod in pods:
         if not asked(pod) or is_leaving(pod):
             continue
         gang = gang_of(pod)
         if gang is not None and (gang.quorum is not None or groups is not None):
-            gangs[gang.key].append(pod)
+            gangs[gang.key, gang.id].append(pod)
         elif _waits_alone(pod) and (copies := room.copies(shape_of(pod))):
             found.append(f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']} has room {copies} times")
-    for name, members in sorted(gangs.items()):
+    for (name, _), members in sorted(gangs.items()):
         waiting = sorted((shape_of(each) for each in members if _waits_in_gang(each)), key=_cpu)
         quorum = max((_quorum(each, groups) for each in members if not is_over(each)), default=0)
         if not waiting or not quorum:
@@ -224,9 +224,9 @@ def partly_bound(pods: Iterable[Json]) -> list[str]:
     """
     members, quorums = defaultdict[str, list[Json]](list), dict[str, int]()
     for pod in pods:
-        if (gang := quorum_of(pod)) is not None:
-            quorums[gang[0]] = max(quorums.get(gang[0], 0), gang[1])
-            members[gang[0]].append(pod)
+        if (gang := gang_of(pod)) is not None and gang.quorum is not None:
+            quorums[gang.id] = max(quorums.get(gang.id, 0), gang.quorum)
+            members[gang.id].append(pod)
     found: list[str] = []
     for name, quorum in quorums.items():
         placed = [pod for pod in members[name] if pod["spec"].get("nodeName")]

@@ -214,16 +214,16 @@ def to_node(node: Node) -> cluster.Node:
 def _controller(references: list[OwnerReference]) -> cluster.Owner | None:
     for reference in references:
         if reference.controller:
+            group, slash, _ = reference.api_version.partition("/")
             return _owner(
                 reference.kind[: LONGEST_KIND + 1],
                 reference.name[: LONGEST_NAME + 1],
                 reference.uid[: LONGEST_UID + 1],
-                reference.api_version[: 2 * LONGEST_NAME],
+                group[: LONGEST_NAME + 1] if slash else "",
             )
     return None
 
 
 @lru_cache(maxsize=16384)
-def _owner(kind: str, name: str, uid: str, api_version: str) -> cluster.Owner:
-    group, slash, _ = api_version.partition("/")
-    return cluster.Owner(kind, name, uid, intern(group[: LONGEST_NAME + 1]) if slash else "")
+def _owner(kind: str, name: str, uid: str, group: str) -> cluster.Owner:
+    return cluster.Owner(kind, name, uid, group)

@@ -79,8 +79,8 @@ class Keeper:
                 self.population.observe(fact)
             case PodGroup():
                 self.population.regrouped(self.population.groups.see(fact))
-            case Promise(controller, pods):
-                self.tables.around.promises.see(controller, pods)
+            case Promise():
+                self.tables.around.promises.see(fact)
                 return Decided(None)
             case Budget():
                 self.tables.around.budgets.see(fact)
@@ -120,7 +120,7 @@ class Keeper:
         elif kind is PodGroup:
             self.population.regrouped(self.population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
-            self.tables.around.promises.replace({each.controller: each.pods for each in _of(Promise, facts)})
+            self.tables.around.promises.replace(_of(Promise, facts))
         elif kind is DaemonSet:
             self.tables.around.daemons.replace(_of(DaemonSet, facts))
         else:

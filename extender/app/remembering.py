@@ -251,7 +251,7 @@ def reopened(told: Iterable[Record]) -> Reopened:
         tables.governing.put(policy.namespace, policy.name, policy.policy)
     if there.pod_groups_installed:
         keeper.population.groups.replace(every(PodGroup))
-    tables.around.promises.replace({each.controller: each.pods for each in every(Promise)})
+    tables.around.promises.replace(every(Promise))
     tables.around.budgets.replace(every(Budget))
     tables.around.budgets.known = there.budgets_known
     tables.around.daemons.replace(every(DaemonSet))

@@ -196,7 +196,7 @@ def _own_node(request: SetResource, tables: Tables) -> NodeName:
     if request.owner is None:
         raise Invalid("node_spec", None, "names no node, and neither a caller's node nor an owner tells which is meant")
     pod = tables.pods.get(request.owner.uid)
-    if pod is None:
+    if pod is None or (pod.namespace, pod.name) != (request.name.namespace, request.owner.name):
         raise Invalid("node_spec", None, f"the owner's node is unknown: there is no running pod {request.owner.name}")
     if pod.node is None:
         raise Invalid("node_spec", None, f"the owner, pod {pod}, is not bound to a node yet")

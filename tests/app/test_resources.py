@@ -15,7 +15,7 @@ from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import Fault, every_node, on_node, twice, unavailable
 from tests.app.world import World
-from tests.builders import units
+from tests.builders import pod, units
 
 pytestmark = pytest.mark.anyio
 R = "escher.dev/team.r"
@@ -207,9 +207,16 @@ async def test_a_node_spec_that_matches_nothing_is_refused_with_numbers(
 
 async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: World) -> None:
     unbound = world.start_pod("early", {})
+    elsewhere = pod("other", namespace="others", node=NodeName("n1"))
+    world.do(world.keeper.observe(elsewhere))
     for owner, detail in [
         (None, "names no node, and neither a caller's node nor an owner tells which is meant"),
         (PodOwner("ghost", PodUid("u")), "the owner's node is unknown: there is no running pod ghost"),
+        (PodOwner("other", elsewhere.uid), "the owner's node is unknown: there is no running pod other"),
+        (
+            PodOwner("ghost", world.start_pod("runs", {}, on="n1").uid),
+            "the owner's node is unknown: there is no running pod ghost",
+        ),
         (PodOwner("early", unbound.uid), "the owner, pod team/early, is not bound to a node yet"),
     ]:
         with pytest.raises(Invalid) as told:

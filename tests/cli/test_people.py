@@ -23,6 +23,7 @@ from extender.app.authority import Authority
 from extender.app.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
+from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
 from extender.core.policy_types import DataLocality, PolicyInForce
@@ -211,6 +212,21 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "its room is held until" in (await escher("gang", "get", "train")).stdout
     for member in members:
         world.do(world.keeper.forget(member))
+
+
+async def test_gangs_that_share_a_name_are_listed_and_asked_for_by_longer_ones(escher: Escher, world: World) -> None:
+    for group in ("batch", "batch.example.org"):
+        ask = GangAsk(derived_key("default", "Job", "tr%in", group, f"uid-{group}"), 2, 4.0)
+        world.do(world.keeper.observe(pod(f"of-{group}", gang=ask)))
+    names = ["job.tr%25in@batch", "job.tr%25in@batch.example.org"]
+    assert [line.split()[0] for line in (await escher("gang", "list")).stdout.splitlines()[1:]] == names
+    for name in names:
+        assert f"gang default/{name}: gathering, quorum 2" in (await escher("gang", "get", name)).stdout
+        assert f"gang default/{name} waits" in (await escher("explain", "gang", name)).stdout
+    several = await escher("gang", "get", "job.tr%25in")
+    assert (several.exit_code, f"ask for one of {names[0]}, {names[1]}" in several.stderr) == (1, True)
+    for each in list(world.keeper.tables.pods.values()):
+        world.do(world.keeper.forget(each))
 
 
 async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: World) -> None:

@@ -206,6 +206,17 @@ def test_a_job_promises_as_many_as_it_makes_at_a_time(world: GangWorld, promised
     world.assumed.clear()
 
 
+@pytest.mark.parametrize(("namespace", "places"), [("default", 8), ("team-b", 1)])
+def test_a_job_promises_in_its_own_namespace_alone(world: GangWorld, namespace: str, places: int) -> None:
+    """A pod may name the controller of another namespace as its own."""
+    world.do(world.keeper.observe(Promise("job-train", 8, "default")))
+    first = of_job("train", 8, namespace=namespace)
+    world.create(first)
+    assert world.filter(first).passed
+    assert held(world, "train", namespace) == places
+    world.assumed.clear()
+
+
 def test_those_that_exist_are_promised_no_more(world: GangWorld) -> None:
     world.do(world.keeper.observe(Promise("job-train", 2)))
     members = [of_job("train", 3, number=number) for number in range(2)]

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from extender.app.announcing import Announcement
 from extender.app.management import Invalid
 from extender.core.names import GangKey
 from extender.kube.requests import MERGE_PATCH
 from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, EVENT, JOB, NAMESPACE, POD, Json
 from loadtests.pods import pod
+from tests.app.reopening import dumped, elsewhere
 
 pytestmark = pytest.mark.anyio
 
@@ -122,6 +124,23 @@ async def test_two_controllers_of_one_kind_and_name_and_of_two_groups_are_two_ga
     await asyncio.sleep(30)
     assert stage.gangs == ["job.train"]
     assert await stage.explained("job.train@batch") == await stage.explained("job.train") == "gang default/job.train"
+
+
+async def test_a_dump_and_the_stream_of_decisions_tell_gangs_of_one_name_apart(stage: Stage) -> None:
+    uids = [await stage.stand_in(name) for name in ("one", "other")]
+    for uid, group in zip(uids, ("batch", OTHER_GROUP), strict=True):
+        await stage.pods_of(job_owner(uid, group=group), f"{group}-0", f"{group}-1")
+    await asyncio.sleep(30)
+    names = ["job.train@batch", f"job.train@{OTHER_GROUP}"]
+    assert stage.gangs == names
+    there = elsewhere(dumped(stage.sim.application.keeper)).keeper
+    assert [there.tables.gangs.naming.of(key) for key in sorted(there.tables.gangs.by_key)] == names
+    told: set[str] = set()
+    stream = stage.sim.application.announcements.follow(0)
+    async with asyncio.timeout(60):
+        while len(told) < 2:
+            told |= {said.gang} if isinstance(said := await anext(stream), Announcement) and said.gang else set()
+    assert told == set(names)
 
 
 async def test_a_label_that_says_what_a_controllers_gang_is_called_joins_no_gang(stage: Stage) -> None:

@@ -61,7 +61,7 @@ def to_promise(job: JobJson) -> Promise:
     over = any(each.type in _OVER and each.status == "True" for each in status.conditions or ())
     if spec.suspend or over or job.metadata.deletion_timestamp is not None:
         left = 0
-    return Promise(job.metadata.uid, max(0, min(at_a_time, left)))
+    return Promise(job.metadata.uid, max(0, min(at_a_time, left)), job.metadata.namespace)
 
 
 def jobs() -> WatchedKind[Promise]:

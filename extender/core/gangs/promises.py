@@ -21,7 +21,7 @@ promises and gangs; must not know nodes, nor how promises are read.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -48,10 +48,14 @@ class Ahead(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The controller makes so many pods at a time, and no more."""
+    """The controller makes so many pods at a time, and no more, in its own namespace.
+
+    `namespace` empty: it is not known.
+    """
 
     controller: _ControllerUid
     pods: int
+    namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,32 +79,37 @@ class _Pause:
 class Promises:
     def __init__(self, limit: int = GATHER_LIMIT) -> None:
         self._limit = limit
-        self._pods: dict[_ControllerUid, int] = {}
+        self._promises: dict[_ControllerUid, Promise] = {}
         self._open: dict[str, dict[GangKey, _Plan]] = {}
         """By namespace."""
         self._pauses: dict[str, _Pause] = {}
 
     # -- what controllers say ------------------------------------------------------------------------------------
 
-    def see(self, controller: _ControllerUid, pods: int) -> None:
-        """Its spec promises so many pods at a time."""
-        self._pods[controller] = pods
+    def see(self, promise: Promise) -> None:
+        """The controller's spec promises this."""
+        self._promises[promise.controller] = promise
 
     def lose(self, controller: _ControllerUid) -> None:
         """It is deleted."""
-        self._pods.pop(controller, None)
+        self._promises.pop(controller, None)
 
-    def replace(self, promised: Mapping[_ControllerUid, int]) -> None:
+    def replace(self, promises: Iterable[Promise]) -> None:
         """These controllers and no others exist."""
-        self._pods = dict(promised)
+        self._promises = {each.controller: each for each in promises}
 
     def known(self) -> list[Promise]:
-        return [Promise(controller, pods) for controller, pods in self._pods.items()]
+        return list(self._promises.values())
 
     def promised(self, gang: Gang) -> int:
         """How many members the gang's controllers have yet to create."""
         living = Counter(pod.owner.uid for pod in gang.roster.members.values() if pod.owner is not None)
-        return sum(max(0, self._pods.get(controller, 0) - count) for controller, count in living.items())
+        return sum(max(0, self._made_in(gang.key.namespace, uid) - count) for uid, count in living.items())
+
+    def _made_in(self, namespace: str, controller: _ControllerUid) -> int:
+        """How many pods at a time it promises there: a pod may name the controller of another namespace as its own."""
+        promise = self._promises.get(controller)
+        return promise.pods if promise is not None and promise.namespace in ("", namespace) else 0
 
     # -- plans with members missing ------------------------------------------------------------------------------
 

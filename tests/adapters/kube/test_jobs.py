@@ -41,12 +41,12 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
 )
 def test_a_job_is_reduced_to_its_promise(spec: dict[str, Any], status: dict[str, Any], pods: int) -> None:
     read = jobs().read_event(event(spec, status))
-    assert (read.item, read.version) == (Promise("u1", pods), "7")
+    assert (read.item, read.version) == (Promise("u1", pods, "team"), "7")
 
 
 def test_one_that_is_being_deleted_makes_no_pods() -> None:
     assert jobs().read_event(event({"parallelism": 8}, deletionTimestamp="2026-01-01T00:00:00Z")).item == Promise(
-        "u1", 0
+        "u1", 0, "team"
     )
 
 
