@@ -66,7 +66,7 @@ class Candidate:
     def of(cls, settings: Settings, port: int, environment: Mapping[str, str], unique: str) -> Candidate:
         """This process. `port`: where it listens; `unique`: what no other has. Raises BadSettings."""
         name = environment.get("POD_NAME") or socket.gethostname()
-        namespace = settings.lease_namespace or environment.get("POD_NAMESPACE") or _own_namespace()
+        namespace = settings.lease_namespace or namespace_of_pod(environment)
         if not namespace:
             raise BadSettings(
                 "lease_namespace: it is not set, and neither POD_NAMESPACE nor a service account says in which "
@@ -232,7 +232,10 @@ async def _first_of(*works: asyncio.Future[Any]) -> None:
             each.result()
 
 
-def _own_namespace() -> str:
+def namespace_of_pod(environment: Mapping[str, str]) -> str:
+    """The namespace in which this process runs, where it is a pod's; else empty."""
+    if named := environment.get("POD_NAMESPACE"):
+        return named
     try:
         return _NAMESPACE_FILE.read_text().strip()
     except OSError:

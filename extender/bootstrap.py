@@ -24,12 +24,12 @@ from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.entry import entry_of
 from extender.adapters.http.readiness import Standing
 from extender.adapters.http.shedding import Shedding
-from extender.adapters.kube import daemon_sets, jobs, kinds, namespaces, pod_groups, policies
+from extender.adapters.kube import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.reviews import ApiReviews
-from extender.adapters.kube.store import ApiObjectStore, ApiResourceStore
+from extender.adapters.kube.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
 from extender.adapters.kube.where_there import WhereThere
 from extender.adapters.kube.writers import (
     ApiBinder,
@@ -61,6 +61,7 @@ from extender.app.governing import GovernedByKeeper
 from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
+from extender.app.intents import Intents
 from extender.app.isolating import Isolating
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
@@ -181,9 +182,7 @@ class Application:
             undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
-        self.metrics = Metrics(
-            self.registry, self.keeper.tables, self.write_back, lambda: self.resources.intents.unfinished()
-        )
+        self.metrics = Metrics(self.registry, self.keeper.tables, self.write_back, lambda: self.intents.unfinished())
         self._auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
         self.gates = Gates()
         binder = ApiBinder(connection)
@@ -221,6 +220,14 @@ class Application:
             self.verbs = tracing.verbs(self.verbs, self.keeper.tables.pods)
         store = ApiResourceStore(connection, now)
         self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
+        self.intents = Intents(
+            ApiIntentStore(connection, now),
+            self.resources.taking_back,
+            clock,
+            namespace=settings.own_namespace,
+            listed=lambda: self._intents.there if self._intents.known else None,
+            chance=chance,
+        )
         self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
             self.resources.known, store, self.resources.placements, chance=chance
         )
@@ -264,7 +271,7 @@ class Application:
         what_if = WhatIf(self.keeper, copies())
         self.management = Management(
             resources=self.resources,
-            transactions=Transactions(self.keeper, self.effects, self.resources, self.reconcile.nudge),
+            transactions=Transactions(self.keeper, self.effects, self.resources, self.intents, self.reconcile.nudge),
             state=inquiries,
             gangs=inquiries,
             explain=Helping(
@@ -338,6 +345,15 @@ class Application:
             lambda: policies.readable(connection),
             "no EscherPolicy is in force",
         )
+        self._intents = WhereThere(
+            follow(
+                kinds.ours(intents.TransactionIntents(), settings.own_namespace),
+                self.intents.known,
+                on_rewind=self.intents.known.rewind,
+            ),
+            lambda: intents.readable(connection, settings.own_namespace),
+            "no transaction writes several objects as one",
+        )
         self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
 
     def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
@@ -349,8 +365,14 @@ class Application:
         return (
             self._groups.known
             and self._policies.known
+            and self._intents.known
             and all(reflector.synced.is_set() for reflector in self.reflectors)
         )
+
+    @property
+    def intents_listed(self) -> asyncio.Event:
+        """Set once all intents that are stored are known."""
+        return self._intents.reflector.synced
 
     def ages(self) -> dict[str, float]:
         """Seconds since the API server last said anything about each kind that decisions rest on."""
@@ -374,11 +396,13 @@ class Application:
             self._jobs.run(),
             self._daemon_sets.run(),
             self._policies.run(),
+            self._intents.run(),
             self.asked.run(),
             self.policies.tending.run(after=[self._policies.reflector.synced]),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self._conditions.run(after=synced),
             self.reconcile.run(after=synced),
+            self.intents.run(after=[*synced, self.intents_listed]),
             self._stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._auditor.run(),

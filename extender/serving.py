@@ -20,7 +20,7 @@ from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, Log
 from extender.adapters.open_files import raise_limit
 from extender.adapters.tracing.start import exported
 from extender.app.leading import LeaseLost
-from extender.availability import Candidate, Replica
+from extender.availability import Candidate, Replica, namespace_of_pod
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
@@ -53,6 +53,7 @@ async def serve(
     Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and what a part of it died of. `load`
     reads the settings `file` again, in which some may be changed meanwhile. `lines`: where the log goes.
     """
+    given, settings = settings, _with_own_namespace(settings)
     certificates = served_certificates(settings)
     spans = exported(settings, os.environ)
     tracing = None if spans is None else spans.tracing()
@@ -88,7 +89,7 @@ async def serve(
         works = [following, serving]
         # What is followed whether this process leads or not: who takes over has to know what holds by then.
         if file is not None and load is not None:
-            works.append(asyncio.create_task(application.settings_file(file, load, settings).run()))
+            works.append(asyncio.create_task(application.settings_file(file, load, given).run()))
         if certificates is not None:
             application.registry.register(CertificateMetrics(certificates))
             works.append(asyncio.create_task(certificates.run()))
@@ -119,6 +120,12 @@ async def serve(
                 raise outcome
         _log.info("stopped")
         return asked.by
+
+
+def _with_own_namespace(settings: Settings) -> Settings:
+    """The settings, which say in a pod what is its namespace."""
+    namespace = settings.service_namespace or settings.lease_namespace or namespace_of_pod(os.environ)
+    return settings.model_copy(update={"service_namespace": namespace or None})
 
 
 async def _replica(

@@ -18,6 +18,9 @@ from extender.core.brake import Switches
 from extender.settings_isolation import IsolationSettings
 from extender.settings_renamed import BothNames, by_new_names
 
+OWN_NAMESPACE = "escher-system"
+"""The service's own namespace, where neither settings nor a pod say which it is."""
+
 
 class BadSettings(ValueError):
     """A configuration file that cannot be used; `str()` names each field, its value and what would be accepted."""
@@ -192,6 +195,13 @@ class Settings(BaseModel):
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
         description="the namespace of the Lease and of leader_service; default: the pod's",
     )
+    service_namespace: str | None = Field(
+        None,
+        max_length=63,
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        description="where the service stores what it alone may write (TransactionIntents); default: lease_namespace, "
+        "else the pod's, else escher-system",
+    )
     lease_seconds: int = Field(
         4, ge=2, le=60, description="how long the Lease holds: for so long nobody decides after the leader was killed"
     )
@@ -213,6 +223,11 @@ class Settings(BaseModel):
         description="otlp: spans of calls, writes and gangs are sent where the environment's OTEL_* say (needs the "
         "extra otel)",
     )
+
+    @property
+    def own_namespace(self) -> str:
+        """Where the service stores what it alone may write."""
+        return self.service_namespace or self.lease_namespace or OWN_NAMESPACE
 
 
 SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")

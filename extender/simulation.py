@@ -34,7 +34,15 @@ from extender.world import World
 from kubesim.apiserver.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
-from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NODE, Json, Kind
+from kubesim.kinds import (
+    CUSTOM_RESOURCE_DEFINITION,
+    MUTATING_POLICY,
+    MUTATING_POLICY_BINDING,
+    NAMESPACE,
+    NODE,
+    Json,
+    Kind,
+)
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient, ExtenderFailed
 from kubesim.store import Backup
 
@@ -138,6 +146,7 @@ class Simulation:
         group = self._group = await self._stack.enter_async_context(self._group)
         running = [group.create_task(self.cluster.run())]
         self._stack.callback(lambda: [task.cancel() for task in running])
+        await self.create({"metadata": {"name": self._settings.own_namespace}}, NAMESPACE)
         for definition in _definitions():
             await self.create(definition, CUSTOM_RESOURCE_DEFINITION)
         if self._marks:

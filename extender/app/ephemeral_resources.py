@@ -42,8 +42,6 @@ class Placements:
         self._capacities = capacities
 
     def judge(self, item: EphemeralResource) -> ResourceStatus | None:
-        if item.intent is not None:
-            return None
         if item.problem:
             return ResourceStatus(False, "Invalid", item.problem)
         if rival := self._capacities.rival_of(item.name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from extender.app.objects.kind import Named, ObjectStore, OurObject, Status
+from extender.app.objects.kind import Declared, Identity, ObjectStore, OurObject, Replacement, Standing, Status
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName
@@ -241,8 +241,6 @@ class EphemeralResource(OurObject):
     policy: str = ""
     """Of the policy that has set it, where one has: `queue/slots`. It goes when that is not in force any more."""
     created: float = 0.0
-    intent: Intent | None = None
-    """For an object that is no resource, and keeps what a transaction is about to do."""
     problem: str = ""
     """Why the object cannot be understood, in words for its author; empty if it can.
 
@@ -260,23 +258,19 @@ class EphemeralResource(OurObject):
 class Former:
     """An object before a transaction; `resource` is None if it was not there. `deletes`: it may be deleted by it."""
 
-    name: str
+    name: Identity
     resource: EphemeralResource | None
     deletes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a transaction is about to write in one namespace, from before the first write until it is in force.
+    """What a transaction is about to write, from before the first write until it is in force. See `app.intents`.
 
-    See `app.intents`. `deciding`: the namespace whose intent decides; empty if this one does, and then `others` are the
-    namespaces that have one too. `given_up`: the transaction is being taken back, and cannot come into force.
+    `given_up`: the transaction is being taken back, and cannot come into force.
     """
 
-    transaction: str
     formers: tuple[Former, ...]
-    deciding: str = ""
-    others: tuple[str, ...] = ()
     given_up: bool = False
 
 
@@ -302,11 +296,7 @@ class ResourceStatus(Status):
     chosen: Mapping[NodeName, int] | None = None
 
 
-class ResourceStore(ObjectStore[EphemeralResource, ResourceChange, ResourceStatus], Protocol):
-    """EphemeralResource objects."""
-
-    async def annotate(
-        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
-    ) -> EphemeralResource:
-        """The object has this mark, and this intent, where they are given; its spec stays."""
-        ...
+ResourceStore = ObjectStore[EphemeralResource, ResourceChange, ResourceStatus]
+"""EphemeralResource objects."""
+IntentStore = ObjectStore[Declared[Intent], Replacement[Intent], Standing[Intent]]
+"""TransactionIntent objects: those of the service's own namespace."""

@@ -3,9 +3,9 @@
 An ephemeral resource ends with its time to live, or with its owner: at once when the pod is seen to end, after a grace
 period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). What we
 know of pods may be late, or from a list that is older than the pod: before an object ends for want of an owner, the API
-server is asked about the pod. Claims and other reservations end with their deadlines. What is left of a transaction
-that nobody is at any more is taken back (`app.intents`). Beside what events tell, a slow full round compares
-everything: nodes with the ledger, the ledger with the objects, and objects that only we know of with the API server.
+server is asked about the pod. Claims and other reservations end with their deadlines. Beside what events tell, a slow
+full round compares everything: nodes with the ledger, the ledger with the objects, and objects that only we know of
+with the API server.
 
 How objects of any kind end is said in `objects.ends`; here is what only ephemeral resources have.
 """
@@ -105,8 +105,6 @@ class Reconcile(Ends[EphemeralResource]):
             self._without_owner.pop(name, None)
         elif self._without_owner.get(name, ("", 0.0))[0] != owner.uid:
             self._end_for_want_of(owner.uid, name, now.steady + self._grace)
-        if name in self._resources.intents.stored:
-            self.nudge()
 
     def forget(self, name: Identity) -> None:
         super().forget(name)
@@ -140,16 +138,13 @@ class Reconcile(Ends[EphemeralResource]):
         """As `Ends.run`. `after` are the first lists of nodes, pods and resources: else all owners seem to be gone."""
         for event in after:
             await event.wait()
-        self._resources.intents.began = self._keeper.tables.clock.steady()
         await super().run()
 
     def more_due(self, steady: float) -> tuple[Iterable[tuple[Identity, Work]], float | None]:
         deadline = self._keeper.next_deadline()
         if deadline is not None and deadline <= steady:
             self._performer.do(self._keeper.tick())
-        intents = self._resources.intents
-        moments = [each for each in (self._keeper.next_deadline(), intents.next_due(steady)) if each is not None]
-        return [(name, intents.resolve) for name in intents.due(steady)], min(moments, default=None)
+        return (), self._keeper.next_deadline()
 
     def full_round(self, now: Moment) -> None:
         """Everything is compared with everything once, and what differs is on its way to be mended."""

@@ -17,7 +17,7 @@ import structlog
 from extender.app.capacities import Capacities
 from extender.app.decisions import Performer
 from extender.app.ephemeral_resources import KIND, Placements, digest, is_same_state
-from extender.app.intents import Announced, Intents
+from extender.app.intents import Announced
 from extender.app.keeper import Keeper
 from extender.app.management import NotFound, ResourceState, SetResource
 from extender.app.objects.in_force import InForce
@@ -29,6 +29,7 @@ from extender.app.objects.writing import Writing
 from extender.app.ports import EphemeralResource, ResourceChange, ResourceStore
 from extender.app.resource_quota import Underway, amount_of
 from extender.app.steps import Done, Step, departed, for_good, held, nodes_of, outcome, plan, spread
+from extender.app.taking_back import TakingBack
 from extender.app.undoing import Undoing
 from extender.app.write_back import WriteBack
 from extender.core.names import EphemeralName
@@ -65,7 +66,7 @@ class Resources:
         self.placements = Placements(keeper.tables, self.capacities)
         self._marks = marks or Marks()
         self.writing: Writing[EphemeralResource, ResourceChange] = Writing(KIND.name, self.known, store, self._marks)
-        self.intents = Intents(self.known, store, self._marks, self.writing)
+        self.taking_back = TakingBack(self.known, store, self._marks, self.writing)
         self.undoing = Undoing(self.known, store, self._marks, self.writing)
         self._keeper = keeper
         self._performer = performer
@@ -80,19 +81,19 @@ class Resources:
     async def get_resource(self, name: EphemeralName) -> ResourceState:
         """Raises NotFound."""
         entry = self.known.get(name)
-        if entry is None or entry.item.name != name or entry.item.intent is not None:
+        if entry is None or entry.item.name != name:
             raise NotFound("name", str(name), f"there is no {'shared ' if name.shared else ''}resource {name}")
         return self._state(entry.item, entry.version)
 
     def all(self) -> list[EphemeralResource]:
-        """Every object that is known, and no transaction's."""
-        return [entry.item for entry in self.known.entries() if entry.item.intent is None]
+        """Every object that is known."""
+        return [entry.item for entry in self.known.entries()]
 
     async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
         return [
             self._state(entry.item, entry.version)
             for entry in self.known.entries()
-            if entry.item.name.namespace == namespace and entry.item.intent is None
+            if entry.item.name.namespace == namespace
         ]
 
     def _state(self, resource: EphemeralResource, version: str) -> ResourceState:

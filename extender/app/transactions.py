@@ -25,12 +25,11 @@ from extender.app.claim_limits import outside_of, too_many
 from extender.app.claims import holder_of, to_holding
 from extender.app.course import Course, Owed, Undecided
 from extender.app.decisions import Performer
-from extender.app.intents import Announced, NotAnnounced
+from extender.app.intents import Announced, Intents
 from extender.app.keeper import Keeper
 from extender.app.management import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Unsure
-from extender.app.objects.writing import refused_creation
 from extender.app.resources import Overtaken, Resources
 from extender.app.steps import Done, Step, for_good, nodes_of, plan
 from extender.core.back_off import BackOff
@@ -51,15 +50,21 @@ class Transactions:
     """`nudge` is called when claims have set deadlines."""
 
     def __init__(
-        self, keeper: Keeper, performer: Performer, resources: Resources, nudge: Callable[[], None] = lambda: None
+        self,
+        keeper: Keeper,
+        performer: Performer,
+        resources: Resources,
+        intents: Intents,
+        nudge: Callable[[], None] = lambda: None,
     ) -> None:
         self._keeper = keeper
         self._performer = performer
         self._resources = resources
+        self._intents = intents
         self._nudge = nudge
 
     async def transact(self, request: Transact) -> Outcome:
-        """Conflicts are an answer, not an error. Raises Unavailable, if then nothing is committed."""
+        """Conflicts are an answer, not an error. Raises Unavailable, NotYet, NotAnnounced: nothing is committed."""
         for _ in range(_ATTEMPTS):
             try:
                 return await self._try(request)
@@ -198,13 +203,9 @@ class Transactions:
             return
         known = {name: self._resources.known.get(name) for name in names}
         deletes = [name for name, each in names.items() if any(course.sets[i].capacity == 0 for i in each)]
-        try:
-            course.announced = await self._resources.intents.announce(
-                {name: None if entry is None else entry.item for name, entry in known.items()}, deletes
-            )
-        except NotAnnounced as error:
-            first = next(i for i, wish in course.sets.items() if wish.name.namespace == error.namespace)
-            course.refuse(first, refused_creation(course.sets[first].name, error.error))
+        course.announced = await self._intents.announce(
+            {name: None if entry is None else entry.item for name, entry in known.items()}, deletes
+        )
 
     # -- writing -------------------------------------------------------------------------------------------------
 
@@ -276,7 +277,7 @@ class Transactions:
         back_off = BackOff(_FIRST_PAUSE, inf)
         while back_off.failures < _UNDO_ATTEMPTS:
             try:
-                decided = await self._resources.intents.withdraw(announced)
+                decided = await self._intents.withdraw(announced)
                 course.is_over = await self._stands(course) if decided is None else decided
                 break
             except Unavailable as error:
@@ -341,14 +342,12 @@ class Transactions:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
         if course.announced is not None and not course.is_over and course.leaves_nothing():
-            course.is_over = await self._resources.intents.close(course.announced)
+            course.is_over = await self._intents.close(course.announced)
 
     def _leave(self, course: Course) -> None:
-        """What is left, if anything, is taken back by whoever finds the intent."""
+        """What is left, if anything, is taken back by the service that finds the intent."""
         if course.announced is not None:
-            self._resources.intents.end(course.announced, over=course.is_over)
-        if self._resources.intents.unfinished():
-            self._nudge()
+            self._intents.end(course.announced, over=course.is_over)
 
     async def _take_back_name(self, course: Course, name: Identity, left: Sequence[Owed]) -> None:
         for undoing in left:

@@ -167,7 +167,10 @@ def _look(
         unread[Part.SCHEDULERS] = "give it with --scheduler-config FILE"
     if config is None:
         unread[Part.SETTINGS] = "give them with --config FILE; the defaults are taken for them"
-    cluster, not_of_cluster = _of_cluster(where, account, _election(settings, account))
+    own_namespace = settings.service_namespace or settings.lease_namespace or (account and account.namespace)
+    cluster, not_of_cluster = _of_cluster(
+        where, account, _election(settings, account), own_namespace or settings.own_namespace
+    )
     of_service, not_of_service = _of_service(service, service_is_given)
     facts = Facts(
         now=datetime.now(UTC),
@@ -197,7 +200,7 @@ def _election(settings: Settings, account: ServiceAccount | None) -> Election | 
 
 
 def _of_cluster(
-    where: _Where, account: ServiceAccount | None, election: Election | None
+    where: _Where, account: ServiceAccount | None, election: Election | None, own_namespace: str
 ) -> tuple[Cluster, dict[Part, str]]:
     import asyncio
     from datetime import UTC, datetime
@@ -216,6 +219,7 @@ def _of_cluster(
                 where=credentials.address,
                 account=account,
                 election=election,
+                own_namespace=own_namespace,
             )
 
     try:

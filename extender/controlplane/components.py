@@ -21,6 +21,7 @@ from extender.controlplane.credentials import KUBELETS, SCHEDULER, Credentials
 from extender.controlplane.credentials import SERVICE as SERVICE_USER
 from extender.controlplane.versions import ServedApi
 from extender.core.names import DOMAIN
+from extender.settings import OWN_NAMESPACE
 
 ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
 # StatefulSet, ReplicaSet and PodDisruptionBudget besides what Jobs and vanishing nodes need: gangs come from any
@@ -322,7 +323,8 @@ def _service(ports: dict[str, int], kubeconfig: Path, more: tuple[str, ...]) -> 
         f"http://127.0.0.1:{ports[SERVICE]}/readyz",
         ready_within=60,
         stop_within=10,
-        environment=import_path(),
+        # Where this runs in a pod, its namespace is one of another cluster.
+        environment={**import_path(), "POD_NAMESPACE": OWN_NAMESPACE},
     )
 
 

@@ -15,7 +15,10 @@ import yaml
 
 from extender.controlplane import loopback, places
 from extender.controlplane.errors import ClusterError
+from extender.settings import OWN_NAMESPACE
 
+_NAMESPACES = "/api/v1/namespaces"
+_OWN_NAMESPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN_NAMESPACE}}
 _PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _WITHIN = 30.0
 
@@ -28,10 +31,14 @@ def shipped_definitions() -> list[dict[str, Any]]:
 def establish(
     url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object], more: Sequence[Path] = ()
 ) -> None:
-    """All definitions, those in the files `more` too, are served by the API server at `url`.
+    """All definitions, those in the files `more` too, are served by the API server at `url`; and the namespace is there
+    in which the service stores its own.
 
     Raises ClusterError if one is refused or too late.
     """
+    status, answer = loopback.ask("POST", url + _NAMESPACES, trust=trust, token=token, body=_OWN_NAMESPACE)
+    if status not in (201, 409):
+        raise ClusterError(f"the API server refuses the namespace {OWN_NAMESPACE}: {message(answer)}")
     waiting: set[str] = set()
     for definition in [*shipped_definitions(), *_definitions(more)]:
         status, answer = loopback.ask("POST", url + _PATH, trust=trust, token=token, body=definition)

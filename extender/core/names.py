@@ -19,6 +19,11 @@ CORE_GROUP = "core"
 _START_OF_UID = 8
 
 
+FORMER_INTENT = f"{DOMAIN}/transaction"
+"""The annotation of EphemeralResources in which versions before TransactionIntent noted what a transaction was about to
+write. Tenants can write it: nothing of it is believed, and it is not looked into."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class GangKey:
     """A gang's identity: a namespace, a name in it, and the controller that the name comes from, if it comes from one.

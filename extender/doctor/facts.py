@@ -32,6 +32,7 @@ class Part(StrEnum):
     MARKING = "admission policies"
     CLASSES = "DeviceClasses"
     PERMISSIONS = "the service's permissions"
+    OWN_NAMESPACE = "the service's own namespace"
     CLOCK = "clock of the API server"
     SERVICE = "service"
     CERTIFICATE = "the service's certificate"
@@ -60,6 +61,9 @@ class Cluster:
     bound: frozenset[str] = frozenset()
     """Names of those that have a binding."""
     classes: tuple[Json, ...] = ()
+    own_namespace: str = ""
+    """The service's, where it stores what it alone may write."""
+    has_own_namespace: bool = True
     account: str = ""
     """Whose permissions were asked about."""
     denied: tuple[Permission, ...] = ()

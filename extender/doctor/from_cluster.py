@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from extender.core.names import DOMAIN
 from extender.doctor.facts import Cluster, Json, Part, metadata_of, spec_of
 from extender.doctor.lists import answered, listed
-from extender.doctor.permissions import NEEDED, OPTIONAL_KINDS, Election, Permission
+from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, OPTIONAL_KINDS, Election, Permission
 from extender.kube.errors import Away, Gone, Refused, Unavailable
-from extender.kube.requests import Requests
+from extender.kube.requests import Requests, address
+from extender.settings import OWN_NAMESPACE
 
 PARTS = (
     *(Part.VERSION, Part.CLOCK, Part.NODES, Part.PODS, Part.RESOURCES),
-    *(Part.DEFINITIONS, Part.MARKING, Part.CLASSES, Part.PERMISSIONS),
+    *(Part.DEFINITIONS, Part.MARKING, Part.CLASSES, Part.PERMISSIONS, Part.OWN_NAMESPACE),
 )
 """What is read here."""
 
@@ -53,13 +54,15 @@ async def read_cluster(
     where: str = "",
     account: ServiceAccount | None = None,
     election: Election | None = None,
+    own_namespace: str = OWN_NAMESPACE,
 ) -> tuple[Cluster, dict[Part, str]]:
     """What is there, and of which part nothing is known, and why. `account`: whose permissions; None: the caller's.
 
     `where`: the API server's address, for people. `election`: what the account has to be allowed for that, besides.
+    `own_namespace`: the service's.
     """
     unread: dict[Part, str] = {}
-    said: dict[str, Any] = {"address": where}
+    said: dict[str, Any] = {"address": where, "own_namespace": own_namespace}
 
     async def read(part: Part, reading: Awaitable[Mapping[str, Any]]) -> None:
         try:
@@ -81,7 +84,8 @@ async def read_cluster(
         read(Part.DEFINITIONS, _definitions(requests)),
         read(Part.MARKING, _marking(requests)),
         read(Part.CLASSES, _classes(requests)),
-        read(Part.PERMISSIONS, _denied(requests, account, election)),
+        read(Part.PERMISSIONS, _denied(requests, account, election, own_namespace)),
+        read(Part.OWN_NAMESPACE, _own_namespace(requests, own_namespace)),
     )
     return Cluster(**said), unread
 
@@ -150,11 +154,23 @@ async def _classes(requests: Requests) -> Mapping[str, Any]:
         return {"classes": ()}
 
 
-async def _denied(requests: Requests, account: ServiceAccount | None, election: Election | None) -> Mapping[str, Any]:
+async def _own_namespace(requests: Requests, namespace: str) -> Mapping[str, Any]:
+    try:
+        await answered(requests, "GET", address("api", "v1", "namespaces", namespace))
+    except Gone:
+        return {"has_own_namespace": False}
+    return {"has_own_namespace": True}
+
+
+async def _denied(
+    requests: Requests, account: ServiceAccount | None, election: Election | None, own_namespace: str
+) -> Mapping[str, Any]:
     groups = await answered(requests, "GET", "/apis")
     installed = {str(each.get("name")) for each in groups.get("groups") or ()}
     asked = [each for each in NEEDED if each.group not in OPTIONAL_KINDS or each.group in installed]
     reviews = [_allowed(requests, each, account) for each in asked]
+    asked += IN_OWN_NAMESPACE
+    reviews += [_allowed(requests, each, account, namespace=own_namespace) for each in IN_OWN_NAMESPACE]
     if election is not None:
         asked += election.needed
         for each in election.needed:

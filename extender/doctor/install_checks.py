@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from extender.core.names import MANAGED, in_domain
-from extender.doctor.facts import Facts, Json, Part, metadata_of, named, spec_of
+from extender.core.names import FORMER_INTENT, MANAGED, in_domain
+from extender.doctor.facts import Facts, Json, Part, metadata_of, named, some, spec_of
 from extender.doctor.findings import Check, Found, Severity
-from extender.doctor.permissions import TO_LEAD
+from extender.doctor.permissions import IN_OWN_NAMESPACE, TO_LEAD
 
 _MARKS_FROM = 36
 """The first minor that serves MutatingAdmissionPolicy as v1."""
@@ -186,9 +186,31 @@ def _forbidden(facts: Facts) -> Iterator[Found]:
         wrong = f"may not {', '.join(verbs)} {full}; without that {without or 'the service does not work'}"
         rule = f'apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(verbs)}]'
         led = {(each.group, each.resource) for each in TO_LEAD}
+        own = {(each.group, each.resource) for each in IN_OWN_NAMESPACE}
         role = "Role of the Lease's namespace" if (group, resource) in led else "ClusterRole"
+        role = f"Role of namespace {facts.cluster.own_namespace}" if (group, resource) in own else role
         mend = f"Grant it in a {role} that is bound to it: {rule}."
         yield Found(facts.cluster.account, wrong, mend)
+
+
+def _no_own_namespace(facts: Facts) -> Iterator[Found]:
+    if not facts.cluster.has_own_namespace:
+        wrong = "the service's own namespace is not there: no transaction writes several objects as one"
+        name = facts.cluster.own_namespace
+        yield Found(
+            f"namespace {name}", wrong, f"kubectl create namespace {name}, or set service_namespace to another."
+        )
+
+
+def _former_intents(facts: Facts) -> Iterator[Found]:
+    noted = (each for each in facts.cluster.resources if FORMER_INTENT in (metadata_of(each).get("annotations") or {}))
+    if left := [named(each) for each in noted if not spec_of(each).get("nodes")]:
+        wrong = (
+            "an earlier version did not finish a transaction that it noted there, and this one takes nothing back "
+            f"({some(left)})"
+        )
+        mend = "docs/upgrade.md says which objects to look at; then delete it: kubectl delete ephemeralresource."
+        yield Found(f"EphemeralResource {left[0]}", wrong, mend)
 
 
 def _claimed(facts: Facts) -> Iterator[Found]:
@@ -236,6 +258,19 @@ CHECKS = (
         "something that the service may not do, of its table of permissions",
         _forbidden,
         (Part.PERMISSIONS,),
+    ),
+    Check(
+        "own-namespace-missing",
+        "the namespace in which the service stores what it alone may write is not there",
+        _no_own_namespace,
+        (Part.OWN_NAMESPACE,),
+    ),
+    Check(
+        "transaction-of-former-version",
+        "an object in which an earlier version noted what a transaction was about to write",
+        _former_intents,
+        (Part.RESOURCES,),
+        Severity.NOTE,
     ),
     Check("name-claimed", "a DeviceClass with a resource name of ours", _claimed, (Part.CLASSES,)),
 )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from extender.core.names import DOMAIN, in_domain
+from extender.core.names import in_domain
 from extender.doctor.facts import Facts, Json, Part, key_of, metadata_of, named, some, spec_of
 from extender.doctor.findings import Check, Found, Severity
 
 _SOON = timedelta(seconds=60)
-_OF_A_TRANSACTION = f"{DOMAIN}/transaction"
 _WRITER = "kubectl get node {} -o yaml --show-managed-fields, under managedFields"
 
 
@@ -29,11 +28,8 @@ def _ready(resource: Json) -> str | None:
 
 
 def _alive(facts: Facts) -> Iterator[Json]:
-    """Those that are in the way to be in force: not on their way out, and no transaction's."""
-    for each in facts.cluster.resources:
-        metadata = metadata_of(each)
-        if not metadata.get("deletionTimestamp") and _OF_A_TRANSACTION not in (metadata.get("annotations") or {}):
-            yield each
+    """Those that are not on their way out."""
+    return (each for each in facts.cluster.resources if not metadata_of(each).get("deletionTimestamp"))
 
 
 def _units(resource: Json) -> dict[str, int]:

@@ -54,6 +54,11 @@ NEEDED = (
 )
 """Everything, and nothing more: what least privilege is."""
 
+IN_OWN_NAMESPACE = _all(
+    DOMAIN, "transactionintents", "get list watch create patch delete", "no transaction writes several objects as one"
+)
+"""In the service's own namespace alone, besides."""
+
 TO_LEAD = (
     *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and so nothing is decided"),
     *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service leads nobody to the leader"),

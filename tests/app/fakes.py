@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from extender.app.objects.kind import Named
+from extender.app.objects.kind import Declared, Identity, Named, Replacement, Standing, identity
 from extender.app.ports import (
     EphemeralResource,
     Intent,
@@ -30,6 +30,10 @@ from extender.core.cluster import Node
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW
+
+OWN = "escher-system"
+"""The service's own namespace, as it is named outside of pods."""
+StoredIntent = Declared[Intent]
 
 
 class LoopClock:
@@ -115,9 +119,12 @@ class ApiServer:
         """Those of them that are being deleted."""
         self.objects: dict[tuple[str, str], EphemeralResource] = {}
         self.nodes: dict[NodeName, Node] = {}
+        self.intents: dict[Identity, StoredIntent] = {}
         self.resources_watch = Watch()
+        self.intents_watch = Watch()
         self.nodes_watch = Watch()
         self.store = Store(self)
+        self.intent_store = IntentStore(self)
         self.writer = Writer(self)
         self.owners = Owners(self)
         self.living: set[PodUid] = set()
@@ -228,6 +235,17 @@ class ApiServer:
         for where in [where for where in self.objects if where[0] == namespace]:
             self.delete(*where)
 
+    def put_intent(self, item: StoredIntent) -> StoredIntent:
+        """It is stored, or changed."""
+        version = self.next_version()
+        stored = replace(item, uid=item.uid or f"uid-{version}", resource_version=version)
+        self.intents[item.name] = stored
+        self.intents_watch.add("MODIFIED", stored)
+        return stored
+
+    def drop_intent(self, name: Identity) -> None:
+        self.intents_watch.add("DELETED", replace(self.intents.pop(name), resource_version=self.next_version()))
+
     def drop(self, namespace: str, name: str) -> None:
         known = self.objects.pop((namespace, name))
         self.resources_watch.add("DELETED", replace(known, resource_version=self.next_version()))
@@ -293,12 +311,10 @@ class Store:
         await self._server.answer(fault)
         return stored
 
-    async def annotate(
-        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
-    ) -> EphemeralResource:
+    async def annotate(self, name: Named, *, mark: str = "", if_version: str | None = None) -> EphemeralResource:
         fault = await self._server.call(f"annotate {name}")
         known = self._known(name, if_version)
-        stored = self._server.keep(replace(known, mark=mark or known.mark, intent=intent or known.intent), spec=False)
+        stored = self._server.keep(replace(known, mark=mark or known.mark), spec=False)
         await self._server.answer(fault)
         return stored
 
@@ -331,6 +347,70 @@ class Store:
         stored = self._server.keep(said, spec=False)
         await self._server.answer(fault)
         return stored
+
+
+class IntentStore:
+    """`ports.IntentStore`. `refuse`: what every creation meets, as where the kind or its namespace is not there."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self.refuse: Refused | None = None
+
+    def _known(self, name: Named, version: str | None = None) -> StoredIntent:
+        known = self._server.intents.get(identity(name))
+        if known is None:
+            raise Gone(404, f"{name} not found")
+        if version is not None and known.resource_version != version:
+            raise Occupied(409, f"{name} is at {known.resource_version}, not {version}")
+        return known
+
+    async def get(self, name: Named) -> StoredIntent:
+        fault = await self._server.call(f"get {name}")
+        known = self._known(name)
+        await self._server.answer(fault)
+        return known
+
+    async def create(self, item: StoredIntent, *, dry_run: bool = False) -> StoredIntent:
+        fault = await self._server.call(f"create {item.name}", lambda: self.create(item))
+        if self.refuse is not None:
+            raise self.refuse
+        if item.name in self._server.intents:
+            raise Occupied(409, f"{item.name} exists already")
+        stored = self._server.put_intent(item)
+        await self._server.answer(fault)
+        return stored
+
+    async def merge(
+        self,
+        name: Named,
+        change: Replacement[Intent],
+        *,
+        mark: str = "",
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> StoredIntent:
+        fault = await self._server.call(
+            f"merge {name}", lambda: self.merge(name, change, mark=mark, if_version=if_version)
+        )
+        stored = self._server.put_intent(replace(self._known(name, if_version), spec=change.after))
+        await self._server.answer(fault)
+        return stored
+
+    async def annotate(self, name: Named, *, mark: str = "", if_version: str | None = None) -> StoredIntent:
+        raise NotImplementedError
+
+    async def delete(
+        self, name: Named, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
+    ) -> StoredIntent | None:
+        fault = await self._server.call(f"delete {name}", lambda: self.delete(name, if_version=if_version))
+        if there or identity(name) in self._server.intents:
+            self._known(name, if_version)
+            self._server.drop_intent(identity(name))
+        await self._server.answer(fault)
+        return None
+
+    async def set_status(self, item: StoredIntent, status: Standing[Intent]) -> StoredIntent:
+        raise NotImplementedError
 
 
 class Writer:

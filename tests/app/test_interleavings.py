@@ -159,7 +159,7 @@ class Story:
         api = self.world.api
         api.faults.clear()
         self.end_list()
-        api.resources_watch.held = api.nodes_watch.held = False
+        api.resources_watch.held = api.nodes_watch.held = api.intents_watch.held = False
         for name in NODES:
             if name not in api.nodes:
                 api.put_node(node(name))
@@ -167,8 +167,8 @@ class Story:
             if isinstance(answer, BaseException) and not isinstance(answer, asyncio.CancelledError):
                 assert isinstance(answer, ManagementError | Unavailable), repr(answer)
                 note(f"refused: {answer}")
-        api.resources_watch.deliver()
-        api.nodes_watch.deliver()
+        for watch in (api.resources_watch, api.nodes_watch, api.intents_watch):
+            watch.deliver()
         await asyncio.sleep(100)
         for where in list(api.objects):
             api.let_go(*where)
@@ -197,7 +197,7 @@ async def live(latency: float, course: list[tuple[Any, ...]]) -> None:
             await story.happen(action)
         await story.end()
         assert not story.world.resources.known.doubtful
-        assert not story.world.resources.intents.stored
+        assert not story.world.api.intents
         assert list(story.world.keeper.tables.ledger.rows.holdings()) == []
         story.world.agree()
 

@@ -113,11 +113,13 @@ class Life:
     """The service, from its start to its death."""
 
     def __init__(self, api: ApiServer) -> None:
-        self.line = Line(api.store)
+        self.line, self.of_intents = Line(api.store), Line(api.intent_store)
         self.world = World(api=api)
         resources, way = self.world.resources, cast(Any, self.line)
-        for part in (resources.writing, resources.intents, resources.undoing, self.world.conditions):
+        for part in (resources.writing, resources.taking_back, resources.undoing, self.world.conditions):
             part._store = way
+        for kept in (self.world.intents, self.world.intents.writing):
+            kept._store = cast(Any, self.of_intents)
         self.world.list()
         self.calls: list[asyncio.Task[Outcome]] = []
         self._running = asyncio.ensure_future(self._run())
@@ -133,6 +135,7 @@ class Life:
     def kill(self, fate: str = ARRIVES) -> None:
         """As kill -9 does it."""
         self.line.cut(fate)
+        self.of_intents.cut(fate)
         for each in (self._running, *self.calls):
             each.cancel()
 
@@ -225,12 +228,13 @@ class Course:
         if self.told is not None:
             assert now == (in_force(self.story) if self.told.committed else BEFORE)
         assert now in (in_force(self.story), BEFORE), now
+        assert self.api.intents == {}
         there = self.api.objects.get(("team", "there"))
         if there is not None and now == BEFORE:
             assert (there.owner, there.expires_at is None) == (OWNER, False)
         for life in self.lives:
             if not life.line.dead:
-                assert life.world.resources.intents.unfinished() == 0
+                assert life.world.intents.unfinished() == 0
                 life.world.agree()
 
 
@@ -278,11 +282,13 @@ def test_a_second_service_that_starts_meanwhile_agrees_with_the_first(story: str
     def strike(course: Course) -> None:
         api, first = course.api, course.lives[0].world
         course.lives.append(Life(api))
-        nodes, resources = api.nodes_watch.sink, api.resources_watch.sink
+        nodes, resources, intents = api.nodes_watch.sink, api.resources_watch.sink, api.intents_watch.sink
         assert nodes is not None
         assert resources is not None
+        assert intents is not None
         api.nodes_watch.sink = Both(Facts(Node, first.keeper, first, Journal(api.clock)), nodes)
         api.resources_watch.sink = Both(first.resources.known, resources)
+        api.intents_watch.sink = Both(first.intents.known, intents)
 
     at_every_step(STORIES[story], strike)
 
@@ -317,8 +323,8 @@ async def test_the_intent_of_another_service_is_left_to_it_for_a_minute(world: W
     await world.quiet(1)
     await _half(world)
     await world.quiet(50)
-    assert specs(world.api).keys() > {"team/a", "team/b"}
-    assert world.resources.intents.unfinished() == 1
+    assert specs(world.api).keys() == {"team/a", "team/b"}
+    assert world.intents.unfinished() == 1
     await world.quiet(15)
     assert specs(world.api) == {}
     world.agree()
@@ -327,7 +333,8 @@ async def test_the_intent_of_another_service_is_left_to_it_for_a_minute(world: W
 async def _half(world: World) -> None:
     """A life has died with two objects made, of three."""
     api = world.api
-    sinks = api.nodes_watch.sink, api.resources_watch.sink
+    watches = api.nodes_watch, api.resources_watch, api.intents_watch
+    sinks = [watch.sink for watch in watches]
     dying = Life(api)
     api.latency = 0.01
     api.faults.append(unavailable(of="create team/c"))
@@ -335,7 +342,8 @@ async def _half(world: World) -> None:
     await asyncio.sleep(0.06)
     dying.kill()
     api.latency = 0.0
-    api.nodes_watch.sink, api.resources_watch.sink = sinks
+    for watch, sink in zip(watches, sinks, strict=True):
+        watch.sink = sink
     await asyncio.sleep(0.2)
     api.faults.clear()
     world.list()
@@ -350,10 +358,10 @@ def test_the_line_is_what_a_life_writes_through() -> None:
         assert outcome.committed == [0, 1]
         calls = [call for call in api.calls if "transaction" in call or call.endswith(("team/a", "team/b"))]
         assert [call.split("-")[0] for call in calls] == [
-            "create team/transaction",
+            "create escher",
             "create team/a",
             "create team/b",
-            "delete team/transaction",
+            "delete escher",
         ], "two more than the writes themselves"
         one = len(api.calls)
         await life.transact([setting("a", 2)])

@@ -326,7 +326,7 @@ async def test_what_arrived_twice_is_taken_back(world: World, of: str) -> None:
     world.agree()
 
 
-@pytest.mark.parametrize("of", ["create team/r", "create team/transaction"])
+@pytest.mark.parametrize("of", ["create team/r", "create escher-system/transaction"])
 async def test_a_creation_of_a_transaction_that_failed_is_collected_when_it_arrives_late(world: World, of: str) -> None:
     world.api.faults.append(unavailable(of=of, late=5.0))
     with pytest.raises(Unavailable):

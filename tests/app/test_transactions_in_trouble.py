@@ -119,7 +119,7 @@ async def test_a_defect_after_the_claims_were_made_gives_them_up_and_restores_th
     async def broken(*_: Any) -> None:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(world.resources.intents, "withdraw", broken)
+    monkeypatch.setattr(world.intents, "withdraw", broken)
     release = Release(namespace="team", holder="b")
     with pytest.raises(KeyError, match="a defect"):
         await run(world, setting("r", 1), setting("s", 1), claim("a", 4000), release, claim("c", 1000))
@@ -138,7 +138,7 @@ async def test_a_claim_that_is_taken_back_is_given_up_though_what_it_replaced_ha
         world.do(world.keeper.observe(pod("other", {"cpu": 8000}, node=NodeName("n1"))))
         raise KeyError("a defect")
 
-    monkeypatch.setattr(world.resources.intents, "withdraw", broken)
+    monkeypatch.setattr(world.intents, "withdraw", broken)
     with pytest.raises(KeyError, match="a defect"):
         await run(world, setting("r", 1), setting("s", 1), claim("a", 1000, on="n2"))
     assert list(held(world)) == ["uid-other"]
@@ -215,7 +215,7 @@ async def test_status_that_is_written_meanwhile_is_in_nobodys_way(world: World) 
     now = world.api.objects["team", "r"]
     world.api.keep(replace(now, observed_generation=7), spec=False)
     assert (await running).committed == [0, 1]
-    assert len([call for call in world.api.calls if call.startswith("create team/transaction")]) == 1
+    assert len([call for call in world.api.calls if call.startswith("create escher-system/transaction")]) == 1
     await world.quiet()
     world.agree()
 
@@ -237,25 +237,11 @@ async def test_who_deletes_the_intent_has_decided_that_what_is_written_stands(wo
     world.api.latency = 1.0
     running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
     await asyncio.sleep(4.5)
-    [intent] = [name for name in world.api.objects if name[1].startswith("transaction-")]
-    world.api.drop(*intent)
+    [intent] = world.api.intents
+    world.api.drop_intent(intent)
     assert (await running).committed == [0, 1]
     assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
     await world.quiet()
-    world.agree()
-
-
-async def test_an_intent_is_no_resource_to_anybody(world: World) -> None:
-    world.api.latency = 1.0
-    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
-    await asyncio.sleep(2.5)
-    [intent] = [name for name in world.api.objects if name[1].startswith("transaction-")]
-    assert await world.resources.list_resources("team") == []
-    with pytest.raises(Exception, match="there is no resource"):
-        await world.resources.get_resource(EphemeralName(*intent))
-    await running
-    await world.quiet()
-    assert not [call for call in world.api.calls if call.startswith("status team/transaction")]
     world.agree()
 
 
@@ -306,7 +292,7 @@ async def test_a_write_that_arrives_after_it_was_taken_back_is_refused(
     world.agree()
 
 
-@pytest.mark.parametrize("of", ["create team/transaction", "delete team/transaction"])
+@pytest.mark.parametrize("of", ["create escher-system/transaction", "delete escher-system/transaction"])
 async def test_an_intent_that_arrives_twice_is_one(world: World, of: str) -> None:
     world.api.faults.append(twice(of))
     assert (await run(world, setting("r", 1), setting("s", 1))).committed == [0, 1]
@@ -317,7 +303,7 @@ async def test_an_intent_that_arrives_twice_is_one(world: World, of: str) -> Non
 
 @pytest.mark.parametrize("after", [False, True], ids=["lost on the way there", "lost on the way back"])
 async def test_an_answer_that_is_lost_at_the_end_is_found_out_about(world: World, after: bool) -> None:
-    world.api.faults.append(unavailable(after=after, of="delete team/transaction"))
+    world.api.faults.append(unavailable(after=after, of="delete escher-system/transaction"))
     assert (await run(world, setting("r", 1), setting("s", 1), claim("a"))).committed == [0, 1, 2]
     assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
     await world.quiet()
@@ -332,7 +318,7 @@ async def test_a_transaction_that_cannot_be_decided_is_once_the_api_server_answe
     await world.set("old", 1, "n1")
     await world.quiet(10)
     wishes = [setting("old", 0), setting("r", 1)] if deletes else [setting("r", 1), setting("s", 1)]
-    world.api.faults.append(unavailable(30.0, after=after, of="delete team/transaction"))
+    world.api.faults.append(unavailable(30.0, after=after, of="delete escher-system/transaction"))
     with pytest.raises(Unavailable, match="is in force, or will be taken back"):
         await run(world, *wishes, claim("a"))
     assert held(world) == {}
@@ -357,26 +343,6 @@ async def test_the_api_server_that_is_away_at_the_worst_moment_leaves_no_half(wo
     world.api.forever.clear()
     await world.quiet(120)
     assert there(world) == {}
-    world.agree()
-
-
-async def test_a_namespace_whose_intent_is_refused_leaves_none_elsewhere(world: World) -> None:
-    world.api.faults += [None, Fault(Refused(403, "exceeded quota"), of="create other/transaction")]
-    outcome = await run(world, setting("r", 1), setting("s", 1, namespace="other"), setting("t", 1, namespace="other"))
-    assert [(each.index, each.field) for each in outcome.refused] == [(1, "name")]
-    assert "exceeded quota" in outcome.refused[0].detail
-    assert there(world) == {}
-    await world.quiet()
-    world.agree()
-
-
-async def test_an_intent_speaks_only_of_a_transaction_whose_deciding_intent_is_there(world: World) -> None:
-    """One that is left in a second namespace says nothing any more once the first has decided."""
-    world.api.faults.append(unavailable(of="delete other/transaction"))
-    assert (await run(world, setting("r", 1), setting("s", 1, namespace="other"))).committed == [0, 1]
-    assert there(world).keys() > {"r", "s"}
-    await world.quiet()
-    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
     world.agree()
 
 

@@ -1,5 +1,5 @@
-"""What rarely happens to a transaction: several writes of one name, of which one is not answered; forged intents; an
-intent that is refused, or that a call leaves behind which is cancelled just then."""
+"""What rarely happens to a transaction: several writes of one name, of which one is not answered; an intent that is
+refused, or that a call leaves behind which is cancelled just then."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pytest
 
 from extender.app.journal import Journal
 from extender.app.management import SetResource
-from extender.app.ports import EphemeralResource, Intent
+from extender.app.ports import EphemeralResource
 from extender.app.sinks import Facts
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
-from extender.kube.errors import Occupied, Refused, Unavailable
+from extender.kube.errors import Occupied, Unavailable
 from extender.kube.names import NodeName
 from tests.app.fakes import Fault, every_node, unavailable
 from tests.app.test_transaction_crashes import Both
@@ -67,7 +67,7 @@ async def test_a_change_that_is_not_answered_takes_back_the_creation_before_it(w
 async def test_one_name_written_twice_is_in_force_though_the_last_answer_is_lost(
     world: World, wishes: Sequence[SetResource]
 ) -> None:
-    world.api.faults.append(unavailable(after=True, of="delete team/transaction"))
+    world.api.faults.append(unavailable(after=True, of="delete escher-system/transaction"))
     assert (await run(world, *wishes)).committed == [0, 1, 2]
     assert there(world)["r"] == ({"n1": 2} if REMOVED in wishes else {"n1": 5, "n2": 6})
     await world.quiet()
@@ -91,37 +91,24 @@ async def test_an_object_with_finalizers_is_not_deleted_bit_by_bit(world: World)
 # -- intents
 
 
-@pytest.mark.parametrize("other", ["team", "other"], ids=["of itself", "of one another"])
-async def test_intents_that_say_the_other_decides_are_gone(world: World, other: str) -> None:
-    """Anybody who may write EphemeralResources can make them."""
-    for namespace, deciding in {"team": other, other: "team"}.items():
-        name = EphemeralName(namespace, "transaction-x")
-        world.api.put(EphemeralResource(name, {}, intent=Intent("x", (), deciding=deciding)))
-    await world.quiet(70)
-    assert there(world) == {}
-    assert len(world.api.calls) < 20
-    await world.set("r", 1, "n1")
-    world.agree()
-
-
-async def test_a_call_that_is_cancelled_while_its_first_intent_is_withdrawn_leaves_none(world: World) -> None:
+async def test_a_call_that_is_cancelled_while_its_intent_is_being_stored_leaves_none(world: World) -> None:
     world.api.latency = 1.0
-    world.api.faults += [None, Fault(Refused(403, "exceeded quota"), of="create other/transaction")]
     running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1, namespace="other")))
-    await asyncio.sleep(3.5)
-    assert world.api.calls[-1].startswith("delete team/transaction")
-    world.api.forever.append(unavailable(of="delete team/transaction"))
+    await asyncio.sleep(1.5)
+    assert world.api.calls[-1].startswith("create escher-system/transaction")
+    world.api.forever.append(unavailable(of="delete escher-system/transaction"))
     running.cancel()
     await asyncio.wait([running])
     world.api.forever.clear()
     await world.quiet(120)
     assert there(world) == {}
+    assert world.api.intents == {}
     world.agree()
 
 
 async def test_an_intent_that_meets_a_conflict_of_quotas_is_tried_again_by_the_caller(world: World) -> None:
     conflict = Occupied(409, "Operation cannot be fulfilled on resourcequotas")
-    world.api.faults.append(Fault(conflict, of="create team/transaction"))
+    world.api.faults.append(Fault(conflict, of="create escher-system/transaction"))
     with pytest.raises(Unavailable, match="resourcequotas") as told:
         await run(world, setting("r", 1), setting("s", 1))
     assert told.value.retry_after == 1
@@ -166,11 +153,14 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
     first = asyncio.create_task(run(world, *wishes))
     await asyncio.sleep(0.3)
     anew = World(api=api)
-    for part in (anew.resources.writing, anew.resources.intents, anew.resources.undoing, anew.conditions):
+    for part in (anew.resources.writing, anew.resources.taking_back, anew.resources.undoing, anew.conditions):
         part._store = cast(Any, Slow(api.store))
+    for kept in (anew.intents, anew.intents.writing):
+        kept._store = cast(Any, Slow(api.intent_store))
     anew.list()
     api.nodes_watch.sink = Both(*(Facts(Node, each.keeper, each, Journal(api.clock)) for each in (world, anew)))
     api.resources_watch.sink = Both(world.resources.known, anew.resources.known)
+    api.intents_watch.sink = Both(world.intents.known, anew.intents.known)
     async with anew.running():
         with pytest.raises(Unavailable, match="another instance"):
             await first
@@ -184,13 +174,13 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
 async def test_what_no_watch_has_told_of_is_deleted_beside_another_write_with_an_intent(world: World) -> None:
     """A crash between the two writes would leave half of it."""
     announced: list[Any] = []
-    announce = world.resources.intents.announce
+    announce = world.intents.announce
 
     async def noted(known: Any, deletes: Any) -> Any:
         announced.append(set(known))
         return await announce(known, deletes)
 
-    cast(Any, world.resources.intents).announce = noted
+    cast(Any, world.intents).announce = noted
     world.api.resources_watch.held = True
     world.api.put(EphemeralResource(REMOVED.name, {NodeName("n1"): 3}))
     await run(world, setting("a", 1), REMOVED)

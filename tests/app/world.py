@@ -21,6 +21,7 @@ from extender.app.governing import GovernedByKeeper
 from extender.app.helping import Helping
 from extender.app.hosting import Hosting
 from extender.app.inquiries import Inquiries
+from extender.app.intents import Intents
 from extender.app.isolating import Isolating
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
@@ -42,7 +43,7 @@ from extender.core.gangs.gang import WakePod
 from extender.core.names import EphemeralName
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, ResourceKey
-from tests.app.fakes import ApiServer, LoopClock
+from tests.app.fakes import OWN, ApiServer, LoopClock
 from tests.app.policy_store import PolicyStore
 from tests.app.reopening import ExplainedTwice
 from tests.builders import Amounts, node, pod
@@ -80,7 +81,10 @@ class World(Performing):
             each_round=[self.conditions.look_again],
             chance=lambda: chance,
         )
-        self.transactions = Transactions(self.keeper, self, self.resources, self.reconcile.nudge)
+        self.intents = Intents(
+            self.api.intent_store, self.resources.taking_back, self.clock, namespace=OWN, chance=lambda: chance
+        )
+        self.transactions = Transactions(self.keeper, self, self.resources, self.intents, self.reconcile.nudge)
         self.asked = AskedPolicies(
             Hosting(self.keeper.tables, self.resources, self._never),
             GovernedByKeeper(self.keeper, self),
@@ -102,6 +106,7 @@ class World(Performing):
         self.isolating = Isolating(self.keeper, self, self.resources.capacities, self.policies)
         self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.keeper, self, Journal(self.clock)))
         self.api.resources_watch.sink = self.resources.known
+        self.api.intents_watch.sink = self.intents.known
         self.woken: list[str] = []
         self.effects: list[Effect] = []
 
@@ -151,7 +156,7 @@ class World(Performing):
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(each.run())
-                for each in (self.write_back, self.conditions, self.reconcile, self.policies.tending)
+                for each in (self.write_back, self.conditions, self.reconcile, self.intents, self.policies.tending)
             ]
             yield self
             for task in tasks:
@@ -162,6 +167,7 @@ class World(Performing):
         assert self.api.nodes_watch.sink is not None
         at_once(self.api.nodes_watch.sink.replace([*self.api.nodes.values()]))
         self.resources.known.replace([*self.api.objects.values()])
+        self.intents.known.replace([*self.api.intents.values()])
 
     # -- what happens in it --------------------------------------------------------------------------------------
 

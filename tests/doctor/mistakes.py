@@ -132,6 +132,11 @@ def _amounts(s: SetUp, units: str | None, *fields: str) -> None:
 
 _BOTH = ("capacity", "allocatable")
 
+NOTED: Json = {
+    "metadata": {"namespace": "team", "name": "transaction-1", "annotations": {"escher.dev/transaction": "{}"}},
+    "spec": {"nodes": {}},
+    "status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Invalid"}]},
+}
 MISTAKES = (
     # -- kube-scheduler's configuration, as a whole --
     Mistake(
@@ -518,6 +523,28 @@ MISTAKES = (
         "may not list, watch ephemeralresources.escher.dev; without that the service does not work",
         lambda s: s.denied.clear(),
         'apiGroups: ["escher.dev"], resources: [ephemeralresources], verbs: [list, watch]',
+    ),
+    Mistake(
+        "permission-missing",
+        lambda s: s.denied.append(Permission("escher.dev", "transactionintents", "list", "nothing is written as one")),
+        "may not list transactionintents.escher.dev",
+        lambda s: s.denied.clear(),
+        "Grant it in a Role of namespace escher-system",
+    ),
+    Mistake(
+        "own-namespace-missing",
+        lambda s: setattr(s, "has_own_namespace", False),
+        "the service's own namespace is not there",
+        lambda s: setattr(s, "has_own_namespace", True),
+        "kubectl create namespace escher-system",
+    ),
+    Mistake(
+        "transaction-of-former-version",
+        lambda s: s.resources.append(NOTED),
+        "did not finish a transaction that it noted there",
+        lambda s: s.resources.remove(NOTED),
+        "docs/upgrade.md",
+        is_note=True,
     ),
     Mistake(
         "name-claimed",

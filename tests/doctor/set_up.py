@@ -24,6 +24,7 @@ Json = dict[str, Any]
 VERSION = "9.9"
 NOW = datetime(2027, 1, 31, 12, tzinfo=UTC)
 KEY = "escher.dev/team.data1"
+CRDS = ("crds/ephemeralresources.yaml", "crds/escherpolicies.yaml", "crds/transactionintents.yaml")
 
 
 @cache
@@ -94,9 +95,7 @@ class SetUp:
         ]
     )
     resources: list[Json] = field(default_factory=lambda: [_resource()])
-    definitions: list[Json] = field(
-        default_factory=lambda: _shipped("deploy", "crds/ephemeralresources.yaml", "crds/escherpolicies.yaml")
-    )
+    definitions: list[Json] = field(default_factory=lambda: _shipped("deploy", *CRDS))
     policies: list[Json] = field(
         default_factory=lambda: [
             each
@@ -109,6 +108,7 @@ class SetUp:
         default_factory=lambda: [{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}]
     )
     denied: list[Permission] = field(default_factory=list)
+    has_own_namespace: bool = True
     service: Json = field(
         default_factory=lambda: {
             "address": "https://escher.example:8443",
@@ -182,6 +182,8 @@ class SetUp:
                 classes=tuple(self.classes),
                 account="system:serviceaccount:escher-system:escher",
                 denied=tuple(self.denied),
+                own_namespace="escher-system",
+                has_own_namespace=self.has_own_namespace,
             ),
             service=Service(**self.service),
             unread=self.unread,

@@ -17,7 +17,7 @@ from extender.doctor.checks import CHECKS
 from extender.doctor.facts import Cluster, Facts, Part
 from extender.doctor.findings import examine
 from extender.doctor.from_cluster import PARTS, ServiceAccount, read_cluster
-from extender.doctor.permissions import NEEDED, TO_LEAD, Election
+from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Election
 from extender.doctor.pod_checks import needs_us
 from extender.kube.errors import Away, Refused
 from extender.kube.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
@@ -91,6 +91,7 @@ async def test_a_sound_cluster_is_read_whole_and_has_no_findings(simulation: Sim
     assert {each["metadata"]["name"] for each in cluster.definitions} == {
         "ephemeralresources.escher.dev",
         "escherpolicies.escher.dev",
+        "transactionintents.escher.dev",
     }
     assert cluster.bound == {"mark-pods.escher.dev"}
     assert await found(simulation) == set()
@@ -261,7 +262,7 @@ async def test_permissions_are_asked_about_one_by_one_and_what_is_denied_is_know
     assert [str(each) for each in cluster.denied] == ["create pods/binding"]
     asked = [each["resourceAttributes"] for each in spoilt.reviewed]
     # PodGroups are not installed here.
-    assert len(asked) == len(NEEDED) - 2
+    assert len(asked) == len(NEEDED) - 2 + len(IN_OWN_NAMESPACE)
     assert {"group": "", "resource": "nodes", "subresource": "status", "verb": "patch"} in asked
     assert {each["path"] for each in spoilt.reviewed} == {"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"}
 
@@ -291,7 +292,9 @@ async def test_what_it_takes_to_lead_is_asked_of_the_lease_and_the_slice_in_thei
     cluster, _ = await read_cluster(spoilt, lambda: datetime.now(UTC), election=election)
     assert [str(each) for each in cluster.denied] == ["patch leases.coordination.k8s.io"]
     asked = [each["resourceAttributes"] for each in spoilt.reviewed]
-    led = [each for each in asked if each.get("namespace")]
+    own = [each for each in asked if each.get("namespace") and each["resource"] == "transactionintents"]
+    assert {(each["namespace"], each["verb"]) for each in own} == {("escher-system", e.verb) for e in IN_OWN_NAMESPACE}
+    led = [each for each in asked if each.get("namespace") and each not in own]
     assert len(led) == len(TO_LEAD)
     assert {each["namespace"] for each in led} == {"escher-system"}
     names = {(each["resource"], each["verb"] == "create"): each.get("name", "") for each in led}

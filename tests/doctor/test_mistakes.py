@@ -134,10 +134,9 @@ def marks_behind_a_gate(set_up: SetUp) -> None:
 
 
 def deleted_under_way(set_up: SetUp) -> None:
-    """Resources that are no one's to write: on their way out, a transaction's, refused, just created."""
+    """Resources that are no one's to write: on their way out, refused, just created."""
     for name, metadata in (
         ("out", {"deletionTimestamp": "2027-01-31T11:00:00Z"}),
-        ("transaction-1", {"annotations": {"escher.dev/transaction": "{}"}}),
         ("new", {"creationTimestamp": "2027-01-31T11:59:30Z"}),
     ):
         old = {"namespace": "team", "name": name, "creationTimestamp": "2027-01-01T00:00:00Z"}

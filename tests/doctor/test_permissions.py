@@ -19,12 +19,21 @@ from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.policies import Policies
 from extender.app.authority import Caller, Right
 from extender.app.objects.kind import Declared, Identity, Replacement, Standing
-from extender.app.ports import EphemeralResource, EventType, Notice, PodRef, ResourceChange, ResourceStatus
+from extender.app.ports import (
+    EphemeralResource,
+    EventType,
+    Former,
+    Intent,
+    Notice,
+    PodRef,
+    ResourceChange,
+    ResourceStatus,
+)
 from extender.bootstrap import Cluster
 from extender.core.election import Record
 from extender.core.names import EphemeralName
 from extender.core.policy_types import PolicySpec
-from extender.doctor.permissions import NEEDED, TO_LEAD, Permission
+from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Permission
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.simulation import Simulation
@@ -40,7 +49,7 @@ def anyio_backend(virtual_time: object) -> object:
 
 
 ROOT = Path(__file__).parents[2]
-ASKED = {(each.group, each.resource, each.verb) for each in NEEDED}
+ASKED = {(each.group, each.resource, each.verb) for each in (*NEEDED, *IN_OWN_NAMESPACE)}
 ASKED_TO_LEAD = {(each.group, each.resource, each.verb) for each in TO_LEAD}
 
 
@@ -95,6 +104,14 @@ OF_POLICIES: dict[str, Any] = {
 }
 
 
+INTENT = Intent((Former(Identity("team", "a"), RESOURCE),))
+OF_INTENTS: dict[str, Any] = {
+    "name": Identity("escher-system", "transaction-1"),
+    "item": Declared(Identity("escher-system", "transaction-1"), INTENT),
+    "change": Replacement(INTENT, INTENT),
+}
+
+
 async def called_by_each_method(adapter: Any, noted: Noted, given: dict[str, Any]) -> None:
     methods = inspect.getmembers(adapter, inspect.iscoroutinefunction)
     for name, method in methods:
@@ -112,6 +129,12 @@ async def everything_that_adapters_ask() -> set[Called]:
     for name, each in classes.items():
         if name == "ApiObjectStore":
             await called_by_each_method(each(noted, Policies()), noted, GIVEN | OF_POLICIES)
+        elif name == "ApiIntentStore":
+            store = each(noted)
+            await store.create(OF_INTENTS["item"])
+            for method in (store.get, store.delete):
+                await method(OF_INTENTS["name"])
+            await store.merge(OF_INTENTS["name"], OF_INTENTS["change"])
         else:
             await called_by_each_method(each(noted), noted, GIVEN)
     return noted.called

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from extender.settings import OWN_NAMESPACE
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays, together
@@ -17,6 +18,7 @@ from tests.e2e.workload import Arena, away, stays, together
 pytestmark = pytest.mark.timeout(300)
 
 GIB = 2**30
+INTENTS = f"/apis/escher.dev/v1alpha1/namespaces/{OWN_NAMESPACE}/transactionintents"
 
 
 class Row:
@@ -168,7 +170,7 @@ def test_killed_in_the_midst_of_a_transaction_the_service_leaves_all_of_it_or_no
             with away(arena, killed=True):
                 told = call.result()
         done = {f"r{index}": units for index in range(8)}
-        eventually(lambda: not any(name.startswith("transaction-") for name in there()), what="the end of the intent")
+        eventually(lambda: not arena.api.list_all(INTENTS), what="the end of the intent")
         now = there()
         assert now in ((done,) if told else (done, before))
         before = now

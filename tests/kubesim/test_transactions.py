@@ -11,22 +11,26 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
+from extender.adapters.kube.intents import TransactionIntents
 from extender.adapters.kube.resources import to_json
 from extender.app import resources
 from extender.app.ephemeral_resources import digest
 from extender.app.management import SetResource, Transact
+from extender.app.objects.kind import Declared, Identity
 from extender.app.objects.marks import Marks
 from extender.app.ports import EphemeralResource, Former, Intent, NodeChoice
 from extender.app.steps import plan
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName
+from extender.settings import OWN_NAMESPACE
 from extender.simulation import Simulation
 from kubesim.kinds import NODE, Kind
 
 pytestmark = pytest.mark.anyio
 HEAD = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource"}
 OBJECTS = "/apis/escher.dev/v1alpha1/ephemeralresources"
+INTENTS = f"/apis/escher.dev/v1alpha1/namespaces/{OWN_NAMESPACE}/transactionintents"
 BEFORE = {"default/changed": 1, "default/gone": 2}
 AFTER = {"default/changed": 5, "default/made": 3, "kube-public/made": 4}
 
@@ -50,6 +54,11 @@ async def objects(simulation: Simulation) -> dict[str, int]:
         f"{each['metadata']['namespace']}/{each['metadata']['name']}": max(each["spec"]["nodes"].values(), default=0)
         for each in found
     }
+
+
+async def intents(simulation: Simulation) -> list[Any]:
+    found: list[Any] = (await simulation.ask("GET", INTENTS))["items"]
+    return found
 
 
 def stated(simulation: Simulation) -> list[dict[str, int]]:
@@ -84,7 +93,8 @@ async def test_killed_at_any_moment_all_of_it_is_in_force_after_the_restart_or_n
         now = await objects(simulation)
         assert now in ([AFTER] if answered else [AFTER, BEFORE])
         assert stated(simulation) == [now, now]
-        assert simulation.application.resources.intents.unfinished() == 0
+        assert simulation.application.intents.unfinished() == 0
+        assert await intents(simulation) == []
         assert simulation.application.keeper.tables.violations() == []
 
 
@@ -135,13 +145,15 @@ async def test_what_another_service_has_left_is_counted_and_taken_back_after_a_m
         registry = simulation.application.registry
         made = EphemeralResource(EphemeralName("default", "made"), {NodeName("node-1"): 3})
         was = EphemeralResource(EphemeralName("default", "changed"), {NodeName("node-0"): 1, NodeName("node-1"): 1})
-        left = Intent("theirs", (Former("made", None), Former("changed", was)))
+        left = Intent((Former(Identity("default", "made"), None), Former(Identity("default", "changed"), was)))
+        await simulation.ask(
+            "POST",
+            INTENTS,
+            TransactionIntents().manifest(Declared(Identity(OWN_NAMESPACE, "transaction-theirs"), left)),
+        )
         marks, path = Marks(), "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
         changed = replace(was, nodes={NodeName("node-0"): 5})
-        for each in (
-            EphemeralResource(EphemeralName("default", "transaction-theirs"), {}, intent=left),
-            *(replace(each, mark=marks.of("theirs", digest(each))) for each in (made, changed)),
-        ):
+        for each in (replace(each, mark=marks.of("theirs", digest(each))) for each in (made, changed)):
             await simulation.ask("POST", path, to_json(each))
         await asyncio.sleep(50)
         assert registry.get_sample_value("escher_transactions_unfinished") == 1
@@ -185,7 +197,7 @@ async def test_an_object_of_kubectl_of_which_single_nodes_were_set_is_made_again
             assert (await call).committed == []
         await asyncio.sleep(10)
         assert stated(simulation) == before
-        assert simulation.application.resources.intents.unfinished() == 0
+        assert simulation.application.intents.unfinished() == 0
         found = (await simulation.ask("GET", OBJECTS))["items"][0]["spec"]
         assert (found["nodes"], found["capacity"], found["nodeSpec"]) == ({"node-0": 7}, 3, {})
 

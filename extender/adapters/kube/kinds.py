@@ -165,9 +165,10 @@ def nodes() -> WatchedKind[Node]:
     return WatchedKind("nodes", "/api/v1/nodes", objects.Node, to_node)
 
 
-def ours(schema: Schema[O, Any, Any]) -> WatchedKind[O]:
-    """A kind of ours. What cannot be understood in one of its objects is that one's `problem`."""
-    return WatchedKind(schema.plural, path_of(schema.plural), ObjectJson, schema.read)
+def ours(schema: Schema[O, Any, Any], namespace: str | None = None) -> WatchedKind[O]:
+    """A kind of ours, of that namespace or of all. What cannot be understood in one of its objects is that one's
+    `problem`."""
+    return WatchedKind(schema.plural, path_of(schema.plural, namespace), ObjectJson, schema.read)
 
 
 def ephemeral_resources() -> WatchedKind[EphemeralResource]:

@@ -5,12 +5,9 @@ Must not know requests.
 
 from __future__ import annotations
 
-import zlib
-from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -20,6 +17,7 @@ from extender.adapters.kube.schema import (
     ObjectMetadata,
     Shape,
     StatusJson,
+    annotated,
     facts,
     manifest,
     read_status,
@@ -30,15 +28,13 @@ from extender.app.ports import (
     FIRST_MOMENT,
     LAST_MOMENT,
     EphemeralResource,
-    Former,
-    Intent,
     MadeChoice,
     NodeChoice,
     PodOwner,
     ResourceChange,
     ResourceStatus,
 )
-from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
+from extender.core.names import DOMAIN, FORMER_INTENT, EphemeralName, ephemeral_name
 from extender.core.tenancy import MOST_EXPORTS
 from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey, require_label
 from extender.kube.pod_requests import Quantity
@@ -50,14 +46,14 @@ MADE = f"{DOMAIN}/chosen"
 """The annotation with the last choice by rule of the management API, and the nodes that it took."""
 POLICY = f"{DOMAIN}/policy"
 """The annotation with the type and the name of the policy that has set it."""
-INTENT = f"{DOMAIN}/transaction"
-"""The annotation with what a transaction is about to write: see `app.intents`."""
 CHOSEN = "Chosen"
 """The condition that says what status.nodes was chosen for, so that a change of something else moves nothing."""
-_LONG = 50_000
-"""Characters of an intent. One that is longer is compressed, for all annotations of an object have 256 KiB."""
 _LONGEST = 100_000
 """Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
+_LONGEST_PROBLEM = 1000
+"""Characters of what is said of an object that cannot be understood: names of nodes in it are any text."""
+_LONGEST_POLICY = 512
+"""Characters of a namespace, a slash and the name of a policy: less than that."""
 
 
 class _Available(Shape):
@@ -91,24 +87,6 @@ class _Made(Shape):
     nodes: list[str] = msgspec.field(default_factory=list)
 
 
-class _Former(Shape):
-    name: str
-    was: ObjectJson | None = None
-    deletes: bool = False
-
-
-_MOST = 1000
-"""Objects of a transaction: it has no more operations."""
-
-
-class _Intent(Shape):
-    transaction: str
-    objects: Annotated[list[_Former], msgspec.Meta(max_length=_MOST)]
-    deciding: str = ""
-    others: Annotated[list[str], msgspec.Meta(max_length=_MOST)] = msgspec.field(default_factory=list)
-    given_up: bool = False
-
-
 class _Status(StatusJson):
     nodes: dict[str, int] | None = None
 
@@ -117,15 +95,12 @@ class _NotUnderstood(ValueError):
     """`str()` is the problem, in words for the author."""
 
 
-_LARGEST = 2**26
-"""Bytes of an intent: more than 256 KiB of it can become, but for what was made to do harm."""
 _TOO_LONG = 10**12
 """Seconds: beyond any time there is, and no trouble to a float."""
 
 _specs = msgspec.json.Decoder(_Spec | None)
 _choices = msgspec.json.Decoder(_Made)
 _statuses = msgspec.json.Decoder(_Status | None)
-_intents = msgspec.json.Decoder(_Intent)
 
 
 class EphemeralResources:
@@ -167,9 +142,8 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
         **facts(metadata, status),
         "chosen": None if status.nodes is None else {NodeName(node): units for node, units in status.nodes.items()},
         "created": metadata.creation_timestamp.timestamp() if metadata.creation_timestamp is not None else 0.0,
-        "intent": _read_intent((metadata.annotations or {}).get(INTENT, ""), metadata.namespace),
-        "policy": (metadata.annotations or {}).get(POLICY, ""),
-        "made": _read_choice((metadata.annotations or {}).get(MADE, "")),
+        "policy": annotated(metadata, POLICY, _LONGEST_POLICY),
+        "made": _read_choice(annotated(metadata, MADE, _LONGEST)),
         "chosen_for": _chosen_for(status),
     }
     name = EphemeralName(metadata.namespace, metadata.name)
@@ -180,6 +154,7 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
     name = EphemeralName(metadata.namespace, metadata.name, spec.shared)
     more["owner"] = None if spec.owner is None else PodOwner(spec.owner.name, PodUid(spec.owner.uid))
     try:
+        _require_no_former_intent(metadata, spec)
         return EphemeralResource(
             ephemeral_name(metadata.namespace, metadata.name, shared=spec.shared),
             nodes=_nodes(spec.nodes or {}),
@@ -190,7 +165,21 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
             **more,
         )
     except (_NotUnderstood, InvalidName) as error:
-        return EphemeralResource(name, nodes={}, problem=str(error), expires_at=_expiry_if_any(spec, metadata), **more)
+        problem, expires_at = str(error)[:_LONGEST_PROBLEM], _expiry_if_any(spec, metadata)
+        return EphemeralResource(name, nodes={}, problem=problem, expires_at=expires_at, **more)
+
+
+def _require_no_former_intent(metadata: ObjectMetadata, spec: _Spec) -> None:
+    """Raises _NotUnderstood for what an earlier version stored of a transaction that was not finished."""
+    transaction = metadata.name.removeprefix("transaction-")
+    if transaction == metadata.name or FORMER_INTENT not in (metadata.annotations or {}):
+        return
+    if not spec.nodes and spec.node_spec is None:
+        raise _NotUnderstood(
+            f"an earlier version of Escher noted here what a transaction was about to write (annotation "
+            f"{FORMER_INTENT}), and did not finish it. Nothing is taken back by it: look at the objects whose "
+            f"annotation {MARK} begins with {transaction}. and delete this one (docs/upgrade.md)"
+        )
 
 
 def to_json(resource: EphemeralResource) -> dict[str, Any]:
@@ -211,8 +200,7 @@ def to_json(resource: EphemeralResource) -> dict[str, Any]:
     if resource.exports:
         spec["exportTo"] = list(resource.exports)
     made = None if resource.made is None else choice_text(resource.made)
-    intent = "" if resource.intent is None else intent_text(resource.intent)
-    said = {MARK: resource.mark, MADE: made, INTENT: intent, POLICY: resource.policy}
+    said = {MARK: resource.mark, MADE: made, POLICY: resource.policy}
     return manifest(KIND, resource.name.namespace, resource.name.name, spec, said)
 
 
@@ -237,7 +225,7 @@ def _chosen_for_text(resource: EphemeralResource) -> str:
 
 def _chosen_for(status: _Status) -> MadeChoice | None:
     said = next((each.message for each in status.conditions or () if each.type == CHOSEN), "")
-    return _read_choice(said)
+    return _read_choice(said) if len(said) <= _LONGEST else None
 
 
 def _read_choice(text: str) -> MadeChoice | None:
@@ -251,45 +239,6 @@ def _read_choice(text: str) -> MadeChoice | None:
     except (msgspec.DecodeError, _NotUnderstood):
         return None
     return None if choice is None else MadeChoice(said.capacity, choice, tuple(NodeName(node) for node in said.nodes))
-
-
-def intent_text(intent: Intent) -> str:
-    """The intent as `_read_intent` reads it: JSON with the former objects as manifests, compressed where it is long."""
-    formers = [
-        {"name": each.name, "deletes": each.deletes, "was": None if each.resource is None else to_json(each.resource)}
-        for each in intent.formers
-    ]
-    content = {"transaction": intent.transaction, "objects": formers, "deciding": intent.deciding}
-    text = msgspec.json.encode({**content, "others": list(intent.others), "givenUp": intent.given_up})
-    return text.decode() if len(text) <= _LONG else b64encode(zlib.compress(text)).decode()
-
-
-def _read_intent(text: str, namespace: str) -> Intent | None:
-    """None for what we have not written. Whoever wrote it may write in that namespace: it can speak of no other."""
-    if not text:
-        return None
-    try:
-        said = _intents.decode(text if text.startswith("{") else _inflated(text))
-    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, zlib.error):
-        return None
-    formers = tuple(Former(each.name, _former(each, namespace), each.deletes) for each in said.objects)
-    return Intent(said.transaction, formers, said.deciding, tuple(said.others), said.given_up)
-
-
-def _inflated(text: str) -> bytes:
-    """Raises ValueError, zlib.error."""
-    inflate = zlib.decompressobj()
-    found = inflate.decompress(b64decode(text, validate=True), _LARGEST)
-    if inflate.unconsumed_tail:
-        raise ValueError("it is too large to be ours")
-    return found
-
-
-def _former(said: _Former, namespace: str) -> EphemeralResource | None:
-    if said.was is None:
-        return None
-    was = to_resource(said.was)
-    return replace(was, name=EphemeralName(namespace, said.name, was.name.shared))
 
 
 def _expiry(spec: _Spec, metadata: ObjectMetadata) -> float | None:

@@ -25,6 +25,11 @@ READY = "Ready"
 MARK = f"{DOMAIN}/mark"
 """The annotation with the mark of our last write."""
 
+_LONGEST_MARK = 128
+"""Characters: one of ours has 46."""
+_MOST_FINALIZERS = 16
+"""Finalizers of an object that are kept: that there is one is what matters, the others are for people."""
+
 StatusShape = TypeVar("StatusShape", bound="StatusJson")
 
 
@@ -128,9 +133,15 @@ def facts(metadata: ObjectMetadata, status: StatusJson) -> dict[str, Any]:
         "observed_generation": status.observed_generation,
         "said_unready": any(each.type == READY and each.status == "False" for each in status.conditions or ()),
         "deleting": metadata.deletion_timestamp is not None,
-        "finalizers": tuple(metadata.finalizers or ()),
-        "mark": (metadata.annotations or {}).get(MARK, ""),
+        "finalizers": tuple((metadata.finalizers or ())[:_MOST_FINALIZERS]),
+        "mark": annotated(metadata, MARK, _LONGEST_MARK),
     }
+
+
+def annotated(metadata: ObjectMetadata, annotation: str, most: int) -> str:
+    """What the annotation says; nothing where it has more than so many characters, and so is not ours."""
+    text = (metadata.annotations or {}).get(annotation, "")
+    return text if len(text) <= most else ""
 
 
 def manifest(

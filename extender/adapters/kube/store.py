@@ -12,9 +12,10 @@ from typing import Any, Generic
 
 import msgspec
 
-from extender.adapters.kube.resources import INTENT, EphemeralResources, intent_text
+from extender.adapters.kube.intents import LARGEST_INTENT, TransactionIntents, size_of
+from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import MARK, READY, ObjectJson, Schema, path_of, ready_since, timestamp
-from extender.app.objects.kind import C, Named, O, S
+from extender.app.objects.kind import C, Declared, Named, O, Replacement, S, Standing
 from extender.app.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
 from extender.kube.errors import Gone, Refused, Unavailable, asking_for_no_version
 from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
@@ -143,11 +144,18 @@ class ApiResourceStore(ApiObjectStore[EphemeralResource, ResourceChange, Resourc
     def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
         super().__init__(requests, EphemeralResources(), now)
 
-    async def annotate(
-        self, name: Named, *, mark: str = "", intent: Intent | None = None, if_version: str | None = None
-    ) -> EphemeralResource:
-        said = {MARK: mark, INTENT: "" if intent is None else intent_text(intent)}
-        return await self._patch(name, {}, said, if_version)
+
+class ApiIntentStore(ApiObjectStore[Declared[Intent], Replacement[Intent], Standing[Intent]]):
+    """`ports.IntentStore`."""
+
+    def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
+        super().__init__(requests, TransactionIntents(), now)
+
+    async def create(self, item: Declared[Intent], *, dry_run: bool = False) -> Declared[Intent]:
+        """As of any. Refused where it would be larger than `LARGEST_INTENT`."""
+        if (size := size_of(item)) > LARGEST_INTENT:
+            raise Refused(413, f"it would have {size:,} bytes, and may have {LARGEST_INTENT:,}")
+        return await super().create(item, dry_run=dry_run)
 
 
 def _query(dry_run: bool) -> str:

@@ -18,9 +18,10 @@ import pytest
 
 from extender.adapters.kube import kinds
 from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.store import ApiResourceStore
+from extender.adapters.kube.store import ApiIntentStore, ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.objects import WAKE
+from extender.app.objects.kind import Declared, Identity, Replacement, identity
 from extender.app.ports import (
     EphemeralResource,
     EventType,
@@ -33,7 +34,7 @@ from extender.app.ports import (
     ResourceChange,
     ResourceStatus,
 )
-from extender.controlplane.api import Access, Api
+from extender.controlplane.api import Access, Api, ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.crds import shipped_definitions
 from extender.core.names import EphemeralName
@@ -42,6 +43,7 @@ from extender.kube.credentials import Credentials, Sources, from_kubeconfig
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import METADATA_ONLY
+from extender.settings import OWN_NAMESPACE
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
 from kubesim.local import LocalCluster
 from loadtests import pods
@@ -82,6 +84,7 @@ def embedded(run: LocalCluster) -> Iterator[Place]:
     with contextlib.closing(Api(Access(run.kubeconfig))) as admin:
         run.empty()
         run.add_nodes(3)
+        admin.post("/api/v1/namespaces", {"metadata": {"name": OWN_NAMESPACE}})
         for definition in shipped_definitions():
             admin.post(CUSTOM_RESOURCE_DEFINITION.path(), definition)
         yield Place(admin, run.kubeconfig)
@@ -258,30 +261,44 @@ async def test_what_finalizers_hold_is_told_by_the_deletion(cluster: Place, conn
 
 
 async def test_an_intent_is_stored_and_given_up(connection: Connection) -> None:
-    store, name = ApiResourceStore(connection), EphemeralName("default", "transaction-1")
+    store, name = ApiIntentStore(connection), Identity(OWN_NAMESPACE, "transaction-1")
     was = EphemeralResource(NAME, {NodeName("node-0"): 3}, expires_at=float(int(time.time())) + 0.5, mark="abc")
-    intent = Intent("1", (Former("data1", was, True), Former("new", None)))
-    made = await store.create(EphemeralResource(name, {}, intent=intent, mark="m1"))
-    assert (made.intent, made.mark, made.problem) == (intent, "m1", "")
+    chosen = EphemeralResource(
+        EphemeralName("other", "b", shared=True),
+        {},
+        capacity=3,
+        choice=NodeChoice(available={ResourceKey("cpu"): 1500}, limit=2),
+        owner=PodOwner("worker", PodUid("u")),
+    )
+    formers = [Former(identity(NAME), was, True), Former(identity(chosen.name), chosen)]
+    intent = Intent((*formers, Former(Identity("default", "new"), None)))
+    made = await store.create(Declared(name, intent))
+    assert (made.spec, made.problem) == (intent, "")
     given_up = dataclasses.replace(intent, given_up=True)
-    after = await store.annotate(name, intent=given_up, if_version=made.resource_version)
-    assert (after.intent, after.mark, after.generation) == (given_up, "m1", made.generation)
+    after = await store.merge(name, Replacement(intent, given_up), if_version=made.resource_version)
+    assert (after.spec, after.uid) == (given_up, made.uid)
     with pytest.raises(Occupied):
-        await store.annotate(name, mark="m2", if_version=made.resource_version)
+        await store.merge(name, Replacement(intent, given_up), if_version=made.resource_version)
     with pytest.raises(Occupied):
         await store.delete(name, if_version=made.resource_version)
     assert await store.delete(name, if_version=after.resource_version, there=True) is None
 
 
 async def test_an_intent_about_thousands_of_nodes_is_stored(connection: Connection) -> None:
-    store, name = ApiResourceStore(connection), EphemeralName("default", "transaction-2")
+    store, name = ApiIntentStore(connection), Identity(OWN_NAMESPACE, "transaction-2")
     nodes = {NodeName(f"node-{number:05}.zone-a.example.com"): number for number in range(5000)}
-    formers = [
-        Former(f"r{index}", EphemeralResource(EphemeralName("default", f"r{index}"), nodes)) for index in range(4)
-    ]
-    intent = Intent("2", tuple(formers))
-    assert (await store.create(EphemeralResource(name, {}, intent=intent))).intent == intent
+    objects = [EphemeralResource(EphemeralName("default", f"r{index}"), nodes) for index in range(4)]
+    intent = Intent(tuple(Former(identity(each.name), each) for each in objects))
+    assert (await store.create(Declared(name, intent))).spec == intent
     await store.delete(name)
+
+
+async def test_what_an_intent_may_not_say_is_refused_by_its_definition(cluster: Place) -> None:
+    path = f"/apis/escher.dev/v1alpha1/namespaces/{OWN_NAMESPACE}/transactionintents"
+    head = {"apiVersion": "escher.dev/v1alpha1", "kind": "TransactionIntent", "metadata": {"name": "transaction-3"}}
+    for objects in ("a", [{"name": "a"}], [{"namespace": "a", "name": "a"}] * 1001):
+        with pytest.raises(ApiError, match="objects"):
+            cluster.admin.post(path, {**head, "spec": {"objects": objects}})
 
 
 async def test_a_namespace_that_ends_takes_nothing_new(cluster: Place, connection: Connection) -> None:

@@ -1,7 +1,10 @@
-"""Intents as annotations: read as they were written, short or long, and believed only about their own namespace."""
+"""TransactionIntents: read as they were written, bounded in size; and what an earlier version stored on objects that
+tenants write is neither believed nor looked into."""
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
 import zlib
 from base64 import b64encode
 from dataclasses import replace
@@ -10,14 +13,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kube.resources import INTENT, to_json, to_resource
-from extender.adapters.kube.schema import ObjectJson
+from extender.adapters.kube.intents import LARGEST_INTENT, TransactionIntents
+from extender.adapters.kube.resources import MADE, POLICY, to_json, to_resource
+from extender.adapters.kube.schema import MARK, ObjectJson
+from extender.adapters.kube.store import ApiIntentStore
 from extender.app.ephemeral_resources import digest, is_same_state
+from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
-from extender.core.names import EphemeralName
+from extender.core.names import FORMER_INTENT, EphemeralName
+from extender.kube.errors import Refused
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from tests.doctor.called import Noted
 
-NAME = EphemeralName("team", "transaction-1")
+NAME = Identity("escher-system", "transaction-0123456789abcdef")
+SCHEMA = TransactionIntents()
 FORMER = EphemeralResource(
     EphemeralName("team", "a"),
     {NodeName("n1"): 4},
@@ -27,84 +36,112 @@ FORMER = EphemeralResource(
     mark="abc",
 )
 BY_KUBECTL = EphemeralResource(
-    EphemeralName("team", "b", shared=True),
+    EphemeralName("other", "b", shared=True),
     {},
     capacity=3,
     choice=NodeChoice(available={ResourceKey("cpu"): 1500}, limit=2),
 )
+INTENT = Intent(
+    (Former(Identity("team", "a"), FORMER, True), Former(Identity("other", "b"), BY_KUBECTL), Former(NAME, None))
+)
 
 
-def through(resource: EphemeralResource) -> EphemeralResource:
-    return to_resource(msgspec.json.decode(msgspec.json.encode(to_json(resource)), type=ObjectJson))
+def through(intent: Intent) -> Declared[Intent]:
+    return read(SCHEMA.manifest(Declared(NAME, intent)))
 
 
-def annotated(text: Any) -> EphemeralResource:
-    made = to_json(EphemeralResource(NAME, {}))
-    made["metadata"]["annotations"] = {INTENT: text}
-    return to_resource(msgspec.json.decode(msgspec.json.encode(made), type=ObjectJson))
+def read(manifest: Any) -> Declared[Intent]:
+    return SCHEMA.read(msgspec.json.decode(msgspec.json.encode(manifest), type=ObjectJson))
 
 
-def test_an_intent_is_read_as_it_was_written() -> None:
-    formers = (Former("a", FORMER, True), Former("b", BY_KUBECTL), Former("c", None))
-    for intent in (
-        Intent("1", formers, others=("other", "third")),
-        Intent("1", formers, deciding="other", given_up=True),
-    ):
-        found = through(EphemeralResource(NAME, {}, intent=intent))
-        assert (found.intent, found.problem, found.desired()) == (intent, "", {})
+def test_an_intent_is_read_as_it_was_written_over_namespaces() -> None:
+    for intent in (INTENT, replace(INTENT, given_up=True)):
+        found = through(intent)
+        assert (found.name, found.spec, found.problem) == (NAME, intent, "")
+
+
+def test_to_give_one_up_says_one_thing() -> None:
+    change = Replacement(INTENT, replace(INTENT, given_up=True))
+    assert SCHEMA.patch(change) == {"spec": {"givenUp": True}}
 
 
 def test_what_was_is_the_same_state_as_what_is() -> None:
     for each in (FORMER, BY_KUBECTL, replace(FORMER, expires_at=1795240800.1234567)):
-        found = through(EphemeralResource(NAME, {}, intent=Intent("1", (Former(each.name.name, each),))))
-        assert found.intent is not None
-        [former] = found.intent.formers
+        found = through(Intent((Former(Identity("team", each.name.name), each),))).spec
+        assert found is not None
+        [former] = found.formers
         assert former.resource is not None
-        assert is_same_state(former.resource, through(each))
+        assert is_same_state(former.resource, each)
         assert digest(each) == digest(former.resource)
 
 
-def test_one_of_thousands_of_nodes_fits_into_an_annotation() -> None:
-    large = replace(FORMER, nodes={NodeName(f"node-{number:05}.zone-a.example.com"): 4 for number in range(5000)})
-    intent = Intent(
-        "1",
-        tuple(Former(f"r{number}", replace(large, name=EphemeralName("team", f"r{number}"))) for number in range(10)),
-    )
-    text = to_json(EphemeralResource(NAME, {}, intent=intent))["metadata"]["annotations"][INTENT]
-    assert len(text) < 256 * 1024
-    assert through(EphemeralResource(NAME, {}, intent=intent)).intent == intent
-
-
-def test_it_speaks_of_no_other_namespace() -> None:
-    """Whoever may write in one namespace must not move us to write in another."""
-    foreign = to_json(replace(FORMER, name=EphemeralName("victim", "a")))
-    said = {"transaction": "1", "objects": [{"name": "a", "deletes": True, "was": foreign}]}
-    intent = annotated(msgspec.json.encode(said).decode()).intent
-    assert intent is not None
-    assert intent.formers[0].resource is not None
-    assert intent.formers[0].resource.name == EphemeralName("team", "a")
-
-
 @pytest.mark.parametrize(
-    "text",
+    "spec",
     [
-        "{",
-        "[]",
-        '{"transaction":1,"objects":[]}',
-        '{"transaction":"1","objects":[{"name":"a","was":{"metadata":{}}}]}',
-        "not base64!",
-        b64encode(b"not compressed").decode(),
-        b64encode(zlib.compress(b"not json")).decode(),
-        b64encode(zlib.compress(b"\xff\xfe")).decode(),
-        b64encode(
-            zlib.compress(b'{"transaction":"1","objects":[' + b'{"name":"a"},' * 1000 + b'{"name":"a"}]}')
-        ).decode(),
-        '{"transaction":"1","objects":[],"others":[' + '"a",' * 1000 + '"a"]}',
+        {},
+        {"objects": "a"},
+        {"objects": [{"name": "a"}]},
+        {"objects": [{"namespace": "a", "name": "a"}] * 1001},
+        {"objects": [{"namespace": "a", "name": "a", "was": {}}]},
     ],
 )
-def test_what_we_have_not_written_is_no_intent(text: str) -> None:
-    assert annotated(text).intent is None
+def test_what_does_not_make_sense_is_a_problem_and_no_intent(spec: Any) -> None:
+    found = read({"metadata": {"name": NAME.name, "namespace": NAME.namespace}, "spec": spec})
+    assert found.spec is None
+    assert found.problem.startswith("spec")
 
 
-def test_what_unpacks_to_more_than_anybody_has_written_is_no_intent() -> None:
-    assert annotated(b64encode(zlib.compress(b" " * 2**27)).decode()).intent is None
+def test_one_that_is_too_large_is_refused_before_anything_is_written() -> None:
+    large = replace(FORMER, nodes={NodeName(f"node-{number:05}.zone-a.example.com"): 4 for number in range(5000)})
+    formers = tuple(Former(Identity("team", f"r{number}"), large) for number in range(10))
+    noted = Noted()
+    with pytest.raises(Refused, match=f"may have {LARGEST_INTENT:,}") as told:
+        asyncio.run(ApiIntentStore(noted).create(Declared(NAME, Intent(formers))))
+    assert told.value.status == 413
+    assert noted.called == set()
+    asyncio.run(ApiIntentStore(noted).create(Declared(NAME, Intent(formers[:4]))))
+    assert noted.called == {("escher.dev", "transactionintents", "create")}
+
+
+# -- what tenants may write
+
+
+def annotated(name: str, annotations: dict[str, str], spec: Any = None) -> EphemeralResource:
+    made = to_json(EphemeralResource(EphemeralName("team", name), {}))
+    made["metadata"]["annotations"] = annotations
+    made["spec"] = spec or {"nodes": {}}
+    return to_resource(msgspec.json.decode(msgspec.json.encode(made), type=ObjectJson))
+
+
+BOMB = b64encode(zlib.compress(b'{"transaction":"' + b"a" * (60 << 20) + b'","objects":[],"deciding":"x"}', 9)).decode()
+
+
+@pytest.mark.parametrize("text", ["{}", "not base64!", BOMB], ids=["short", "senseless", "a bomb"])
+def test_the_former_form_is_no_resource_says_so_and_is_not_looked_into(text: str) -> None:
+    tracemalloc.start()
+    try:
+        found = annotated("transaction-0123456789abcdef", {FORMER_INTENT: text})
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 4 * len(text) + 100_000
+    assert found.desired() == {}
+    for said in (FORMER_INTENT, "begins with 0123456789abcdef.", "delete this one", "docs/upgrade.md"):
+        assert said in found.problem
+
+
+def test_who_writes_that_annotation_on_a_resource_has_a_resource() -> None:
+    assert annotated("data", {FORMER_INTENT: "{}"}).problem == ""
+    assert annotated("transaction-1", {FORMER_INTENT: "{}"}, {"nodes": {"n1": 1}}).desired() == {"n1": 1}
+    assert annotated("transaction-1", {}).problem == ""
+
+
+def test_of_annotations_no_more_is_kept_than_we_would_have_written() -> None:
+    long = "x" * 200_000
+    choice = msgspec.json.encode({"capacity": 1, "nodeSpec": {}, "nodes": ["n"] * 50_000}).decode()
+    found = annotated("data", {MARK: long, POLICY: long, MADE: choice})
+    assert (found.mark, found.policy, found.made) == ("", "", None)
+
+
+def test_what_is_wrong_with_an_object_is_said_in_few_words() -> None:
+    assert len(annotated("data", {}, {"nodes": {"x" * 100_000: -1}}).problem) <= 1000

@@ -20,8 +20,6 @@ from extender.adapters.kube.writers import (
 from extender.app.ports import (
     EphemeralResource,
     EventType,
-    Former,
-    Intent,
     MadeChoice,
     NodeChoice,
     Notice,
@@ -268,17 +266,11 @@ class TestStore:
             await ApiResourceStore(api).delete(NAME, there=True)
 
     async def test_annotates_and_leaves_the_spec_alone(self, api: ScriptedApi) -> None:
-        api.answers += [encode(resource())] * 2
+        api.answers += [encode(resource())]
         store = ApiResourceStore(api)
         await store.annotate(NAME, mark="abc", if_version="9")
-        await store.annotate(NAME, intent=Intent("t1", (Former("a", None),), given_up=True))
-        said = (
-            '{"transaction":"t1","objects":[{"name":"a","deletes":false,"was":null}],'
-            '"deciding":"","others":[],"givenUp":true}'
-        )
         assert api.bodies == [
             (MERGE_PATCH, {"metadata": {"resourceVersion": "9", "annotations": {"escher.dev/mark": "abc"}}}),
-            (MERGE_PATCH, {"metadata": {"annotations": {"escher.dev/transaction": said}}}),
         ]
 
     async def test_tries_out_without_changing(self, api: ScriptedApi) -> None:

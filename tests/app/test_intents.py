@@ -1,0 +1,153 @@
+"""Intents: stored where the service alone writes, bounded, and believed there alone. What tenants write of the kind, or
+of the form that came before it, moves nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+import structlog
+
+from extender.app import intents
+from extender.app.ephemeral_resources import digest
+from extender.app.intents import NotAnnounced
+from extender.app.management import NotYet
+from extender.app.objects.kind import Declared, Identity
+from extender.app.ports import EphemeralResource, Former, Intent
+from extender.core.holdings import Mode
+from extender.core.names import EphemeralName
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName
+from tests.app.fakes import OWN
+from tests.app.test_transactions_in_trouble import run, setting, there
+from tests.app.world import World
+
+pytestmark = pytest.mark.anyio
+N1 = NodeName("n1")
+
+
+async def test_what_is_stored_of_a_transaction_stands_in_the_services_own_namespace_alone(world: World) -> None:
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1, namespace="other")))
+    await asyncio.sleep(2.5)
+    assert [name.namespace for name in world.api.intents] == [OWN]
+    assert await world.resources.list_resources("team") == []
+    await running
+    assert world.api.intents == {}
+    world.agree()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [Gone(404, 'namespaces "escher-system" not found'), Refused(403, "forbidden"), Refused(413, "1,200,000 bytes")],
+)
+async def test_without_a_place_for_its_intent_a_transaction_is_refused_and_single_writes_go_on(
+    world: World, refusal: Refused
+) -> None:
+    world.api.intent_store.refuse = refusal
+    with pytest.raises(NotAnnounced) as told:
+        await run(world, setting("r", 1), setting("s", 1, namespace="other"))
+    for said in (str(refusal), "TransactionIntent", OWN, "deploy/crds", "incremental"):
+        assert said in told.value.detail
+    assert (told.value.field, told.value.value) == ("operations", 2)
+    assert there(world) == {}
+    assert (await run(world, setting("r", 1))).committed == [0]
+    assert (await run(world, setting("s", 1), setting("t", 1), mode=Mode.INCREMENTAL)).committed == [0, 1]
+    world.api.intent_store.refuse = None
+    assert (await run(world, setting("r", 2), setting("s", 2))).committed == [0, 1]
+    await world.quiet()
+    world.agree()
+
+
+@pytest.mark.parametrize(("listed", "told"), [(None, Unavailable), (False, NotAnnounced)])
+async def test_nothing_is_announced_that_the_next_life_could_not_read(
+    world: World, listed: bool | None, told: type[Exception]
+) -> None:
+    world.intents._listed = lambda: listed
+    with pytest.raises(told):
+        await run(world, setting("r", 1), setting("s", 1))
+    assert there(world) == {}
+    assert world.api.intents == {}
+
+
+async def test_there_are_no_more_unfinished_intents_than_a_number(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intents, "MOST_UNFINISHED", 3)
+    world.api.latency = 1.0
+    first = [asyncio.create_task(run(world, setting(f"r{n}", 1), setting(f"s{n}", 1))) for n in range(3)]
+    await asyncio.sleep(0.5)
+    with pytest.raises(NotYet, match="3 transactions over several objects are unfinished, and 3 may be") as told:
+        await run(world, setting("r", 1), setting("s", 1))
+    assert told.value.retry_after == 1
+    assert [each.committed for each in await asyncio.gather(*first)] == [[0, 1]] * 3
+    assert (await run(world, setting("r", 1), setting("s", 1))).committed == [0, 1]
+    await world.quiet()
+    world.agree()
+
+
+async def test_an_intent_that_cannot_be_understood_is_counted_and_never_believed(world: World) -> None:
+    await world.set("r", 1, "n1")
+    await world.quiet()
+    before = there(world)
+    with structlog.testing.capture_logs() as logs:
+        world.api.put_intent(Declared(Identity(OWN, "transaction-x"), None, "spec.objects: expected array, got str"))
+        await world.quiet(200)
+    assert there(world) == before
+    assert list(world.api.intents) == [(OWN, "transaction-x")]
+    assert world.intents.unfinished() == 1
+    assert any(each["log_level"] == "warning" and "spec.objects" in each.get("why", "") for each in logs)
+    assert (await run(world, setting("r", 2), setting("s", 2))).committed == [0, 1]
+
+
+# -- marks, which stand on the tenants' objects
+
+
+async def left_behind(world: World, *formers: Former) -> str:
+    """The intent of a service that died; its transaction."""
+    world.api.put_intent(Declared(Identity(OWN, "transaction-t"), Intent(formers)))
+    return "t"
+
+
+def marked(name: EphemeralName, units: int, transaction: str = "t") -> EphemeralResource:
+    """The object, with a mark that says of a transaction that it wrote this."""
+    bare = EphemeralResource(name, {N1: units})
+    return replace(bare, mark=f"{transaction}.{digest(bare)}.0123456789abcdef")
+
+
+async def test_a_forged_mark_has_the_own_object_deleted_and_no_other(world: World) -> None:
+    """The transaction was the operator's, over two namespaces; its name stands in the mark of each object."""
+    mine, others = EphemeralName("team", "mine"), EphemeralName("other", "theirs")
+    await world.set("theirs", 4, "n1", namespace="other")
+    await world.quiet()
+    world.api.put(marked(mine, 3))
+    await left_behind(world, Former(Identity("team", "data"), None), Former(Identity("other", "data"), None))
+    await world.quiet(200)
+    assert {name for _, name in world.api.objects} == {others.name}
+    assert world.api.intents == {}
+    world.agree()
+
+
+async def test_a_mark_that_is_copied_onto_what_the_intent_does_not_name_raises_nothing(world: World) -> None:
+    data = Identity("team", "data")
+    was = EphemeralResource(EphemeralName("team", "data"), {N1: 1})
+    world.api.put(marked(EphemeralName("team", "data"), 7))
+    world.api.put(marked(EphemeralName("other", "data"), 9))
+    await left_behind(world, Former(data, was))
+    await world.quiet(200)
+    assert world.api.objects["team", "data"].nodes == {N1: 1}
+    assert ("other", "data") not in world.api.objects, "it bore the mark of a transaction that was given up"
+    world.agree()
+
+
+async def test_who_edits_under_a_forged_digest_has_the_own_object_made_what_it_was(world: World) -> None:
+    """And who takes the mark off keeps what was written there: the others of the transaction are taken back."""
+    was = EphemeralResource(EphemeralName("team", "a"), {N1: 1})
+    world.api.put(replace(marked(EphemeralName("team", "a"), 5), mark="mine"))
+    world.api.put(marked(EphemeralName("other", "a"), 5))
+    formers = [Former(Identity("team", "a"), was), Former(Identity("other", "a"), None)]
+    await left_behind(world, *formers)
+    await world.quiet(200)
+    assert {where[0]: dict(each.nodes) for where, each in world.api.objects.items()} == {"team": {N1: 5}}
+    world.agree()
