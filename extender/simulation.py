@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import cache
 from types import TracebackType
 from typing import Any, Self
@@ -27,6 +27,7 @@ from extender.bootstrap import Cluster as Connection
 from extender.controlplane import crds, marking, nodes, schedulers
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import DOMAIN
+from extender.kube.errors import Occupied
 from extender.kube.requests import JSON
 from extender.settings import Settings
 from extender.simulated_service import NoAnswer, ServiceLife, SteppedClock
@@ -146,7 +147,8 @@ class Simulation:
         group = self._group = await self._stack.enter_async_context(self._group)
         running = [group.create_task(self.cluster.run())]
         self._stack.callback(lambda: [task.cancel() for task in running])
-        await self.create({"metadata": {"name": self._settings.own_namespace}}, NAMESPACE)
+        with suppress(Occupied):
+            await self.create({"metadata": {"name": self._settings.own_namespace}}, NAMESPACE)
         for definition in _definitions():
             await self.create(definition, CUSTOM_RESOURCE_DEFINITION)
         if self._marks:

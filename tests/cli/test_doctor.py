@@ -16,7 +16,8 @@ from extender import __version__
 from extender.cli.main import app
 from extender.controlplane import crds, marking, places
 from extender.doctor import service_checks
-from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, POD, Json
+from extender.settings import OWN_NAMESPACE
+from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD, Json
 from kubesim.local import LocalCluster
 from loadtests.pods import pod
 from tests.app.world import World
@@ -34,6 +35,7 @@ def cluster(kubesim_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.M
     for variable in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
+    kubesim_cluster.ask("POST", NAMESPACE.path(), {"metadata": {"name": OWN_NAMESPACE}})
     for definition in crds.shipped_definitions():
         kubesim_cluster.ask("POST", CUSTOM_RESOURCE_DEFINITION.path(), definition)
     for kind, body in zip((MUTATING_POLICY, MUTATING_POLICY_BINDING), marking.shipped_policy(), strict=True):

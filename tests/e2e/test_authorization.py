@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 import yaml
 
 from extender.controlplane.clusters import EmbeddedCluster, RealCluster
+from extender.settings import OWN_NAMESPACE
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 
@@ -218,3 +220,59 @@ def test_a_shared_name_needs_its_right_from_the_api_server_too_where_the_policy_
     rules = [rule(["ephemeralresources", "ephemeralresources/shared"], verbs)]
     cluster.admin.patch(role, {"rules": rules})
     eventually(lambda: written("all", True)[0] == 201, what="the role being known")
+
+
+@REAL_ONLY
+def test_what_a_tenant_forges_of_a_transaction_moves_nothing_of_others_and_nothing_shared(
+    cluster: Cluster, service: httpx.Client
+) -> None:
+    """It looks as an earlier version stored it. Found at the start, it would have been carried out at once."""
+    token, admin = account(cluster, "ten-x"), bearer(cluster.access.token)
+    cluster.admin.post("/api/v1/namespaces", {"metadata": {"name": "ten-y"}})
+    allow(cluster, "ten-x", rule(["*"], ["*"]))
+    objects = "/apis/escher.dev/v1alpha1/namespaces/{}/ephemeralresources"
+
+    def as_tenant(method: str, path: str, body: Any = None) -> httpx.Response:
+        with httpx.Client(base_url=cluster.access.url, verify=cluster.access.trust, trust_env=False) as api:
+            return api.request(method, path, json=body, headers=bearer(token))
+
+    def manifest(name: str, spec: Any, annotations: Any) -> dict[str, Any]:
+        metadata = {"name": name, "namespace": "ten-x", "annotations": annotations}
+        return {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": metadata, "spec": spec}
+
+    wishes = [{"op": "set", "namespace": each, "name": "data", **RESOURCE} for each in ("ten-x", "ten-y")]
+    assert service.post("/v1/transactions", json={"operations": wishes}, headers=admin).status_code == 200
+    eventually(lambda: as_tenant("GET", objects.format("ten-x")).status_code == 200, what="the role being known")
+    mine = as_tenant("GET", objects.format("ten-x") + "/data").json()
+    stolen = manifest("stolen", {"shared": True, "nodes": {"node-0": 7}}, {})
+    for transaction, formers in (
+        (mine["metadata"]["annotations"]["escher.dev/mark"].partition(".")[0], []),
+        ("abcdefghijklmnop", [{"name": "stolen", "deletes": True, "was": stolen}]),
+    ):
+        said = {"transaction": transaction, "objects": formers, "deciding": "", "others": [], "givenUp": False}
+        note = manifest(f"transaction-{transaction}", {"nodes": {}}, {"escher.dev/transaction": json.dumps(said)})
+        assert as_tenant("POST", objects.format("ten-x"), note).status_code == 201
+    # Where they would be believed, nobody but the service may write them.
+    intent = {"apiVersion": "escher.dev/v1alpha1", "kind": "TransactionIntent", "metadata": {"name": "transaction-a"}}
+    for namespace, status in ((OWN_NAMESPACE, 403), ("ten-x", 201)):
+        path = f"/apis/escher.dev/v1alpha1/namespaces/{namespace}/transactionintents"
+        other = {"namespace": "ten-y", "name": "data", "was": None}
+        answer = as_tenant("POST", path, {**intent, "spec": {"objects": [{k: v for k, v in other.items() if v}]}})
+        assert answer.status_code == status, answer.text
+    cluster.kill("service")
+    cluster.start_component("service")
+
+    def told() -> list[str]:
+        found = cluster.admin.list_all(objects.format("ten-x"))
+        left = [each for each in found if each["metadata"]["name"].startswith("transaction-")]
+        return [each["status"]["conditions"][0]["message"] for each in left if each.get("status")]
+
+    eventually(lambda: len(told()) == 2, what="what is said of both")
+    assert all("Nothing is taken back by it" in each for each in told())
+    kept = {"escher.dev/ten-x.data": "1", "escher.dev/ten-y.data": "1"}
+    capacity = cluster.admin.get("/api/v1/nodes/node-0")["status"]["capacity"]
+    assert {key: units for key, units in capacity.items() if key.startswith("escher.dev/ten-")} == kept
+    assert "escher.dev/stolen" not in capacity
+    # A transaction goes on as ever, and what it has stored is gone when it is answered.
+    assert service.post("/v1/transactions", json={"operations": wishes}, headers=admin).status_code == 200
+    assert cluster.admin.list_all(f"/apis/escher.dev/v1alpha1/namespaces/{OWN_NAMESPACE}/transactionintents") == []
