@@ -276,3 +276,42 @@ def test_what_a_tenant_forges_of_a_transaction_moves_nothing_of_others_and_nothi
     # A transaction goes on as ever, and what it has stored is gone when it is answered.
     assert service.post("/v1/transactions", json={"operations": wishes}, headers=admin).status_code == 200
     assert cluster.admin.list_all(f"/apis/escher.dev/v1alpha1/namespaces/{OWN_NAMESPACE}/transactionintents") == []
+
+
+@REAL_ONLY
+def test_what_a_tenant_nests_as_deeply_as_it_likes_keeps_nobody_from_reading_the_rest(
+    cluster: Cluster, service: httpx.Client
+) -> None:
+    """A decoder that goes down level by level ends at a thousand; one such object was the end of each list."""
+    token, admin, deep = account(cluster, "ten-n"), bearer(cluster.access.token), "[" * 5000 + "]" * 5000
+    allow(cluster, "ten-n", rule(["*"], ["*"]), {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]})
+    ours = "/apis/escher.dev/v1alpha1/namespaces/ten-n"
+
+    def as_tenant(method: str, path: str, text: str, kind: str = "application/json") -> int:
+        headers = {"Content-Type": kind, **bearer(token)}
+        with httpx.Client(base_url=cluster.access.url, verify=cluster.access.trust, trust_env=False) as api:
+            return api.request(method, path, content=text, headers=headers).status_code
+
+    def manifest(kind: str, spec: Any, annotations: Any = None) -> str:
+        metadata = {"name": "deep", "annotations": annotations or {}}
+        head = {"apiVersion": "escher.dev/v1alpha1", "kind": kind}
+        return json.dumps({**head, "metadata": metadata, "spec": spec})
+
+    policy = manifest("EscherPolicy", {"type": "balance", "parameters": {}})
+    eventually(lambda: as_tenant("POST", f"{ours}/escherpolicies", policy) == 201, what="the role being known")
+    said = f'{{"status":{{"inForce":{{"type":"balance","parameters":{{"x":{deep}}}}}}}}}'
+    assert as_tenant("PATCH", f"{ours}/escherpolicies/deep/status", said, "application/merge-patch+json") == 200
+    chosen = manifest("EphemeralResource", {"nodes": {"node-0": 1}}, {"escher.dev/chosen": f'{{"x":{deep}}}'})
+    assert as_tenant("POST", f"{ours}/ephemeralresources", chosen) == 201
+    fields = '{"f:a":' * 2000 + "{}" + "}" * 2000
+    managed = f'[{{"manager":"me","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}]'
+    container = '{"name":"main","image":"none"}'
+    pod = f'{{"metadata":{{"name":"deep","managedFields":{managed}}},"spec":{{"containers":[{container}]}}}}'
+    assert as_tenant("POST", "/api/v1/namespaces/ten-n/pods", pod) == 201
+    cluster.kill("service")
+    cluster.start_component("service")
+    path = "/v1/namespaces/ten-n/resources/other"
+    assert service.put(path, json=RESOURCE, headers=admin).status_code == 200
+    assert service.get("/v1/namespaces/ten-n/resources/deep", headers=admin).status_code == 200
+    assert service.delete("/v1/namespaces/ten-n/resources/deep", headers=admin).status_code == 204
+    assert service.get("/readyz").status_code == 200

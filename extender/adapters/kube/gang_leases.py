@@ -21,6 +21,7 @@ import msgspec
 from extender.adapters.kube.lease_shapes import Lease, Metadata, change, lease, leases_of, read, to_time
 from extender.core.names import DOMAIN
 from extender.kube.errors import Gone, Occupied
+from extender.kube.nesting import Decoder
 from extender.kube.requests import METADATA_ONLY, Requests
 
 LEASE_LABEL = f"{DOMAIN}/ghost-lease"
@@ -36,7 +37,7 @@ class _Leases(msgspec.Struct):
     items: list[Lease]
 
 
-_leases = msgspec.json.Decoder(_Leases)
+_leases = Decoder(_Leases)
 
 
 @dataclass(slots=True)

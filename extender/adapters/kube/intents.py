@@ -16,6 +16,7 @@ from extender.adapters.kube.schema import Declaration, ObjectJson, ObjectMetadat
 from extender.app.objects.kind import Declared, Identity
 from extender.app.ports import EphemeralResource, Former, Intent
 from extender.kube.errors import Gone
+from extender.kube.nesting import Decoder
 from extender.kube.requests import Requests
 
 KIND, PLURAL = "TransactionIntent", "transactionintents"
@@ -42,7 +43,7 @@ class _Spec(Shape):
     given_up: bool = False
 
 
-_specs = msgspec.json.Decoder(_Spec)
+_specs = Decoder(_Spec)
 
 
 class TransactionIntents(Declaration[Intent]):

@@ -20,6 +20,7 @@ from extender.app.objects.kind import O
 from extender.app.ports import EphemeralResource
 from extender.core.cluster import Node, Pod
 from extender.kube import objects
+from extender.kube.nesting import Decoder
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -89,9 +90,9 @@ class WatchedKind(Generic[T]):
         self.name = name
         self.path = path
         self._translate = translate
-        self._one = msgspec.json.Decoder(shape)
-        self._page: msgspec.json.Decoder[_Page[Any]] = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
-        self._event: msgspec.json.Decoder[_Event[Any]] = msgspec.json.Decoder(_Event[shape])  # type: ignore[valid-type]
+        self._one = Decoder(shape)
+        self._page: Decoder[_Page[Any]] = Decoder(_Page[shape])  # type: ignore[valid-type]
+        self._event: Decoder[_Event[Any]] = Decoder(_Event[shape])  # type: ignore[valid-type]
 
     def read_page(self, body: bytes) -> Page[T]:
         """The page. Raises msgspec.DecodeError where it is no list at all."""
@@ -142,9 +143,9 @@ class WatchedKind(Generic[T]):
             return WatchEvent(event.type, bad.version, unreadable=bad)
 
 
-_raw_page = msgspec.json.Decoder(_Page[Raw])
-_raw_events = msgspec.json.Decoder(_Event[Raw])
-_anything = msgspec.json.Decoder(_Any)
+_raw_page = Decoder(_Page[Raw])
+_raw_events = Decoder(_Event[Raw])
+_anything = Decoder(_Any)
 
 
 def _unreadable(raw: Raw, error: Exception) -> Unreadable:

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from extender.kube.errors import Unavailable
+from extender.kube.nesting import Decoder
 from extender.kube.requests import MERGE_PATCH, TIMEOUT, Requests, address
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class Lease(msgspec.Struct):
     spec: Spec = msgspec.field(default_factory=Spec)
 
 
-lease = msgspec.json.Decoder(Lease)
+lease = Decoder(Lease)
 
 
 def leases_of(namespace: str) -> str:
@@ -60,7 +61,7 @@ async def change(
     return read(lease, await requests.request("PATCH", path, patch, content_type=MERGE_PATCH, within=within))
 
 
-def read(decoder: msgspec.json.Decoder[T], answer: bytes) -> T:
+def read(decoder: Decoder[T], answer: bytes) -> T:
     try:
         return decoder.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

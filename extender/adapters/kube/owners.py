@@ -6,6 +6,7 @@ import msgspec
 
 from extender.app.ports import PodRef
 from extender.kube.errors import Gone, Unavailable
+from extender.kube.nesting import Decoder
 from extender.kube.requests import Requests, address
 
 _ENDED = ("Succeeded", "Failed")
@@ -24,7 +25,7 @@ class _Pod(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-_pods = msgspec.json.Decoder(_Pod)
+_pods = Decoder(_Pod)
 
 
 class ApiOwners:

@@ -30,6 +30,7 @@ from extender.esl.gang_left import GHOST_LABEL
 from extender.esl.ghost_manifest import ghost_manifest
 from extender.esl.task_manifest import is_its, task_manifest
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.nesting import Decoder
 from extender.kube.requests import METADATA_ONLY, Requests, address
 
 Template = Callable[[LaunchTask], Mapping[str, Any] | None]
@@ -56,7 +57,7 @@ class _Found(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-_found = msgspec.json.Decoder(_Found)
+_found = Decoder(_Found)
 
 
 class PodChanges:

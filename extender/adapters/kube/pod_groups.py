@@ -8,6 +8,7 @@ from msgspec import Struct
 from extender.adapters.kube.kinds import WatchedKind
 from extender.core.gangs.pod_groups import PodGroup
 from extender.kube.errors import Gone, Unavailable
+from extender.kube.nesting import Decoder
 from extender.kube.requests import Requests, address
 
 GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"
@@ -41,7 +42,7 @@ class _Resources(Struct):
     resources: list[_Resource]
 
 
-_discovered = msgspec.json.Decoder(_Resources)
+_discovered = Decoder(_Resources)
 
 
 def to_pod_group(group: PodGroupJson) -> PodGroup:

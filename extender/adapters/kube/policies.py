@@ -17,6 +17,7 @@ from extender.adapters.spelling import camel
 from extender.core.policy_types import TYPES, PodSelector, PolicySpec
 from extender.kube.errors import Gone
 from extender.kube.label_match import LabelRequirement
+from extender.kube.nesting import Decoder, shallow
 from extender.kube.requests import Requests
 
 KIND, PLURAL = "EscherPolicy", "escherpolicies"
@@ -43,7 +44,9 @@ class _Spec(Shape):
     selector: _Selector | None = None
 
 
-_specs = msgspec.json.Decoder(_Spec)
+_specs = Decoder(_Spec)
+_DEEPEST = 32
+"""Levels of a spec: parameters of any value are compared and written again, level by level."""
 
 
 class Policies(Declaration[PolicySpec]):
@@ -53,7 +56,7 @@ class Policies(Declaration[PolicySpec]):
         super().__init__(KIND, PLURAL, PolicySpec)
 
     def decode(self, said: Raw) -> PolicySpec:
-        spec = _specs.decode(said)
+        spec = _specs.decode(shallow(bytes(said), _DEEPEST))
         parameters = spec.parameters or {}
         if strange := next((name for name in parameters if name in _THEIRS and name not in _OURS), None):
             raise msgspec.ValidationError(f"Unknown name, write {_THEIRS[strange]} - at `$.parameters.{strange}`")

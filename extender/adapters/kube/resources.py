@@ -37,6 +37,7 @@ from extender.app.ports import (
 from extender.core.names import DOMAIN, FORMER_INTENT, EphemeralName, ephemeral_name
 from extender.core.tenancy import MOST_EXPORTS
 from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey, require_label
+from extender.kube.nesting import Decoder
 from extender.kube.pod_requests import Quantity
 from extender.kube.quantities import LARGEST_AMOUNT, InvalidQuantity, count
 
@@ -98,9 +99,9 @@ class _NotUnderstood(ValueError):
 _TOO_LONG = 10**12
 """Seconds: beyond any time there is, and no trouble to a float."""
 
-_specs = msgspec.json.Decoder(_Spec | None)
-_choices = msgspec.json.Decoder(_Made)
-_statuses = msgspec.json.Decoder(_Status | None)
+_specs: Decoder[_Spec | None] = Decoder(_Spec | None)
+_choices = Decoder(_Made)
+_statuses: Decoder[_Status | None] = Decoder(_Status | None)
 
 
 class EphemeralResources:

@@ -17,6 +17,7 @@ from msgspec import Raw, Struct, field
 
 from extender.app.objects.kind import C_contra, Declared, Identity, O, Replacement, S_contra, Spec, Standing
 from extender.core.names import DOMAIN
+from extender.kube.nesting import Decoder
 
 GROUP = DOMAIN
 VERSION = "v1alpha1"
@@ -73,8 +74,8 @@ class _DeclaredStatus(StatusJson):
     in_force: Raw = field(default_factory=lambda: Raw(b"null"))
 
 
-_statuses = msgspec.json.Decoder(StatusJson | None)
-_declared_statuses = msgspec.json.Decoder(_DeclaredStatus | None)
+_statuses: Decoder[StatusJson | None] = Decoder(StatusJson | None)
+_declared_statuses: Decoder[_DeclaredStatus | None] = Decoder(_DeclaredStatus | None)
 
 
 class Schema(Protocol[O, C_contra, S_contra]):
@@ -116,7 +117,7 @@ def ready_since(said: ObjectJson) -> tuple[str, str] | None:
     return None
 
 
-def read_status(statuses: msgspec.json.Decoder[StatusShape | None], raw: Raw, empty: StatusShape) -> StatusShape:
+def read_status(statuses: Decoder[StatusShape | None], raw: Raw, empty: StatusShape) -> StatusShape:
     """The status, or an empty one: only we write it, and one without sense is another version's, to be written anew."""
     try:
         return statuses.decode(raw) or empty
@@ -178,7 +179,7 @@ class Declaration(Generic[Spec]):
         self.kind = kind
         self.plural = plural
         self._expires_at = expires_at
-        self._specs: msgspec.json.Decoder[Spec] = msgspec.json.Decoder(spec)
+        self._specs: Decoder[Spec] = Decoder(spec)
 
     def decode(self, said: Raw) -> Spec:
         """The spec. Raises msgspec.DecodeError."""

@@ -18,12 +18,13 @@ from extender.adapters.kube.schema import MARK, READY, ObjectJson, Schema, path_
 from extender.app.objects.kind import C, Declared, Named, O, Replacement, S, Standing
 from extender.app.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
 from extender.kube.errors import Gone, Refused, Unavailable, asking_for_no_version
+from extender.kube.nesting import Decoder
 from extender.kube.requests import JSON, JSON_PATCH, MERGE_PATCH, Requests, address
 
 _REMEMBERED = 16384
 
 _encode = msgspec.json.Encoder().encode
-_objects = msgspec.json.Decoder(ObjectJson)
+_objects = Decoder(ObjectJson)
 
 
 class ApiObjectStore(Generic[O, C, S]):

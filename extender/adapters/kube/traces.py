@@ -27,6 +27,7 @@ from extender.core.gang_ask import GANG_GATE
 from extender.core.names import DOMAIN, in_domain
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.nesting import Decoder
 from extender.kube.requests import Requests, address
 
 _log = structlog.get_logger(__name__)
@@ -77,7 +78,7 @@ class _List(msgspec.Struct):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
 
 
-_lists = msgspec.json.Decoder(_List)
+_lists = Decoder(_List)
 
 
 @dataclass(frozen=True, slots=True)

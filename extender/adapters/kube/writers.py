@@ -22,6 +22,7 @@ from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.kube.errors import Gone, Occupied, Unavailable, asking_for_no_version
 from extender.kube.names import NodeName, ResourceKey
+from extender.kube.nesting import Decoder
 from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 
 COMPONENT = "escher"
@@ -75,9 +76,9 @@ class _ManagedNodes(msgspec.Struct):
 
 
 _METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_managed_nodes = msgspec.json.Decoder(_ManagedNodes)
-_versioned = msgspec.json.Decoder(_Versioned)
-_placed_pods = msgspec.json.Decoder(_PlacedPod)
+_managed_nodes = Decoder(_ManagedNodes)
+_versioned = Decoder(_Versioned)
+_placed_pods = Decoder(_PlacedPod)
 
 
 def _pod_path(pod: PodRef, *more: str) -> str:
