@@ -120,9 +120,7 @@ class Tables:
             bounds=rules.preemption,
             ours=self.ours,
         )
-        facts = Facts(
-            self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes, self.tenancy
-        )
+        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes, self.tenancy)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
         self.gangs.slots.judged = self.policies.judging.beside_plans

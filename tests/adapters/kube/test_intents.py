@@ -20,6 +20,7 @@ from extender.adapters.kube.store import ApiIntentStore
 from extender.app.ephemeral_resources import digest, is_same_state
 from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
+from extender.controlplane.crds import shipped_definitions
 from extender.core.names import FORMER_INTENT, EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -101,6 +102,26 @@ def test_one_that_is_too_large_is_refused_before_anything_is_written() -> None:
     assert noted.called == set()
     asyncio.run(ApiIntentStore(noted).create(Declared(NAME, Intent(formers[:4]))))
     assert noted.called == {("escher.dev", "transactionintents", "create")}
+
+
+def test_the_definition_lets_through_all_that_an_object_may_have_been() -> None:
+    """What it does not have the API server leaves out, and the object would be made again without."""
+
+    def properties(kind: str, *path: str) -> dict[str, Any]:
+        [definition] = (each for each in shipped_definitions() if each["spec"]["names"]["kind"] == kind)
+        found = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        for step in path:
+            found = found[step]
+        return {name: each["type"] for name, each in found["properties"].items()}
+
+    was = ("properties", "objects", "items", "properties", "was", "properties", "spec")
+    theirs = properties("EphemeralResource")
+    # It is written as the moment that it means.
+    del theirs["ttlSeconds"]
+    assert properties("TransactionIntent", *was) == theirs
+    for inner in ("nodeSpec", "owner"):
+        of_theirs = properties("EphemeralResource", "properties", inner)
+        assert properties("TransactionIntent", *was, "properties", inner) == of_theirs
 
 
 # -- what tenants may write
