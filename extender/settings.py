@@ -147,10 +147,10 @@ class Settings(BaseModel):
         description="how many places are held in a namespace for members of gangs that their Jobs have yet to create",
     )
     preemptions_per_gang_and_hour: int = Field(
-        4, ge=0, le=1000, description="how often others are evicted for one gang within an hour, at most"
+        4, ge=0, le=1000, description="how often others are evicted for one gang in vain within an hour, at most"
     )
     preempted_pods_per_gang_and_hour: int = Field(
-        1000, ge=0, le=1_000_000, description="how many pods are evicted for one gang within an hour, at most"
+        1000, ge=0, le=1_000_000, description="how many pods are evicted for one gang in vain within an hour, at most"
     )
     stale_after_seconds: float = Field(
         300.0,
