@@ -23,6 +23,7 @@ def violations(gangs: Gangs, of_others: Callable[[Holding], bool]) -> list[Viola
     """
     found = [violation for gang in gangs.by_key.values() for violation in _of_gang(gangs, gang)]
     found += gangs.waiting.violations()
+    found += gangs.kept_places.violations()
     for held in gangs.ledger.rows.holdings():
         if held.kind is HoldingKind.BOUND or held.owner is None or of_others(held):
             continue

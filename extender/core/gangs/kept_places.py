@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from extender.core.audit import Violation
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, Constraints, Peers
@@ -78,7 +79,10 @@ class KeptPlaces:
             if not place.is_same(now.get(holder)):
                 self._drop(holder, place)
         for holder, place in now.items():
-            if not place.is_same(before.get(holder)):
+            known = before.get(holder)
+            if known is not None and place.is_same(known):
+                now[holder] = known
+            else:
                 self._put(holder, place)
         if now:
             self._on[node] = now
@@ -120,6 +124,20 @@ class KeptPlaces:
                 add_in(of_namespace, peers, place.gang, by)
                 if not of_namespace:
                     del self._drawn[namespace]
+
+    def violations(self) -> Iterator[Violation]:
+        """What differs from what the ledger says, read anew."""
+        self.refresh()
+        anew = {node: dict(self._read(node)) for node in self._ledger.totals.unbound_on}
+        kept = {node: {holder: place.gang for holder, place in places.items()} for node, places in self._on.items()}
+        said = {
+            node: {holder: place.gang for holder, place in places.items()} for node, places in anew.items() if places
+        }
+        if kept != said:
+            yield Violation("kept_places", f"{kept}; read anew {said}")
+        standing = {pod.uid for pod in self._places.bound()}
+        if standing != {PodUid(holder) for places in said.values() for holder in places}:
+            yield Violation("kept_places", f"{sorted(standing)} stand for what is kept: {said}")
 
     # -- whom it is kept from ------------------------------------------------------------------------------------
 
