@@ -29,6 +29,9 @@ _MISSED = 0.03
 """The shares of faults for which several come together: see `_of_bindings`, and `_of_watches`."""
 _FOR_GOOD = 0.3
 """The share of lost nodes that do not come back, where there are enough others."""
+_SCARCE_PLACES = 0.15
+_PORT = 29500
+"""The share of seeds in which pods want this host port."""
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -69,7 +72,7 @@ def plan_of(seed: int) -> Plan:
     """The same seed has the same plan."""
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
-    works = _works(random.Random(f"{seed} works"))
+    works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
     return Plan(seed, (*works, *others), faults, nodes, replicas)
 
@@ -115,6 +118,16 @@ def _works(rng: random.Random) -> tuple[Work, ...]:
     if rng.random() < _WITH_OTHERS:
         works += _foreign(rng, works)
     return tuple(works)
+
+
+def _with_ports(rng: random.Random, works: tuple[Work, ...], nodes: int) -> tuple[Work, ...]:
+    """In some seeds gangs and single pods want one host port, of which each node has one: places are scarce then, and
+    not units."""
+    if rng.random() >= _SCARCE_PLACES:
+        return works
+    those = [each for each in works if each.kind in ("gang", "pods") and not each.group and each.size <= nodes]
+    wanting = {each.name for each in those if rng.random() < 0.7}
+    return tuple(msgspec.structs.replace(each, port=_PORT, cpu=1) if each.name in wanting else each for each in works)
 
 
 def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:

@@ -21,8 +21,16 @@ from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, un
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
 from loadtests.pods import OURS
-from loadtests.reading import gang_of, is_over, node_of, scheduler_of
-from loadtests.room import RoomWatch, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room
+from loadtests.reading import gang_of, is_leaving, is_over, node_of, scheduler_of
+from loadtests.room import (
+    NOTHING_SAVED,
+    RoomWatch,
+    Saved,
+    partly_bound,
+    saved_in_vain,
+    shape_of,
+    waiting_though_there_is_room,
+)
 
 IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
 
@@ -76,12 +84,12 @@ async def amiss(
         nodes,
         pods,
         keeps,
-        asked=lambda pod: scheduler_of(pod) in OURS and not label(pod, GROUP),
+        asked=lambda pod: scheduler_of(pod) in OURS and not label(pod, GROUP) and not _has_port(pod),
         bare_ones_count=True,
     )
     return {
         IN_PART: list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)])),
-        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart)],
+        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart), *_with_free_ports(nodes, pods, keeps, works)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
@@ -119,6 +127,46 @@ def _apart(nodes: list[Json], pods: list[Json], apart: list[Json]) -> list[str]:
         if free.copies(shape_of(pod)):
             found.append(f"pod {name(pod)} has room where none of its group is")
     return found
+
+
+def _has_port(pod: Json) -> bool:
+    return "ports" in pod["spec"]["containers"][0]
+
+
+def _with_free_ports(nodes: list[Json], pods: list[Json], keeps: Saved, works: Sequence[Work]) -> list[str]:
+    """Pods that want the host port, wait, and have room where nobody has it, and where it is kept for no gang."""
+    wanting = [each for each in pods if _has_port(each)]
+    taken = {node_of(each) for each in wanting if not is_over(each)}
+    ports = {f"{NAMESPACE}/{work.name}" for work in works if work.port and work.kind == "gang"}
+    kept = {node for node, _ in keeps.places} if keeps.gang in ports else set[str]()
+    found = []
+    gangs: dict[str, list[Json]] = {}
+    for pod in wanting:
+        if node_of(pod) or is_over(pod) or is_leaving(pod):
+            continue
+        if (gang := gang_of(pod)) is not None:
+            gangs.setdefault(gang.key, []).append(pod)
+        elif _places(nodes, pods, taken | kept, pod, keeps):
+            found.append(f"pod {name(pod)} has room where nobody has its host port")
+    for key, waiting in gangs.items():
+        quorum = next(work.size for work in works if f"{NAMESPACE}/{work.name}" == key)
+        members = [each for each in pods if (of := gang_of(each)) is not None and of.key == key]
+        lacking = max(1, quorum - sum(_is_placed(each) for each in members))
+        mine = key == keeps.gang
+        places = _places(nodes, pods, taken if mine else taken | kept, waiting[0], NOTHING_SAVED if mine else keeps)
+        if len(waiting) >= lacking and places >= lacking:
+            found.append(f"gang {key} needs {lacking} more places and has {places} where nobody has its host port")
+    return found
+
+
+def _is_placed(pod: Json) -> bool:
+    return bool(node_of(pod)) and (not is_over(pod) or pod["status"].get("phase") == "Succeeded")
+
+
+def _places(nodes: list[Json], pods: list[Json], without: set[str], pod: Json, keeps: Saved) -> int:
+    """How many of such pods have room, at most one on a node, on all nodes but these."""
+    others = [each for each in nodes if name(each) not in without]
+    return sum(RoomWatch([each], pods, keeps).copies(shape_of(pod)) > 0 for each in others)
 
 
 def _resources_amiss(

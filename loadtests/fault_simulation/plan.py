@@ -123,8 +123,8 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; `foreign` ones,
     which another scheduler binds at once, each where most is free, and which do not come where nothing is; a `resource`
     of `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of
-    the same `group` keep off each other. Pods ask for `cpu`, and for one unit of the resource `asks`; they run for
-    `seconds` (0: until they are taken away).
+    the same `group` keep off each other. Pods ask for `cpu`, for one unit of the resource `asks`, and for the host port
+    `port` (0: for none); they run for `seconds` (0: until they are taken away).
     """
 
     kind: Literal["gang", "pods", "foreign", "resource", "policy"]
@@ -137,6 +137,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     asks: str = ""
     gated: bool = False
     group: str = ""
+    port: int = 0
     seconds: float = 0.0
     capacity: int = 0
     nodes: int = 0

@@ -146,7 +146,7 @@ def pods_of(work: Work) -> list[Json]:
     if work.asks:
         asks[resource_key(work.asks)] = 1
     gang = work.name if work.kind == "gang" else None
-    return [
+    made = [
         pod(
             f"{work.name}-{number}",
             FOREIGN if work.kind == "foreign" else EXTENDER,
@@ -159,6 +159,9 @@ def pods_of(work: Work) -> list[Json]:
         )
         for number in range(work.size + work.surplus)
     ]
+    for each in made if work.port else ():
+        each["spec"]["containers"][0]["ports"] = [{"containerPort": work.port, "hostPort": work.port}]
+    return made
 
 
 def resource_key(name: str) -> str:

@@ -121,3 +121,9 @@ class TestShrinking:
         smaller = shrunk(plan, fails)
         assert (smaller.faults, smaller.works) == ((needed,), (work,))
         assert (smaller.seed, smaller.nodes) == (plan.seed, plan.nodes)
+
+
+def test_in_some_seeds_gangs_and_single_pods_want_one_host_port() -> None:
+    drawn = [{work.kind for work in plan_of(seed).works if work.port} for seed in range(200)]
+    assert 10 <= sum(bool(kinds) for kinds in drawn) <= 50
+    assert {"gang", "pods"} in drawn
