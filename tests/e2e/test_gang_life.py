@@ -8,12 +8,29 @@ from typing import Any
 
 import pytest
 
+from extender.controlplane.api import ApiError
 from loadtests.pods import EXTENDER, Json
 from loadtests.sightings import Report
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import GANG_APPROACHES, Arena, quiet, stays
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+OTHER_GROUP = "batch.example.org"
+OTHER_JOB = {"apiVersion": f"{OTHER_GROUP}/v1", "kind": "Job"}
+OTHER_JOB_KIND: Json = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": f"jobs.{OTHER_GROUP}"},
+    "spec": {
+        "group": OTHER_GROUP,
+        "names": {"kind": "Job", "plural": "jobs", "singular": "job", "listKind": "JobList"},
+        "scope": "Namespaced",
+        "versions": [
+            {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
+        ],
+    },
+}
 
 both = pytest.mark.parametrize("scheduler", GANG_APPROACHES)
 
@@ -170,8 +187,8 @@ class TestFromAJob:
     """A single annotation in a Job's template makes its pods a gang."""
 
     @staticmethod
-    def job(arena: Arena, name: str, size: int, scheduler: str, **more: object) -> Json:
-        template = arena.pod("unused", scheduler, quorum=size, **more)
+    def job(arena: Arena, name: str, size: int, scheduler: str, quorum: int | None = None, **more: object) -> Json:
+        template = arena.pod("unused", scheduler, quorum=size if quorum is None else quorum, **more)
         del template["metadata"]["name"]
         template["metadata"]["labels"] = {}
         body = {
@@ -206,6 +223,31 @@ class TestFromAJob:
             self.job(arena, name, 6, EXTENDER, cpu=8, run_seconds=1)
         eventually(lambda: list(arena.phases(arena.pods()).values()).count("Succeeded") == 12, within=30)
         assert len(arena.report().gangs) == 2
+
+    def test_jobs_of_one_name_and_of_two_groups_are_two_gangs(self, arena: Arena) -> None:
+        arena.cluster_wide("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", OTHER_JOB_KIND)
+        jobs = f"/apis/{OTHER_GROUP}/v1/namespaces/{arena.namespace}/jobs"
+        arena.nodes(2)
+        self.job(arena, "train", 1, EXTENDER, quorum=2)
+
+        def owner() -> str | None:
+            try:
+                made = arena.api.post(jobs, {**OTHER_JOB, "metadata": {"name": "train"}})
+            except ApiError:
+                return None
+            return str(made["metadata"]["uid"])
+
+        uid = eventually(owner, what="the kind being served")
+        reference = {**OTHER_JOB, "name": "train", "uid": uid, "controller": True}
+        pods = [arena.pod(f"other-{number}", quorum=2) for number in range(2)]
+        for each in pods:
+            each["metadata"]["ownerReferences"] = [reference]
+        first = arena.create(pods[0])
+        names = [f"job.train@{group}" for group in ("batch", OTHER_GROUP)]
+        assert [len(arena.gang_state(name)["members"]) for name in names] == [1, 1]
+        assert stays(lambda: arena.bound(), what="the pods bound") == {}
+        others = [*first, *arena.create(pods[1])]
+        assert arena.until_bound(others).keys() == arena.bound().keys() == set(others)
 
 
 class TestMalformed:

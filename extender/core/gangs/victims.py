@@ -2,7 +2,7 @@
 
 These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once (`core.daemons` says
 which are); pods of schedulers that are not ours, but where that is allowed; for a while whom nobody could evict; and,
-for a while that doubles, all pods of a maker (a controller, or a gang by its name) one of whose new pods took the room
+for a while that doubles, all pods of a maker (a controller, or a gang) one of whose new pods took the room
 that an earlier one had left. What a disruption budget protects, counted over all that leave together, leaves as a last
 resort, or never: a setting decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
 """
