@@ -24,12 +24,13 @@ from extender.app.supposition import (
     Wondered,
 )
 from extender.app.what_if import suppose
+from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, PolicyInForce
-from extender.kube.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.world import World
-from tests.builders import gang_pods, node, units
+from tests.builders import gang_pods, node, pod, units
 
 pytestmark = pytest.mark.anyio
 N1, N2, N3 = NodeName("n1"), NodeName("n2"), NodeName("n3")
@@ -107,8 +108,8 @@ async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, supposed:
 
 
 async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> None:
-    for pod in gang_pods("train", 7, {"cpu": 4000}):
-        world.keeper.observe(pod)
+    for member in gang_pods("train", 7, {"cpu": 4000}):
+        world.keeper.observe(member)
     key = GangKey("default", "train")
     assert not wonder(world, ask=GangThere(key)).fits
     assert wonder(world, QuorumSet(key, 6), ask=GangThere(key)).fits
@@ -192,3 +193,20 @@ async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: Wor
         world.do(world.keeper.filter(waits, []))
     assert not wonder(world, Ended("team", "more-n2"), ask=PodThere("team", "late")).fits
     assert wonder(world, Ended("team", "more-n3"), ask=PodThere("team", "late")).fits
+
+
+async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(world: World) -> None:
+    keys = [derived_key("default", "Job", "train", group, f"uid-{group}") for group in ("batch", "batch.example.org")]
+    for key in keys:
+        world.do(world.keeper.observe(pod(f"of-{key.group}", gang=GangAsk(key, 2, 4.0))))
+    longer = [GangKey("default", f"job.train@{key.group}") for key in keys]
+    for supposed, ask in [((), GangThere(longer[0])), ((QuorumSet(longer[1], 1),), GangThere(longer[0]))]:
+        assert not wonder(world, *supposed, ask=ask).fits
+    with pytest.raises(Invalid) as several:
+        wonder(world, QuorumSet(GangKey("default", "job.train"), 1))
+    assert (several.value.field, several.value.value) == ("gang", "job.train")
+    with pytest.raises(Invalid, match=r"there is a gang default/job\.train already"):
+        wonder(world, ask=gang(1, name="job.train"))
+    assert wonder(world, QuorumSet(longer[0], 1), ask=GangThere(longer[0])).fits
+    for key in keys:
+        world.do(world.keeper.forget(world.keeper.tables.pods[PodUid(f"uid-of-{key.group}")]))

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.adapters.objects import to_pod
+from extender.adapters.plain import Shape
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk, derived_key
 from extender.core.gangs.gang import Gang
@@ -258,3 +259,11 @@ def test_a_controller_that_no_object_can_be_is_malformed_for_a_constant_reason(f
     owner = read("y" * 1_000_000).owner
     assert owner is not None
     assert len(repr(owner)) < 1000
+
+
+def test_a_key_of_an_older_dump_is_read_as_it_was() -> None:
+    shape: Shape[GangKey] = Shape(GangKey)
+    old = {"namespace": "default", "name": "job.train"}
+    assert shape.from_plain(old) == GangKey("default", "job.train")
+    assert shape.to_plain(GangKey("default", "train")) == {"namespace": "default", "name": "train"}
+    assert shape.from_plain(shape.to_plain(job("1"))) == job("1")

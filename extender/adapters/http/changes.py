@@ -25,6 +25,8 @@ Label = Annotated[
     StrictStr, AfterValidator(lambda value: require_label("it", value)), Field(json_schema_extra=LABEL_SCHEMA)
 ]
 ObjectName = Annotated[StrictStr, Field(min_length=1, max_length=253)]
+GangName = Annotated[StrictStr, Field(min_length=1, max_length=1000)]
+"""With kind, API group and UID of a controller, where only that tells the gang from others."""
 LabelKey = Annotated[StrictStr, Field(min_length=1, max_length=317)]
 
 
@@ -103,7 +105,7 @@ class SetQuorum(Body):
 
     op: Literal["set-quorum"]
     namespace: Label
-    gang: ObjectName
+    gang: GangName
     quorum: Annotated[StrictInt, Field(ge=1, le=LARGEST_GANG)]
 
     def supposed(self) -> words.Supposed:

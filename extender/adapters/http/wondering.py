@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from extender.adapters.http.answers import Answer
-from extender.adapters.http.changes import AnyChange, Label, ObjectName
+from extender.adapters.http.changes import AnyChange, GangName, Label, ObjectName
 from extender.adapters.http.explained import ExplanationView, explanation_view
 from extender.adapters.http.models import Body, Quantities
 from extender.adapters.http.problems import Problem
@@ -76,7 +76,7 @@ class GangThere(Body):
 
     kind: Literal["gang"]
     namespace: Label
-    name: ObjectName
+    name: GangName
 
     def question(self) -> words.Question:
         return words.GangThere(GangKey(self.namespace, self.name))
