@@ -191,5 +191,5 @@ class Tables:
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
         bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
-        beside = self.around.bystanders.violations(bound)
+        beside = (*self.around.bystanders.violations(bound), *self.around.daemons.violations())
         return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

@@ -17,10 +17,11 @@ DaemonSet of many pods all the time. Must not know what follows from it.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from extender.core.audit import Violation
 from extender.core.cluster import Node, Pod
 from extender.kube.label_match import Selector, matches
 from extender.kube.names import NodeName, PodUid
@@ -171,6 +172,14 @@ class Daemons:
                     self._round.extend((node, each) for each in self._owners_on.get(node, ()))
             else:
                 self._judge(self._round.popleft())
+
+    def violations(self) -> Iterator[Violation]:
+        """Where a pod is believed, or is not, otherwise than its place judged anew; once all work is done. O(pods)."""
+        if self.has_work:
+            return
+        anew = {uid for place, claimants in self._at.items() for uid in self._of(place, claimants)}
+        for uid in sorted(anew ^ self._believed):
+            yield Violation("daemons", f"{uid}: comes again {uid in self._believed}, judged anew {uid in anew}")
 
     def _judge(self, place: _Place) -> None:
         claimants = self._at.get(place)

@@ -8,7 +8,7 @@ from typing import Any
 from extender.core.names import FORMER_INTENT, MANAGED, in_domain
 from extender.doctor.facts import Facts, Json, Part, metadata_of, named, some, spec_of
 from extender.doctor.findings import Check, Found, Severity
-from extender.doctor.permissions import IN_OWN_NAMESPACE, TO_LEAD
+from extender.doctor.permissions import IN_OWN_NAMESPACE, PAST_BUDGETS, TO_LEAD
 
 _MARKS_FROM = 36
 """The first minor that serves MutatingAdmissionPolicy as v1."""
@@ -179,7 +179,8 @@ def _fails(facts: Facts) -> Iterator[Found]:
 
 def _forbidden(facts: Facts) -> Iterator[Found]:
     by_resource: dict[tuple[str, str, str], list[str]] = {}
-    for each in facts.cluster.denied:
+    unneeded = (PAST_BUDGETS,) if facts.settings.preempts_despite_budgets == "never" else ()
+    for each in [each for each in facts.cluster.denied if each not in unneeded]:
         by_resource.setdefault((each.group, each.resource, each.without), []).append(each.verb)
     for (group, resource, without), verbs in by_resource.items():
         full = f"{resource}.{group}" if group else resource

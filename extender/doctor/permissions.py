@@ -30,12 +30,15 @@ def _all(group: str, resource: str, verbs: str, without: str = "") -> tuple[Perm
 
 _NOBODY = "with `authorization: kubernetes` the management API serves nobody"
 
+PAST_BUDGETS = Permission("", "pods", "delete", "a disruption budget keeps its pods from every priority")
+"""Not needed with `preempts_despite_budgets: never`, which says the same."""
+
 NEEDED = (
     *_all("", "nodes", "list watch"),
     *_all("", "nodes/status", "patch", "ephemeral resources are not written to nodes"),
     *_all("", "pods", "get list watch"),
     *_all("", "pods", "patch", "scheduling gates are not taken off, and pods that were turned away are not woken"),
-    *_all("", "pods", "delete", "a disruption budget keeps its pods from every priority"),
+    PAST_BUDGETS,
     *_all("", "namespaces", "list watch", "labels of namespaces hold nothing back"),
     *_all("", "pods/status", "patch", "kube-scheduler is not told which node a gang's member keeps"),
     *_all("", "pods/binding", "create", "no pod that Escher is to bind gets a node"),

@@ -19,6 +19,7 @@ from extender.app.supposition import Added, Drained, GangThere, PodThere, Quorum
 from extender.app.tables import Rules
 from extender.app.what_if import suppose
 from extender.core.brake import Switches
+from extender.core.cluster import Owner
 from extender.core.gangs.machine import Phase
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName, GangKey
@@ -29,10 +30,11 @@ from extender.kube.names import CPU, NodeName
 from tests.app.reopening import dumped, elsewhere
 from tests.app.town import Town
 from tests.app.world import World
-from tests.builders import gang_pods, node, pod, units
+from tests.builders import AGENT, daemon_set, gang_pods, labels_term, node, pod, units
 
 pytestmark = pytest.mark.anyio
 TRAIN = GangKey("default", "train")
+LIAR = Owner("DaemonSet", "agent", "of-nothing", "apps")
 NODES = [NodeName("n1"), NodeName("n2"), NodeName("n3")]
 QUESTIONS: list[Any] = [
     {"question": {"kind": "pods", "namespace": "team", "name": "new", "each": {"cpu": 4}}},
@@ -163,6 +165,20 @@ async def test_claims_hold_their_units_elsewhere_too(world: World) -> None:
     await world.transactions.transact(Transact(operations=[claim]))
     there = elsewhere(dumped(world.keeper, world.resources)).keeper
     assert there.tables.ledger.rows.free(NODES[0], CPU) == 0
+
+
+@pytest.mark.parametrize("known", [True, False])
+async def test_which_pods_come_again_is_known_elsewhere(world: World, known: bool) -> None:
+    keeper = world.keeper
+    world.do(keeper.observe(daemon_set(affinity=(labels_term(("a", "NotIn", ["b"])),))))
+    keeper.tables.around.daemons.known = known
+    theirs, liar = (pod(name, node=NodeName("n1"), owner=owner) for name, owner in (("a", AGENT), ("b", LIAR)))
+    for each in (theirs, liar):
+        world.do(keeper.observe(each))
+    there = elsewhere(dumped(keeper)).keeper.tables.around.daemons
+    for daemons in (there, keeper.tables.around.daemons):
+        assert daemons.comes_again(theirs)
+        assert daemons.comes_again(liar) is not known
 
 
 async def test_a_brake_that_labels_and_settings_hold_is_held(world: World) -> None:

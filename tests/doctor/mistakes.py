@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from extender.core.names import MANAGED
-from extender.doctor.permissions import Permission
+from extender.doctor.permissions import PAST_BUDGETS, Permission
 from tests.doctor.set_up import GATED, KEY, NOW, ORDINARY, OURSELVES, Json, SetUp, pod
 
 Act = Callable[[SetUp], object]
@@ -516,6 +516,13 @@ MISTAKES = (
         "may not create pods/binding; without that no gang is bound",
         lambda s: s.denied.clear(),
         'apiGroups: [""], resources: [pods/binding], verbs: [create]',
+    ),
+    Mistake(
+        "permission-missing",
+        lambda s: s.denied.append(PAST_BUDGETS),
+        "may not delete pods; without that a disruption budget keeps its pods from every priority",
+        lambda s: s.settings.update(preempts_despite_budgets="never"),
+        'apiGroups: [""], resources: [pods], verbs: [delete]',
     ),
     Mistake(
         "permission-missing",
