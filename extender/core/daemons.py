@@ -7,7 +7,7 @@ agree, which a tenant cannot write at will:
   pod on that node, as the DaemonSet controller reckons. It wants one: of several only the oldest is believed, for the
   controller deletes the others.
 - a mirror pod stands for a static pod: its owner is the Node on which it is, by name and UID, and its namespace is
-  kube-system. Whoever may create pods can write all but the last.
+  kube-system. A tenant who may create pods can write all but the last.
 
 Until the DaemonSets are known all that claim to be theirs are believed. Where they may not be read, there are none, and
 such pods leave by priority alone, as with kube-scheduler. What changes is judged anew in slices: a tenant may edit a

@@ -11,13 +11,15 @@ Time is an argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from loadtests.harm import harms
 from loadtests.harm.budgets import Budgets
+from loadtests.harm.facts import Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import History, Seen
+from loadtests.harm.owners import DaemonSets
 
 SERVICE, KUBE_SCHEDULER = "the service", "kube-scheduler"
 """Who takes somebody."""
@@ -58,6 +60,7 @@ class Breakups:
         hindered: Callable[[float, Sequence[Seen]], str],
     ) -> None:
         self.budgets = Budgets()
+        self.daemon_sets = DaemonSets()
         self._history = history
         self._within = within
         self._find = find
@@ -106,6 +109,10 @@ class Breakups:
         breakup.objection = self.budgets.objection([each.facts for each in together], at)
         return breakup
 
+    def is_daemon(self, pod: Facts, there: Iterable[Facts]) -> bool:
+        """Whether a DaemonSet makes it anew on its node; `there`: the pods that live."""
+        return self.daemon_sets.made(pod, self._history.nodes.get(pod.node), there)
+
     def is_broken_up(self, pod: Seen) -> bool:
         """Whether others of its gang have been taken lately: then it is to follow."""
         gang = pod.facts.gang
@@ -115,7 +122,9 @@ class Breakups:
 
     def _weigh(self, breakup: _Breakup) -> None:
         del self._open[breakup.key]
-        left = [pod for pod in breakup.together.values() if pod.lives]
+        there = [pod.facts for pod in self._history.pods.values() if pod.lives]
+        # A DaemonSet's pod stays, whatever gang it says it is of.
+        left = [pod for pod in breakup.together.values() if pod.lives and not self.is_daemon(pod.facts, there)]
         if not left or (breakup.quorum is not None and len(left) + breakup.done >= breakup.quorum):
             return
         names = ", ".join(sorted(pod.facts.key for pod in left)[:4])

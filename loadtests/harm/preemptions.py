@@ -16,7 +16,7 @@ from loadtests.harm.breakups import SERVICE, Breakups
 from loadtests.harm.facts import SYSTEM_CRITICAL, Facts
 from loadtests.harm.harms import Harm
 from loadtests.harm.history import GangSeen, History, Seen
-from loadtests.harm.owners import DaemonSets, is_static
+from loadtests.harm.owners import is_static
 
 _FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
 _HOUR = 3600.0
@@ -87,7 +87,6 @@ class Preemptions:
         self._find = find
         self._call_at = call_at
         self._breakups = breakups
-        self.daemon_sets = DaemonSets()
         self._courses: dict[str, _Course] = {}
 
     # -- what happens --------------------------------------------------------------------------------------------
@@ -179,7 +178,7 @@ class Preemptions:
     def _wrong_victim(self, pod: Seen) -> list[str]:
         facts, wrong = pod.facts, []
         there = (each.facts for each in self._history.pods.values() if each.lives)
-        if self.daemon_sets.made(facts, self._history.nodes.get(facts.node), there):
+        if self._breakups.is_daemon(facts, there):
             assert facts.owner is not None
             wrong.append(f"it is DaemonSet {facts.owner.name}'s, which makes it anew on the same node")
         if is_static(facts):

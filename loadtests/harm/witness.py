@@ -150,7 +150,7 @@ class HarmWitness:
             case "PodDisruptionBudget":
                 self._breakups.budgets.see(obj, at, gone=gone)
             case "DaemonSet":
-                self._preemptions.daemon_sets.see(obj, gone=gone)
+                self._breakups.daemon_sets.see(obj, gone=gone)
             case "PodGroup":
                 self.history.see_group(obj, at, gone=gone)
             case "Namespace" if gone or obj["metadata"].get("deletionTimestamp"):

@@ -258,7 +258,7 @@ class TestAsALastResort:
         assert [call.startswith("evict") for call in done] == [True] * 3 + [False] * 5
         assert sum("despite disruption budget default/guard" in note for note in stage.told("PreemptedByGang")) == 5
 
-    async def test_nobody_leaves_where_they_may_not_be_deleted(self, stage: Stage) -> None:
+    async def test_no_pod_leaves_where_it_may_not_be_deleted(self, stage: Stage) -> None:
         """Not even those that no budget protects."""
         stage.api.faults = [Fault(Refused(403, "forbidden"), of="try to delete")]
         pods = [pod(f"low-{number}", FULL) for number in range(8)]

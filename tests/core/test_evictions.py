@@ -285,13 +285,17 @@ def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_is_not_offered(open_w
     assert offered(world, [members[0]]) == [0]
 
 
-def test_a_gang_with_a_pod_that_a_daemon_set_makes_is_not_offered(open_world: GangWorld) -> None:
+def test_a_pod_of_a_daemon_set_stays_and_shields_no_gang_that_it_says_it_is_of(open_world: GangWorld) -> None:
     world = open_world
     members = gang_pods("train", 3)
     world.have(daemon_set())
     world.create(*members[:2], replace(members[2], owner=AGENT))
     world.schedule()
-    assert offered(world, [members[0]]) == []
+    assert offered(world, [members[2]]) == []
+    assert offered(world, [members[0]]) == [0]
+    world.do(world.keeper.observe(replace(world.pods[members[0].uid], preempted=True)))
+    [rest] = world.rests
+    assert [each.name for each in rest.rest] == ["train-1"]
 
 
 def strict(world: GangWorld) -> GangWorld:

@@ -138,14 +138,23 @@ def test_pods_of_other_schedulers_stay_though_there_would_be_room_if_another_lef
     assert why_not(world) == NobodySuffices({OTHERS: 1})
 
 
-def test_a_gang_of_which_one_pod_stays_stays(world: GangWorld) -> None:
+def test_a_pod_of_a_daemon_set_stays_and_shields_no_gang_that_it_says_it_is_of(world: GangWorld) -> None:
     world.add_node(node("n1"))
     world.have(daemon_set())
     one, two = gang_pods("low", 2, FULL)
     world.create(replace(one, node=N0), replace(two, node=NodeName("n1"), owner=AGENT))
     comes(world)
+    assert world.preempted == [["low-0"]]
+
+
+def test_a_gang_of_which_one_pod_could_not_be_evicted_lately_stays(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    one, two = gang_pods("low", 2, FULL)
+    world.create(replace(one, node=N0), replace(two, node=NodeName("n1")))
+    world.keeper.tables.gangs.waiting.preempting.victims.refuse([two], world.clock.steady())
+    comes(world)
     assert world.preempted == []
-    assert why_not(world) == NobodySuffices({"a node's own": 2})
+    assert why_not(world) == NobodySuffices({REFUSED: 2})
 
 
 def test_those_who_are_protected_are_counted_and_time_does_not_help(world: GangWorld) -> None:

@@ -161,7 +161,7 @@ class Evictions:
         """Whether all of the gang may be evicted for the pod, the budgets left aside."""
         if gang.barrier.writing or gang.terms.worth >= pod.priority:
             return False
-        rest = [gang.roster.members[uid] for uid in gang.roster.bound - named if not gang.roster.members[uid].deleting]
+        rest = self._to_leave(gang, named)
         if not rest:
             return True
         if not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace):
@@ -170,10 +170,9 @@ class Evictions:
 
     def _breaks_budgets(self, keys: Iterable[GangKey]) -> bool:
         """Whether the disruption budgets do not let all of these gangs go, or are not known."""
-        gangs = [self._gangs.by_key[key] for key in keys]
-        leaving = [self._pods[uid] for gang in gangs for uid in sorted(gang.roster.bound) if uid in self._pods]
+        leaving = [pod for key in keys for pod in self._to_leave(self._gangs.by_key[key])]
         budgets = self._victims.budgets
-        return not budgets.known or budgets.objection(pod for pod in leaving if not pod.deleting) is not None
+        return not budgets.known or budgets.objection(leaving) is not None
 
     # -- what was taken ------------------------------------------------------------------------------------------
 
@@ -198,10 +197,9 @@ class Evictions:
 
     def _rest_of(self, key: GangKey, gone: frozenset[PodUid]) -> tuple[Pod, ...]:
         gang = self._gangs.by_key.get(key)
-        if gang is None:
-            return ()
-        return tuple(
-            gang.roster.members[uid]
-            for uid in sorted(gang.roster.bound - gone)
-            if not gang.roster.members[uid].deleting
-        )
+        return () if gang is None else tuple(self._to_leave(gang, gone))
+
+    def _to_leave(self, gang: Gang, without: Collection[PodUid] = ()) -> list[Pod]:
+        """Its bound members that are not about to go; not those that come again, which are no shield for the others."""
+        bound = (gang.roster.members[uid] for uid in sorted(gang.roster.bound.difference(without)))
+        return [pod for pod in bound if not (pod.deleting or self._victims.daemons.comes_again(pod))]

@@ -172,7 +172,9 @@ class Victims:
 
         in_gangs: set[PodUid] = set()
         for other in self._table.by_key.values():
-            together = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
+            members = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
+            # A DaemonSet's pod with the gang's label stays, and is no shield for the others.
+            together = [pod for pod in members if not comes_again(pod)]
             in_gangs.update(pod.uid for pod in together)
             if not together or other.phase in _LEFT_ALONE or any(pod.priority >= claims for pod in together):
                 continue
