@@ -17,8 +17,15 @@ from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic, sleep
 
+from extender.kube.printable import printable
+
 _MOST = 10_000
 _DRAINED_EVERY = 0.01
+
+
+def _one_line(text: str) -> str:
+    """What tenants write (names, reasons) makes no second line, and is no command for who reads the log."""
+    return printable(text.removesuffix("\n")) + text[-1:] * text.endswith("\n")
 
 
 class LogLines:
@@ -46,7 +53,7 @@ class LogLines:
 
     def write(self, text: str) -> int:
         """The text will be written, as one. Returns at once, and never fails."""
-        line = text.encode(errors="backslashreplace")
+        line = _one_line(text).encode()
         if os.getpid() != self._own:
             # A copy of the process has no thread of ours.
             self._write(line)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from urllib.parse import SplitResult, quote, urlsplit
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
+
+from extender.cli.terminal import Terminal
+from extender.kube.printable import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -34,11 +35,11 @@ _SHOW = (
     "certificates, with --tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
 )
 
-out = Console(highlight=False, soft_wrap=True)
+out = Terminal(highlight=False, soft_wrap=True)
 if not out.is_terminal:
     # A file or pipe has no width; rows stay whole.
-    out = Console(highlight=False, soft_wrap=True, width=400)
-beside = Console(stderr=True, highlight=False, soft_wrap=True)
+    out = Terminal(highlight=False, soft_wrap=True, width=400)
+beside = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 Url = Annotated[str, typer.Option("--url", envvar="ESCHER_URL", help="Address of the Escher service.")]
 TlsCa = Annotated[
@@ -297,26 +298,22 @@ def own_node() -> dict[str, str | None]:
     return {"Escher-Node": os.environ.get("ESCHER_NODE") or None}
 
 
-def add_row(table: Table, *cells: str) -> None:
-    """The table has one more row, its cells as they are: names in brackets are no markup."""
-    table.add_row(*(Text(cell) for cell in cells))
-
-
 def print_json(value: object) -> None:
-    out.print(json.dumps(value, indent=2), markup=False)
+    out.print(Text(json.dumps(value, indent=2)))
 
 
 def fail(message: str, *, code: int = 1) -> NoReturn:
     """The command ends with this text and exit code."""
-    beside.print(f"escher: {message}", markup=False)
+    for line in f"escher: {message}".splitlines():
+        beside.print(line)
     raise typer.Exit(code)
 
 
 def _refusal(answer: httpx.Response) -> str:
     try:
         problem = answer.json()
-        detail, field = str(problem["detail"]), problem.get("field")
+        detail, field = printable(str(problem["detail"])), printable(str(problem.get("field") or ""))
     except (ValueError, KeyError, TypeError):
-        return f"the service answers {answer.status_code} {answer.reason_phrase}"
-    told = detail if field is None or str(field) in detail else f"{field}: {detail}"
+        return f"the service answers {answer.status_code} {printable(answer.reason_phrase)}"
+    told = detail if field in detail else f"{field}: {detail}"
     return f"{told}. {_SHOW}" if answer.status_code == 401 else told

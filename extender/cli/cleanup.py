@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extender.cli.terminal import echo
+
 if TYPE_CHECKING:
     from extender.adapters.kube.traces import Traces
     from extender.kube.requests import Requests
@@ -52,7 +54,7 @@ def cleanup(
         credentials = await Credentials.load(default_loader(kubeconfig, context))
         async with Connection(credentials) as connection:
             if not yes:
-                typer.echo(f"there is: {await traces.found(connection)}")
+                echo(f"there is: {await traces.found(connection)}")
                 return traces.Traces()
             await nobody_installed(connection)
             return await removed(connection, asyncio.sleep)
@@ -60,15 +62,13 @@ def cleanup(
     try:
         left = asyncio.run(run())
     except Installed as error:
-        typer.echo(f"escher cleanup: {error}", err=True)
+        echo(f"escher cleanup: {error}", err=True)
         raise typer.Exit(0 if unless_installed else 1) from None
     except (BadConfiguration, Refused, Unavailable) as error:
-        typer.echo(f"escher cleanup: {error}", err=True)
+        echo(f"escher cleanup: {error}", err=True)
         raise typer.Exit(1) from None
     if left:
-        typer.echo(
-            f"escher cleanup: comes back, or is kept by finalizers: {left}; does the service still run?", err=True
-        )
+        echo(f"escher cleanup: comes back, or is kept by finalizers: {left}; does the service still run?", err=True)
         raise typer.Exit(1)
 
 
@@ -89,7 +89,7 @@ async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]
 
     for _ in range(ROUNDS):
         left = await traces.found(requests)
-        typer.echo(f"found: {left}")
+        echo(f"found: {left}")
         if not left:
             break
         await traces.remove(requests, left)

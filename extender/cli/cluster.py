@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
+from extender.cli.terminal import Terminal, add_row
 from extender.controlplane import places
 from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.places import DEFAULT_NAME
@@ -28,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 # Results go to standard output, everything else beside it.
-_out = Console(highlight=False, soft_wrap=True)
+_out = Terminal(highlight=False, soft_wrap=True)
 
 _MOST_NOTES = 10
 """Of pods that ask for what is not heeded."""
@@ -59,7 +59,7 @@ def build(kubernetes: Kubernetes = "") -> None:
             # What else there is, is that of the newest.
             binaries.build_shared(told)
         version = binaries.kubernetes_version(wanted)
-    _out.print(f"Kubernetes {version} is in {escape(str(folder))}")
+    _out.print(f"Kubernetes {version} is in {folder}")
 
 
 @app.command(epilog="Example: escher cluster up --nodes 100 --kubeconfig /tmp/escher.kubeconfig")
@@ -136,14 +136,14 @@ def up(
         )
         with Told() as told:
             started = bring_up(name, wishes, told)
-    _out.print(f"cluster {name} is up: {started.api_url}", markup=False)
+    _out.print(f"cluster {name} is up: {started.api_url}")
     path = str(kubeconfig.absolute()) if kubeconfig else started.kubeconfig
     for line in _exports(path, started.service_url):
-        _out.print(f"  {line}", markup=False)
+        _out.print(f"  {line}")
     if not service:
         port = started.service_url.rpartition(":")[2]
-        _out.print(f"  escher serve --kubeconfig {shlex.quote(path)} --port {port}", markup=False)
-    _out.print(f"  escher cluster down{places.named(name)}", markup=False)
+        _out.print(f"  escher serve --kubeconfig {shlex.quote(path)} --port {port}")
+    _out.print(f"  escher cluster down{places.named(name)}")
 
 
 @app.command(epilog='Example: eval "$(escher cluster env)"')
@@ -152,7 +152,7 @@ def env(name: Name = DEFAULT_NAME) -> None:
     with reported():
         found = _running(name)
     for line in _exports(found.kubeconfig, found.service_url):
-        _out.print(line, markup=False)
+        _out.print(line)
 
 
 @app.command(epilog="Example: escher cluster status --json")
@@ -167,7 +167,7 @@ def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
     with reported():
         if as_json:
             found = supervision.running(name)
-            _out.print(json.dumps(_as_json(found), indent=2), markup=False)
+            _out.print(Text(json.dumps(_as_json(found), indent=2)))
             raise typer.Exit(0 if found and not found.ended else 1)
         found = _running(name)
         _show(found)
@@ -200,14 +200,15 @@ def _show(found: ClusterState) -> None:
 
     table = Table("process", "pid", title=f"cluster {found.name}: {found.kind}, {found.phase}", title_justify="left")
     for process in found.processes:
-        table.add_row(process.name, str(process.pid))
+        add_row(table, process.name, str(process.pid))
     for component, how in found.ended.items():
-        table.add_row(component, f"ended: {how}")
+        add_row(table, component, f"ended: {how}")
     _out.print(table)
-    _out.print(f"kubeconfig  {found.kubeconfig}\nservice     {found.service_url}", markup=False)
+    _out.print(f"kubeconfig  {found.kubeconfig}")
+    _out.print(f"service     {found.service_url}")
     notes = unheeded.notes(found)
     for note in notes[:_MOST_NOTES]:
-        _out.print(f"pod {note['namespace']}/{note['pod']}  {note['note']}", markup=False)
+        _out.print(f"pod {note['namespace']}/{note['pod']}  {note['note']}")
     if len(notes) > _MOST_NOTES:
         _out.print(f"and {len(notes) - _MOST_NOTES} more: kubectl get events -A --field-selector reason=NotHeeded")
 
@@ -219,7 +220,7 @@ def down(name: Name = DEFAULT_NAME) -> None:
 
     with reported():
         ended = supervision.take_down(name)
-    _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here", markup=False)
+    _out.print(f"stopped {len(ended)} processes" if ended else f"no cluster called {name} runs here")
 
 
 def _running(name: str) -> ClusterState:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
+from extender.cli.terminal import Terminal, add_row
 from extender.controlplane.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class _Bar:
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
 
-        self._console = Console(stderr=True, highlight=False)
+        self._console = Terminal(stderr=True, highlight=False)
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[left]}"))
         self._progress = Progress(*columns, console=self._console, transient=True)
         self._task = self._progress.add_task("starting", total=None, left="")
@@ -267,11 +267,11 @@ def _report(folder: Path) -> bool:
     except OSError as error:
         raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
     found, broken, unplaced = judge(figures), not_kept(figures), not_placed(figures)
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     console.print(_ratios(figures))
     table = Table("claim", "where", "", "ratio, or gangs")
     for row in verdicts(found):
-        table.add_row(*row)
+        add_row(table, *row)
     if found:
         console.print(table)
     for each in found:
@@ -298,7 +298,8 @@ def _ratios(figures: Figures) -> Table:
     for setting, row in figures.items():
         where = setting.told
         for name, each in row.items():
-            table.add_row(
+            add_row(
+                table,
                 where,
                 name,
                 interval(estimate(each.to_bound), MS),

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from extender.cli.reported import Told, reported
+from extender.cli.terminal import Terminal
 from extender.controlplane.errors import WrongUse
 
 HELP = """Show the main job, start to finish: resources made at run time, gangs placed all or none, in every approach.
@@ -62,7 +62,7 @@ def demo(
         from extender.demo.stage import Stage
 
         _only_errors()
-        stage = Stage(Console(stderr=as_json, highlight=False))
+        stage = Stage(Terminal(stderr=as_json, highlight=False))
         version = binaries.kubernetes_version()
         where = "a real control plane," if real else "the embedded cluster, which acts as"
         stage.title("Escher for Kubernetes: gangs and ephemeral resources", f"On {where} Kubernetes {version}.")

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, add_row, connected, fail, out, print_json
+from extender.cli.api import Api, Json, connected, fail, out, print_json
+from extender.cli.terminal import add_row
+from extender.kube.printable import printable
 
 if TYPE_CHECKING:
     from extender.doctor.facts import Cluster, Facts, Part, Service
@@ -295,13 +297,13 @@ def _as_json(facts: Facts, report: Report) -> dict[str, Any]:
 def _tell(facts: Facts, report: Report) -> None:
     out.print("looked at")
     for each in _looked_at(facts) or ["nothing"]:
-        out.print(f"  {each}", markup=False)
+        out.print(f"  {each}")
     if report.skipped:
         out.print("not looked at")
     for why in dict.fromkeys(each.why for each in report.skipped):
         alike = [each for each in report.skipped if each.why == why]
         checks = {name for each in alike for name in each.checks}
-        out.print(f"  {', '.join(each.part for each in alike)}: {why} ({_counted(len(checks), 'check')})", markup=False)
+        out.print(f"  {', '.join(each.part for each in alike)}: {why} ({_counted(len(checks), 'check')})")
     if report.findings:
         table = Table(box=None, pad_edge=False)
         for head in ("found", "in", "what is wrong", "how to mend it"):
@@ -341,7 +343,7 @@ def _release_gates(
     except BadConfiguration as error:
         fail(f"--kubeconfig (or --context): {error}", code=2)
     except (Refused, Unavailable) as error:
-        fail(str(error))
+        fail(printable(str(error)))
     if as_json:
         print_json({"items": [_gated_json(each, yes, failed) for each in found]})
     else:
@@ -391,7 +393,7 @@ def _gated_json(gated: Gated, yes: bool, failed: dict[str, str]) -> dict[str, An
 
 def _tell_gated(found: list[Gated], failed: dict[str, str], namespace: str | None, *, yes: bool) -> None:
     if not found:
-        out.print(f"no pod waits at Escher's gate{f' in namespace {namespace}' if namespace else ''}", markup=False)
+        out.print(f"no pod waits at Escher's gate{f' in namespace {namespace}' if namespace else ''}")
         return
     table = Table("pod", "gang", "scheduler", "other gates", "", box=None, pad_edge=False)
     for each in found:
@@ -399,4 +401,4 @@ def _tell_gated(found: list[Gated], failed: dict[str, str], namespace: str | Non
         add_row(table, str(each.pod), each.gang, each.scheduler, ", ".join(each.other_gates), done)
     out.print(table)
     if not yes:
-        out.print("nothing was changed; --yes takes the gate off these pods, and leaves other gates", markup=False)
+        out.print("nothing was changed; --yes takes the gate off these pods, and leaves other gates")

@@ -62,7 +62,7 @@ def write(file: Path | None, service: Api) -> None:
         fail(f"--dump is {file}: {error.strerror or error}", code=2)
     finally:
         part_of.unlink(missing_ok=True)
-    beside.print(f"{file}: {size / _MIB:.1f} MiB of state", markup=False)
+    beside.print(f"{file}: {size / _MIB:.1f} MiB of state")
 
 
 def _copy(parts: Iterable[bytes], into: IO[bytes] | gzip.GzipFile, progress: Callable[[int], None]) -> int:
@@ -103,9 +103,9 @@ def _open(path: Path) -> Api:
     except OSError as error:
         fail(f"--state is {path}: {error.strerror or error}", code=2)
     at = datetime.fromtimestamp(there.now, UTC)
-    beside.print(f"of {at:%Y-%m-%d %H:%M:%S} UTC, when {path} was written", markup=False)
+    beside.print(f"of {at:%Y-%m-%d %H:%M:%S} UTC, when {path} was written")
     for missing in what_is_missing(there):
-        beside.print(missing, markup=False)
+        beside.print(missing)
 
     def opened() -> httpx.Client:
         import httpx

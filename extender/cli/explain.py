@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, add_row, connected, out, print_json
+from extender.cli.api import Api, Json, Namespace, connected, out, print_json
 from extender.cli.dumped import State, asked
+from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Why something waits, with numbers, and what would help.", no_args_is_help=True)
 
@@ -75,9 +76,10 @@ def _for(since: str, now: datetime) -> str:
 def show_remedies(told: dict[str, Any]) -> None:
     """What would help; where that was tried, it is said."""
     if told["remedies"]:
-        out.print("\nwhat would help:")
+        out.print()
+        out.print("what would help:")
         for remedy in told["remedies"]:
-            out.print(f"  - {remedy}", markup=False)
+            out.print(f"  - {remedy}")
         if told.get("tried"):
             out.print("each of these was tried on a copy of the cluster, and helps there")
 
@@ -86,7 +88,7 @@ def _show(told: dict[str, Any], as_json: bool, at: datetime | None) -> None:
     if as_json:
         print_json(told)
         return
-    out.print(f"{told['subject']} {told['summary']}", markup=False)
+    out.print(f"{told['subject']} {told['summary']}")
     show_since(told, at)
     if told["groups"]:
         table = Table("nodes", "rule", "why", "such as", box=None, pad_edge=False)
@@ -96,4 +98,5 @@ def _show(told: dict[str, Any], as_json: bool, at: datetime | None) -> None:
         out.print(table)
     show_remedies(told)
     for note in told.get("unheeded", ()):
-        out.print(f"\n{note}", markup=False)
+        out.print()
+        out.print(note)

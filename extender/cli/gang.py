@@ -7,8 +7,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, add_row, connected, out, print_json
+from extender.cli.api import Api, Json, Namespace, connected, out, print_json
 from extender.cli.sweep import sweep
+from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
 app.command("sweep", epilog="Example: escher gang sweep --namespace team-a")(sweep)
@@ -30,7 +31,7 @@ def list_(
         print_json({"items": items})
         return
     if not items:
-        out.print(f"namespace {namespace} has no gangs", markup=False)
+        out.print(f"namespace {namespace} has no gangs")
         return
     table = Table("gang", "phase", "quorum", "members", "placed", "why it waits", box=None, pad_edge=False)
     for item in items:
@@ -60,11 +61,11 @@ def get(
     if as_json:
         print_json(gang)
         return
-    out.print(f"gang {gang['namespace']}/{gang['name']}: {gang['phase']}, quorum {gang['quorum']}", markup=False)
+    out.print(f"gang {gang['namespace']}/{gang['name']}: {gang['phase']}, quorum {gang['quorum']}")
     if gang["reason"]:
-        out.print(gang["reason"], markup=False)
+        out.print(gang["reason"])
     if gang["deadline"]:
-        out.print(f"its room is held until {gang['deadline']}", markup=False)
+        out.print(f"its room is held until {gang['deadline']}")
     table = Table("member", "phase", "node", box=None, pad_edge=False)
     for member in gang["members"]:
         add_row(table, member["name"], member["phase"], member["node"] or "")

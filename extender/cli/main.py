@@ -25,6 +25,7 @@ from extender.cli import (
     state,
     what_if,
 )
+from extender.cli.terminal import echo
 
 app = typer.Typer(
     name="escher",
@@ -37,7 +38,7 @@ app = typer.Typer(
 
 def _say_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"escher {__version__}")
+        echo(f"escher {__version__}")
         raise typer.Exit
 
 

@@ -16,7 +16,8 @@ from typing import Annotated, Any, NoReturn
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, DryRun, Json, Namespace, add_row, connected, fail, out, print_json
+from extender.cli.api import Api, DryRun, Json, Namespace, connected, fail, out, print_json
+from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Policies: where pods may be, where best, and in which order they wait.", no_args_is_help=True)
 
@@ -45,7 +46,7 @@ def list_(
         print_json({"items": items})
         return
     if not items:
-        out.print(f"namespace {namespace} has no policies", markup=False)
+        out.print(f"namespace {namespace} has no policies")
         return
     table = Table("policy", "type", "in force", "pods", "why", box=None, pad_edge=False)
     for item in items:
@@ -71,8 +72,8 @@ def get(
     said = (
         f"{policy['namespace']}/{policy['name']}: {policy['type'] or 'not understood'}, in force: {_standing(policy)}"
     )
-    out.print(said, markup=False)
-    out.print(policy["message"], markup=False)
+    out.print(said)
+    out.print(policy["message"])
     if (in_force := policy["in_force"]) is None:
         return
     table = Table("parameter", "in force", box=None, pad_edge=False)
@@ -115,7 +116,7 @@ def apply(
         return
     for item in items:
         would = "would say this" if dry_run else "says this"
-        out.print(f"{item['namespace']}/{item['name']} {would}: {item['message']}", markup=False)
+        out.print(f"{item['namespace']}/{item['name']} {would}: {item['message']}")
 
 
 @app.command(epilog="Example: escher policy validate -f spread.yaml")
@@ -136,7 +137,7 @@ def validate(
         print_json({"items": items})
         return
     for item in items:
-        out.print(f"{item['namespace']}/{item['name']} is good: {item['message']}", markup=False)
+        out.print(f"{item['namespace']}/{item['name']} is good: {item['message']}")
 
 
 @app.command(epilog="Example: escher policy delete spread --namespace team-a")
@@ -161,9 +162,9 @@ def delete(
     )
     if left is not None:
         by = ", ".join(left["finalizers"])
-        out.print(f"{name} {'would be' if dry_run else 'is'} not in force, and held by finalizers: {by}", markup=False)
+        out.print(f"{name} {'would be' if dry_run else 'is'} not in force, and held by finalizers: {by}")
         return
-    out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
+    out.print(f"{name} {'would be' if dry_run else 'is'} gone")
 
 
 @app.command(epilog="Example: escher policy ask slots --task train-0 --need cpu=2 --namespace team-a")
@@ -208,9 +209,9 @@ def ask(
             add_row(table, where, f"{each}: {json.dumps(value)}")
     out.print(table)
     for each in answer["effects"]:
-        out.print(f"done: {each}", markup=False)
+        out.print(f"done: {each}")
     for each in answer["notices"]:
-        out.print(f"in the way: {each}", markup=False)
+        out.print(f"in the way: {each}")
 
 
 def _of_pair(text: str) -> tuple[str, str]:

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
 
+from extender.cli.terminal import Terminal
 from extender.controlplane.errors import ClusterError, WrongUse
 from extender.controlplane.progress import Progress
 
-_beside = Console(stderr=True, highlight=False, soft_wrap=True)
+_beside = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -31,7 +31,8 @@ def reported() -> Iterator[None]:
 
 
 def _fail(message: str, *, code: int) -> NoReturn:
-    _beside.print(f"escher: {message}", markup=False)
+    for line in f"escher: {message}".splitlines():
+        _beside.print(line)
     raise typer.Exit(code)
 
 
@@ -78,4 +79,4 @@ class Told(Progress):
             self._line(text)
 
     def _line(self, text: str) -> None:
-        _beside.print(text, markup=False)
+        _beside.print(text)

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, DryRun, Json, Namespace, add_row, connected, out, own_node, print_json
+from extender.cli.api import Api, DryRun, Json, Namespace, connected, out, own_node, print_json
+from extender.cli.terminal import add_row
 
 app = typer.Typer(
     help="Ephemeral resources: units that pods ask for, created on nodes at run time.",
@@ -72,7 +73,7 @@ def set_(
         return
     units = ", ".join(f"{where} {number}" for where, number in sorted(found["nodes"].items()))
     would = "would be " if dry_run else ""
-    out.print(f"{found['key']} {would}on {units}" if units else f"{found['key']} {would}on no node", markup=False)
+    out.print(f"{found['key']} {would}on {units}" if units else f"{found['key']} {would}on no node")
 
 
 @app.command("list", epilog="Example: escher resource list --namespace team-a")
@@ -89,7 +90,7 @@ def list_(
         print_json({"items": items})
         return
     if not items:
-        out.print(f"namespace {namespace} has no ephemeral resources", markup=False)
+        out.print(f"namespace {namespace} has no ephemeral resources")
         return
     table = Table("resource", "nodes", "units", "expires", "owner", "problem", box=None, pad_edge=False)
     for item in items:
@@ -128,9 +129,9 @@ def delete(
     )
     if left is not None:
         by = ", ".join(left["finalizers"])
-        out.print(f"{name} {'would be' if dry_run else 'is'} on no node, and held by finalizers: {by}", markup=False)
+        out.print(f"{name} {'would be' if dry_run else 'is'} on no node, and held by finalizers: {by}")
         return
-    out.print(f"{name} {'would be' if dry_run else 'is'} gone", markup=False)
+    out.print(f"{name} {'would be' if dry_run else 'is'} gone")
 
 
 def _node_spec(

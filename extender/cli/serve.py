@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from extender.cli.terminal import echo
+
 if TYPE_CHECKING:
     from extender.adapters.log_lines import LogLines
     from extender.settings import Settings
@@ -95,7 +97,7 @@ def serve(
     try:
         settings = load()
     except BadSettings as error:
-        typer.echo(f"escher serve: {error}", err=True)
+        echo(f"escher serve: {error}", err=True, keep="\n")
         raise typer.Exit(2) from None
     lines = _log_to_stderr(settings)
     for said in renamed:
@@ -132,13 +134,13 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             asked_by = runner.run(run_service(settings, config, load, lines))
     except (BadPolicy, BadSettings) as error:
-        typer.echo(f"escher serve: {error}", err=True)
+        echo(f"escher serve: {error}", err=True, keep="\n")
         return 2
     except LeaseLost as error:
-        typer.echo(f"escher serve: this replica does not lead any more, and ends: {error}", err=True)
+        echo(f"escher serve: this replica does not lead any more, and ends: {error}", err=True)
         return 3
     except (BadConfiguration, CannotListen) as error:
-        typer.echo(f"escher serve: {error}", err=True)
+        echo(f"escher serve: {error}", err=True)
         return 1
     # As shells have it: SIGTERM is how an orderly end is asked for, SIGINT that somebody lost patience.
     return 130 if asked_by is SIGINT else 0

@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from extender.cli import dumped
-from extender.cli.api import Api, Json, add_row, connected, fail, out, print_json
+from extender.cli.api import Api, Json, connected, fail, out, print_json
+from extender.cli.terminal import add_row
 
 HELP = """Show capacity and what is available of every resource on every node, and who holds ephemeral ones.
 
@@ -61,7 +62,7 @@ def state(
     if table.row_count:
         out.print(table)
     else:
-        out.print("no node has anything of what was asked for", markup=False)
+        out.print("no node has anything of what was asked for")
 
 
 def _lines(item: dict[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extender.cli.api import Json, Namespace, out, print_json
+from extender.cli.terminal import echo
 
 if TYPE_CHECKING:
     from extender.core.names import GangKey
@@ -38,15 +39,15 @@ def sweep(
     try:
         swept = asyncio.run(_sweep(namespace, kubeconfig, context))
     except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:
-        typer.echo(f"escher gang sweep: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
+        echo(f"escher gang sweep: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         print_json({"items": [{"namespace": gang.namespace, "gang": gang.name, "run": run} for gang, run in swept]})
         return
     for gang, run in swept:
-        out.print(f"{gang}: nothing is left of run {run} but what its members use", markup=False)
+        out.print(f"{gang}: nothing is left of run {run} but what its members use")
     if not swept:
-        out.print(f"nothing was left in namespace {namespace}", markup=False)
+        out.print(f"nothing was left in namespace {namespace}")
 
 
 async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:

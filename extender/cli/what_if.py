@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from extender.cli.api import Api, Json, Namespace, add_row, connected, fail, out, print_json
+from extender.cli.api import Api, Json, Namespace, connected, fail, out, print_json
 from extender.cli.dumped import State, asked
+from extender.cli.terminal import add_row
 
 HELP = """Say what would become of pods, gangs and nodes that do not exist, or are not so, yet. Nothing changes.
 
@@ -99,11 +100,11 @@ _EXAMPLE = {"changes": [{"op": "drain", "node": "node-3"}]}
 def _show(told: dict[str, Any]) -> None:
     why = told["explanation"]
     if why is not None:
-        out.print(f"{why['subject']} {why['summary']}", markup=False)
+        out.print(f"{why['subject']} {why['summary']}")
         for remedy in why["remedies"]:
-            out.print(f"would help: {remedy}", markup=False)
+            out.print(f"would help: {remedy}")
     elif told["fits"]:
-        out.print("all would have a place", markup=False)
+        out.print("all would have a place")
     table = Table("pod", "node", box=None, pad_edge=False)
     for place in [*told["moved"], *told["places"]]:
         add_row(table, place["pod"], place["node"] or "no place")

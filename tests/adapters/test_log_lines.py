@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -100,3 +101,14 @@ def test_a_copy_of_the_process_writes_by_itself(tmp_path: Path) -> None:
             os._exit(0)
         os.waitpid(copy, 0)
     assert (tmp_path / "log").read_text() == "from the copy\n"
+
+
+def test_what_tenants_write_makes_no_second_line_and_is_no_command(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        lines = LogLines(file.fileno())
+        lines.write("who='\x1b[2J\r\nFORGED \u202e\u2028\x9b\x00'\n")
+        lines.write('{"who": "\x7f"}\n')
+        lines.drain()
+    first, second = (tmp_path / "log").read_text().splitlines()
+    assert first == "who='\\u001b[2J\\r\\nFORGED \\u202e\\u2028\\u009b\\u0000'"
+    assert json.loads(second) == {"who": "\x7f"}

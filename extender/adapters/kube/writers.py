@@ -23,6 +23,7 @@ from extender.core.gang_ask import GANG_GATE
 from extender.kube.errors import Gone, Occupied, Unavailable, asking_for_no_version
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.nesting import Decoder
+from extender.kube.printable import printable
 from extender.kube.requests import MERGE_PATCH, METADATA_ONLY, STRATEGIC_MERGE_PATCH, Requests, address
 
 COMPONENT = "escher"
@@ -231,7 +232,7 @@ class ApiRecorder:
             "type": notice.type.value,
             "reason": notice.reason,
             "action": "Scheduling",
-            "note": _shortened(notice.note),
+            "note": _shortened(printable(notice.note)),
             "regarding": {
                 "apiVersion": "v1",
                 "kind": "Pod",

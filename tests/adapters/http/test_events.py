@@ -104,6 +104,17 @@ async def test_what_is_decided_comes_as_it_happens(management: NotedManagement) 
         assert (what, said["pod"], said["node"], said["detail"]) == ("PodNotBound", "p", "n1", "it is gone")
 
 
+async def test_what_tenants_write_ends_no_event_and_is_no_command(management: NotedManagement) -> None:
+    hostile = "\x1b[2J\r\n\ndata: FORGED \u202e\u2028\x7f\x9b\U000e0001"
+    async with following(management) as stream:
+        management.announcements.tell(BindEnded(PodRef("team-a", "p", PodUid("u")), NodeName("n1"), hostile))
+        block = await stream.block()
+        assert block.replace("\n", "").isprintable()
+        assert block.isascii()
+        [data] = [line for line in block.split("\n") if line.startswith("data: ")]
+        assert json.loads(data.removeprefix("data: "))["detail"] == hostile
+
+
 async def test_whoever_comes_back_hears_what_came_meanwhile(management: NotedManagement) -> None:
     for _ in range(3):
         management.announcements.tell(GangPlanned(TRAIN))

@@ -223,6 +223,14 @@ class TestRecorder:
         assert len(event["note"].encode()) <= 1024
         assert event["note"].endswith("ä…")
 
+    async def test_a_note_is_one_printable_line_that_an_event_takes(self, api: ScriptedApi) -> None:
+        api.answers.append(b"{}")
+        await ApiRecorder(api).record(Notice(POD, EventType.NORMAL, "R", "\x1b[2J\r\nFORGED \u202e\u2028" * 500))
+        note = api.bodies[0][1]["note"]
+        assert note.startswith("\\u001b[2J\\r\\nFORGED \\u202e\\u2028")
+        assert note.isprintable()
+        assert len(note.encode()) <= 1024
+
 
 async def test_node_status_is_one_merge_patch_of_both_and_never_a_zero(api: ScriptedApi) -> None:
     api.answers.append(b"{}")

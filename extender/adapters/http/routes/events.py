@@ -17,6 +17,7 @@ from extender.adapters.http.routes.parameters import management, noun
 from extender.app.announcing import Announcement, Missed
 from extender.app.management import EventCalls
 from extender.kube.names import require_label
+from extender.kube.printable import printable
 
 router = noun("events")
 
@@ -106,4 +107,6 @@ async def _next(told: AsyncIterator[Announcement | Missed]) -> Announcement | Mi
 def _worded(event: Announcement | Missed) -> str:
     if isinstance(event, Missed):
         return f"event: Missed\ndata: {json.dumps({'count': event.count, 'before': event.before})}\n\n"
-    return f"id: {event.number}\nevent: {event.what}\ndata: {event_view(event).model_dump_json()}\n\n"
+    # In ASCII: who follows with a terminal is told nothing that it would take for a command.
+    told = printable(json.dumps(event_view(event).model_dump(mode="json"), separators=(",", ":")))
+    return f"id: {event.number}\nevent: {event.what}\ndata: {told}\n\n"
