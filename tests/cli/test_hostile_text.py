@@ -23,7 +23,8 @@ from extender.adapters.http.api import create_api
 from extender.cli import api, doctor
 from extender.cli.main import app
 from extender.cli.terminal import Terminal, add_row
-from extender.doctor.findings import Finding, Report, Skipped
+from extender.doctor.facts import Part
+from extender.doctor.findings import Finding, Report, Severity, Skipped
 from extender.doctor.gates import Gated
 from extender.kube.printable import printable
 from tests.adapters.http.fakes import NotedManagement, Ready
@@ -168,8 +169,8 @@ def test_what_the_doctor_finds_is_told_so_too(monkeypatch: pytest.MonkeyPatch) -
     told = io.StringIO()
     monkeypatch.setattr(doctor, "out", Terminal(file=told, width=400, highlight=False))
     monkeypatch.setattr(doctor, "_looked_at", lambda facts: [HOSTILE])
-    found = Finding(*([HOSTILE] * len(Finding._fields)))
-    left = Skipped(HOSTILE, HOSTILE, (HOSTILE,))
+    found = Finding(HOSTILE, Severity.MISTAKE, HOSTILE, HOSTILE, HOSTILE)
+    left = Skipped(Part.SCHEDULERS, HOSTILE, (HOSTILE,))
     doctor._tell(None, Report((found,), (left,)))  # type: ignore[arg-type]
     doctor._tell_gated([Gated(doctor_pod(), HOSTILE, HOSTILE, (HOSTILE,))], {}, None, yes=False)
     assert_harmless(told.getvalue())
