@@ -118,6 +118,19 @@ async def units_of_the_neighbours_resource(town: Town) -> None:
 
 
 @lie
+async def an_answer_of_the_neighbours_policy(town: Town) -> None:
+    for number in range(3):
+        await town.lie(pod(f"asked-{number}", cpu="500m", labels={"esl.escher.dev/apart": f"train-{number}"}))
+
+
+@lie
+async def a_run_time_of_the_authors_choice(town: Town) -> None:
+    for seconds in ("-1", "1e400", "nan", "x" * 1000):
+        name = f"runs-{len(seconds)}-{seconds[0].strip('-') or 'minus'}"
+        await town.lie(pod(name, cpu="500m", annotations={"escher.dev/run-seconds": seconds}))
+
+
+@lie
 async def a_mirror_of_a_static_pod(town: Town) -> None:
     body = pod("mirror", cpu="500m", annotations={"kubernetes.io/config.mirror": "x"})
     body["spec"]["nodeName"] = "node-0"
@@ -159,8 +172,8 @@ async def a_mark_copied_from_the_neighbours_resource(town: Town) -> None:
 
 @lie
 async def a_choice_that_was_never_made(town: Town) -> None:
-    made = json.dumps({"capacity": 2**62, "node": "node-0", "nodes": {"node-0": 2**62}})
-    said = {"escher.dev/made": made, "escher.dev/choice": made, "escher.dev/policy": "apart"}
+    made = json.dumps({"capacity": 2**62, "nodeSpec": {"nodeName": "node-0"}, "nodes": ["node-0"] * 1000})
+    said = {"escher.dev/chosen": made, "escher.dev/policy": "queue/apart"}
     await town.lie(a_resource("chosen", {"node-0": 1}, said), EPHEMERAL_RESOURCE)
 
 
