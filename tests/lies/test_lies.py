@@ -14,7 +14,7 @@ import pytest
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, JOB, LEASE, POD, Json
 from loadtests.pods import pod
 from tests.kubesim.asking import EPHEMERAL_RESOURCE
-from tests.lies.town import DATA, LIAR, POLICY, VICTIM, Town, a_job, two_tenants
+from tests.lies.town import LIAR, POLICY, VICTIM, Town, a_job, a_reader, two_tenants
 
 pytestmark = pytest.mark.anyio
 
@@ -114,7 +114,7 @@ async def a_group_of_scheduler_plugins_that_is_nowhere(town: Town) -> None:
 @lie
 async def units_of_the_neighbours_resource(town: Town) -> None:
     for number in range(4):
-        await town.lie(pod(f"thief-{number}", cpu="500m", **{DATA: 3}))
+        await town.lie(a_reader(f"thief-{number}", 3))
 
 
 @lie

@@ -62,7 +62,7 @@ class Town:
         """The victim works, and what it has is noted."""
         data = {"metadata": {"name": "data"}, "spec": {"nodes": {"node-0": 4}}}
         await self.create(VICTIM, data, EPHEMERAL_RESOURCE)
-        await self.create(VICTIM, pod("reader", cpu="500m", **{DATA: 1}))
+        await self.create(VICTIM, a_reader("reader", 1))
         await self.gang(VICTIM, "train", 3)
         await self.create(VICTIM, a_job("nightly", 2), JOB)
         apart = {"type": "anti-affinity", "selector": {"matchLabels": {"app": "web"}}}
@@ -77,7 +77,7 @@ class Town:
         await asyncio.sleep(after)
         await self.gang(VICTIM, "late", 3)
         await self.bound_within(VICTIM, "late-", 3)
-        await self.create(VICTIM, pod("late", cpu="500m", **{DATA: 3}))
+        await self.create(VICTIM, a_reader("late", 3))
         await self.bound_within(VICTIM, "late", 4)
         now = self.bound(VICTIM)
         assert {name: now.get(name) for name in self.before} == self.before
@@ -86,6 +86,12 @@ class Town:
         assert policy["status"]["conditions"][0]["status"] == "True"
         assert now["web-0"][1] != now["web-1"][1]
         assert self.simulation.application.keeper.tables.violations() == []
+
+
+def a_reader(name: str, units: int) -> Json:
+    """A pod that asks for so many units of the victim's resource."""
+    asks: dict[str, Any] = {DATA: units}
+    return pod(name, cpu="500m", **asks)
 
 
 def a_job(name: str, pods: int, **about: Any) -> Json:
