@@ -84,7 +84,6 @@ from extender.app.write_back import WriteBack
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
-from extender.core.feedback import PodsRewound
 from extender.core.gangs.backfill import Thrift
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
@@ -237,7 +236,10 @@ class Application:
             self.resources,
             self.write_back,
             ApiOwners(connection),
-            each_round=[self._conditions.look_again],
+            each_round=[
+                self._conditions.look_again,
+                lambda: self._pods.doubt(self.keeper.population.answered.is_doubtful()),
+            ],
             chance=chance,
         )
         escher_policies = policies.Policies()
@@ -309,14 +311,18 @@ class Application:
         facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
         self._nodes = follow(
-            kinds.nodes(), self.isolating.nodes(self.hosting.nodes(facts(Node))), on_rewind=self.write_back.rewind
+            kinds.nodes(),
+            self.isolating.nodes(self.hosting.nodes(facts(Node))),
+            before_list=self.write_back.before_list,
         )
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
             self.hosting.pods(facts(Pod)),
-            on_rewind=lambda: self.effects.do(self.keeper.heed(PodsRewound())),
+            before_list=self.keeper.population.answered.before_list,
         )
-        self._objects = follow(kinds.ephemeral_resources(), self.resources.known, on_rewind=self.resources.known.rewind)
+        self._objects = follow(
+            kinds.ephemeral_resources(), self.resources.known, before_list=self.resources.known.before_list
+        )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
         # Nothing but preemption waits for them: see `Budgets.known`.
@@ -341,7 +347,9 @@ class Application:
             "gangs are planned when all of their members exist",
         )
         self._policies = WhereThere(
-            follow(kinds.ours(escher_policies), self.policies.sink, on_rewind=self.policies.tending.known.rewind),
+            follow(
+                kinds.ours(escher_policies), self.policies.sink, before_list=self.policies.tending.known.before_list
+            ),
             lambda: policies.readable(connection),
             "no EscherPolicy is in force",
         )

@@ -216,9 +216,9 @@ class Simulation:
         if self.service is not None:
             self.service.line.break_watches()
 
-    def restore(self, backup: Backup) -> None:
-        """etcd is restored from `cluster.api.store.back_up()` of an earlier time."""
-        self.cluster.api.restore(backup)
+    def restore(self, backup: Backup, version: int | None = None) -> None:
+        """etcd is restored from `cluster.api.store.back_up()` of an earlier time. `version`: as for `Store.restore`."""
+        self.cluster.api.restore(backup, version)
 
     # -- what a user does ----------------------------------------------------------------------------------------
 

@@ -173,11 +173,13 @@ class Store:
         held = {table.kind: dict(table.objects) for table in self._tables.values() if table.kind is not None}
         return Backup(self.version, held)
 
-    def restore(self, backup: Backup) -> None:
-        """All is as it was then, and versions go on from there; what was written since can no longer be asked for.
+    def restore(self, backup: Backup, version: int | None = None) -> None:
+        """All is as it was then; what was written since can no longer be asked for. Versions go on from there, or from
+        `version`, as with `etcdutl snapshot restore --bump-revision ... --mark-compacted`: objects keep theirs.
 
         Listeners hear what differs, in the order in which it would be listed. Watches have to be ended before.
         """
+        version = backup.version if version is None else version
         told: list[Change] = []
         for table in self._tables.values():
             if table.kind is None:
@@ -189,10 +191,10 @@ class Store:
                     kind = DELETED if former is None else ADDED if now is None else MODIFIED
                     last = former if former is not None else now
                     assert last is not None
-                    told.append(Change(kind, table.kind, last, backup.version, now))
+                    told.append(Change(kind, table.kind, last, version, now))
             table.objects, table.keys = dict(then), sorted(then)
-            table.history.clear(backup.version)
-        self.version = backup.version
+            table.history.clear(version)
+        self.version = version
         for change in told:
             for listener in self._listeners:
                 listener(change)

@@ -54,10 +54,6 @@ class Fights:
         self._left.pop(node, None)
         self._fights.pop(node, None)
 
-    def forget_all(self) -> None:
-        """What our writes have left is as it was before them."""
-        self._left.clear()
-
     def is_repair(self, node: NodeName, desired: Mapping[ResourceKey, int], differing: Iterable[ResourceKey]) -> bool:
         """Whether we had written all that differs, as it is desired still."""
         left = self._left.get(node)

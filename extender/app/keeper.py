@@ -26,7 +26,7 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
 from extender.core.due import earliest
-from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound, PodsRewound
+from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroup
@@ -264,9 +264,6 @@ class Keeper:
                 self._binds.heed_brake()
                 self.population.misunderstood.heed_brake()
                 self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
-            case PodsRewound():
-                self.population.rewound = True
-                return Decided(None)
             case _:
                 pass
         return self.settle()

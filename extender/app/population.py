@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from extender.app.alternatives import Alternatives
+from extender.app.answered import Answered
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
 from extender.app.misunderstood import Misunderstood
@@ -43,8 +44,7 @@ class Population:
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
         self.misunderstood = Misunderstood(tables, self.groups, effects)
-        self.rewound = False
-        """Whether what was heard of pods is of a time that is no more."""
+        self.answered = Answered(tables.clock)
         self._disproved: set[PodUid] = set()
         """Of whom a list that is being taken in says that they are not as they are known, or not at all."""
         self._listed = False
@@ -69,11 +69,12 @@ class Population:
             self.observe(pod)
 
     def replace(self, pods: Iterable[Pod]) -> Iterator[None]:
-        """These pods and no others exist, once the slices are walked through. What is told between two is newer."""
+        """These pods and no others exist, and are as they are listed, once the slices are walked through. What is told
+        between two is newer, and so is what a call of ours was answered since the list was asked for."""
         present = {pod.uid: pod for pod in pods}
         gone = [uid for uid in self._known() if uid not in present and not self._is_on_its_way(uid)]
-        self._disproved = {*gone, *(self._undone(present.values()) if self.rewound else ())}
-        self.rewound = False
+        newer = self.answered.listed()
+        self._disproved = {*gone, *(uid for uid in self._undone(present.values()) if uid not in newer)}
         # Those that are gone come first: a gang is not whole by who is no more. And a policy may count those that have
         # finished only beside the living.
         listed = sorted(present.values(), key=lambda pod: pod.finished)
@@ -94,16 +95,20 @@ class Population:
         return self._tables.pods.keys() | bound | self._finished
 
     def _undone(self, listed: Iterable[Pod]) -> Iterator[PodUid]:
-        """Those that were bound, or about to go, as we heard, and are not."""
+        """Those that had ended, were bound or about to go, as we heard, and are not."""
         for pod in listed:
             before = self._tables.pods.get(pod.uid, pod)
-            if before.node not in (None, pod.node) or before.deleting > pod.deleting:
+            is_back = pod.uid in self._finished and not pod.finished
+            is_undone = before.node not in (None, pod.node) or before.deleting > pod.deleting
+            if is_back or is_undone:
                 yield pod.uid
 
     def observe(self, pod: Pod) -> None:
         """The pod is there and looks like this."""
         self._unseen.pop(pod.uid, None)
         before = self._tables.pods.get(pod.uid)
+        if before is not None and pod.node == before.node and pod.deleting >= before.deleting:
+            self.answered.heard(pod.uid)
         self._take(pod)
         after = self._tables.pods.get(pod.uid)
         if before is not None and after is not None and before.governed != after.governed:
@@ -222,6 +227,7 @@ class Population:
         self._alternatives.forget(uid)
         self._turned_away.drop(uid)
         self._tables.waits.forget(uid)
+        self.answered.heard(uid)
 
     def told(self) -> Iterator[Pod]:
         """All that are there as they are told of, and as far as we have brought them meanwhile."""
@@ -234,6 +240,7 @@ class Population:
         known = self._tables.pods.get(uid)
         if known is not None and not known.deleting:
             self.observe(replace(known, deleting=True))
+            self.answered.note(uid)
 
     def _take_all_for_asleep(self) -> Iterator[None]:
         waiting = [pod.uid for pod in self._tables.pods.values() if pod.node is None]
@@ -374,6 +381,7 @@ class Population:
         """The API server has it, though no watch may have told of it yet, nor the list that is being taken in."""
         self._unseen.pop(uid, None)
         self._disproved.discard(uid)
+        self.answered.note(uid)
 
     def _is_on_its_way(self, uid: PodUid) -> bool:
         """Whether the Binding is being written of a pod of which no watch has told: a list may be older than it."""

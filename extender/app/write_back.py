@@ -8,9 +8,9 @@ The first change of a node is written at once. While its PATCH is under way, and
 further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
 often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
 watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
-holds for as long as a watch can be late; a version that it does not reach by then is of a time that is no more
-(`rewind`). Where somebody else undoes what is written, it is written again, ever more slowly (`drift_fights`). Must not
-know why capacity changed.
+holds for as long as a watch can be late, and until a list is there that was asked for later; what is not reached by
+then is of a time that is no more. Where somebody else undoes what is written, it is written again, ever more slowly
+(`drift_fights`). Must not know why capacity changed.
 """
 
 from __future__ import annotations
@@ -110,10 +110,16 @@ class WriteBack:
             self._pending[node] = _Pending()
             self._start(node)
 
-    def rewind(self) -> None:
-        """The API server has gone back in time; a list of nodes follows, and is right whatever its versions."""
-        self._written.clear()
-        self._fights.forget_all()
+    def before_list(self) -> Callable[[], None]:
+        """A list of nodes is asked for. What is returned is called once it is there: it is newer than what was written
+        before, whatever its versions."""
+        asked_at = asyncio.get_running_loop().time()
+
+        def is_there() -> None:
+            for node in [node for node, (_, _, when) in self._written.items() if when < asked_at]:
+                del self._written[node]
+
+        return is_there
 
     def forget_departed(self) -> None:
         """Nothing is kept of nodes that are not there, but what is under way."""

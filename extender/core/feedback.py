@@ -87,11 +87,6 @@ class PoliciesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PodsRewound:
-    """The API server has gone back in time: who is bound, and where, is as the list says that follows."""
-
-
-@dataclass(frozen=True, slots=True)
 class Expired:
     """What was held for an owner has passed its deadline, and is held no more."""
 
@@ -115,7 +110,6 @@ Feedback = (
     | EvictionDone
     | BrakeChanged
     | PoliciesChanged
-    | PodsRewound
     | Expired
     | TurnedAwayBefore
 )

@@ -125,10 +125,10 @@ class ApiServer:
     def open_watches(self) -> int:
         return self._watches.count()
 
-    def restore(self, backup: Backup) -> None:
-        """It was started anew on an etcd restored from that backup: all watches have ended, and time has gone back."""
+    def restore(self, backup: Backup, version: int | None = None) -> None:
+        """Its etcd was restored from that backup: all watches have ended, and time has gone back. As `Store.restore`."""
         self._watches.end_all()
-        self.store.restore(backup)
+        self.store.restore(backup, version)
 
     def _user(self, request: Request) -> str:
         """Who asks. Raises Failure (401)."""

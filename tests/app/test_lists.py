@@ -27,7 +27,7 @@ from extender.app.verbs import Victims
 from extender.app.what_if import WhatIf
 from extender.core import audit
 from extender.core.cluster import Pod
-from extender.core.feedback import Bound, Evicted, PodsRewound
+from extender.core.feedback import Bound, Evicted
 from extender.core.gang_ask import GroupAsk
 from extender.core.gangs.gang import OpenBarrier, TurnBack, WakePod
 from extender.core.gangs.machine import Phase
@@ -384,7 +384,7 @@ def test_who_is_evicted_between_two_slices_is_about_to_go(service: Service) -> N
 def test_of_a_time_that_is_no_more_nothing_stays_but_what_is_heard_meanwhile(service: Service, after: int) -> None:
     """etcd was restored from a backup: all three are not bound, and one of them is bound anew."""
     service.do(service.keeper.heed(Evicted(BOUND[2])))
-    service.do(service.keeper.heed(PodsRewound()))
+    service.keeper.population.answered.before_list()()
     waiting = [replace(each, node=None) for each in BOUND]
     in_slices(service, waiting, once(lambda: service.do(service.keeper.heed(Bound(BOUND[1].uid, N1))), after))
     assert [service.where(each) for each in BOUND] == [None, N1, None]

@@ -12,7 +12,7 @@ from extender.app.keeper import Keeper
 from extender.app.objects.kind import Identity
 from extender.app.ports import EphemeralResource
 from extender.core.cluster import Pod
-from extender.core.feedback import PodsRewound
+from extender.core.feedback import Bound
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import LoopClock
@@ -37,15 +37,15 @@ class Backup(Performing):
         api.objects, api.nodes, api.revision = dict(self.objects), dict(self.nodes), self.revision
 
     def list_objects(self) -> None:
-        self.world.resources.known.rewind()
-        self.list_objects_unaware()
+        self.world.resources.known.before_list()()
+        self.list_objects_late()
 
-    def list_objects_unaware(self) -> None:
-        """As where the list's own version is no older: much was written since."""
+    def list_objects_late(self) -> None:
+        """As where the list was asked for before all that was answered."""
         self.world.resources.known.replace(list(self.world.api.objects.values()))
 
     def list_nodes(self) -> None:
-        self.world.write_back.rewind()
+        self.world.write_back.before_list()()
         assert self.world.api.nodes_watch.sink is not None
         at_once(self.world.api.nodes_watch.sink.replace(list(self.world.api.nodes.values())))
 
@@ -62,7 +62,7 @@ async def _used(world: World) -> Backup:
     return backup
 
 
-@pytest.mark.parametrize("lists", [Backup.list_objects, Backup.list_objects_unaware])
+@pytest.mark.parametrize("lists", [Backup.list_objects, Backup.list_objects_late])
 async def test_everything_is_again_as_the_lists_say(world: World, lists: Callable[[Backup], None]) -> None:
     backup = await _used(world)
     lists(backup)
@@ -86,7 +86,7 @@ async def test_who_sets_a_resource_before_any_list_came_is_served(world: World) 
     world.resources.known.replace(list(world.api.objects.values()))
 
 
-@pytest.mark.parametrize("lists", [Backup.list_objects, Backup.list_objects_unaware])
+@pytest.mark.parametrize("lists", [Backup.list_objects, Backup.list_objects_late])
 async def test_what_was_deleted_since_the_backup_is_there_again(world: World, lists: Callable[[Backup], None]) -> None:
     await world.set("data", 4, "n1")
     await world.quiet(1)
@@ -179,21 +179,35 @@ class TestPods:
         waiting = pod("p", {"cpu": 3000})
         keeper.observe(replace(waiting, node=NodeName("n1")))
         replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
-        keeper.heed(PodsRewound())
-        replaced(keeper, Pod, [waiting])
         assert keeper.tables.pods[waiting.uid].node is None
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 4000
-        keeper.observe(replace(waiting, node=NodeName("n1")))
-        replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node == "n1", "one list is believed, and not every one after it"
         assert keeper.tables.violations() == []
+
+    def test_whose_binding_was_answered_before_the_list_was_asked_for_is_as_the_list_says(self) -> None:
+        keeper = self.keeper()
+        waiting = pod("p", {"cpu": 3000})
+        keeper.observe(waiting)
+        keeper.heed(Bound(waiting.uid, NodeName("n1")))
+        keeper.population.answered.before_list()()
+        replaced(keeper, Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node is None
+
+    def test_whose_binding_was_answered_since_stays_bound_until_a_list_is_asked_for_later(self) -> None:
+        keeper = self.keeper()
+        waiting = pod("p", {"cpu": 3000})
+        keeper.observe(waiting)
+        keeper.population.answered.before_list()()
+        keeper.heed(Bound(waiting.uid, NodeName("n1")))
+        replaced(keeper, Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
+        keeper.population.answered.before_list()()
+        replaced(keeper, Pod, [waiting])
+        assert keeper.tables.pods[waiting.uid].node is None
 
     def test_who_is_bound_as_before_stays(self) -> None:
         keeper = self.keeper()
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
         keeper.observe(bound)
-        keeper.heed(PodsRewound())
         replaced(keeper, Pod, [bound])
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
 
@@ -202,7 +216,6 @@ class TestPods:
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
         keeper.observe(bound)
         keeper.observe(replace(bound, finished=True))
-        keeper.heed(PodsRewound())
         replaced(keeper, Pod, [bound])
         assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
         assert keeper.tables.violations() == []

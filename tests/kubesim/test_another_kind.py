@@ -137,7 +137,7 @@ class Life:
             self.network,
             ours(SCHEMA),
             self.toys.known,
-            on_rewind=self.toys.known.rewind,
+            before_list=self.toys.known.before_list,
             clock=asyncio.get_running_loop().time,
             chance=rng.random,
         )

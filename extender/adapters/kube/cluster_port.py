@@ -126,7 +126,7 @@ class EslDriver:
         kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT))
         facts = self._node_facts
         pods = Reflector(self._requests, kind, self._pods)
-        followed = Reflector(self._requests, nodes(), facts, on_rewind=facts.rewound)
+        followed = Reflector(self._requests, nodes(), facts, before_list=facts.before_list)
         following = [self.spawn(pods.run()), self.spawn(followed.run())]
 
         async def synced() -> None:

@@ -26,6 +26,8 @@ class NodeFacts:
         self._tell = tell
         self._nodes = nodes
         self._versions: dict[NodeName, str] = {}
+        self._written: set[NodeName] = set()
+        """Nodes of which we were answered a write since a list was asked for."""
 
     def replace(self, objects: Iterable[Node]) -> Iterable[None]:
         present = {node.name: node for node in objects}
@@ -56,12 +58,17 @@ class NodeFacts:
     def remove(self, item: Node) -> None:
         self._forget(item.name)
 
-    def rewound(self) -> None:
-        """The API server has gone back in time: what is older now is true."""
-        self._versions = dict.fromkeys(self._versions, "")
+    def before_list(self) -> Callable[[], None]:
+        """See `Reflector`. The list is true of each node, but of those that we have written meanwhile."""
+        self._written.clear()
+        return self._is_listed
+
+    def _is_listed(self) -> None:
+        self._versions = {node: said if node in self._written else "" for node, said in self._versions.items()}
 
     def wrote(self, node: NodeName, version: str, units: Mapping[ResourceKey, int]) -> None:
         """We have written this, and the node has had that version then. 0: the key is gone."""
+        self._written.add(node)
         if older(version, self._versions.get(node, "")):
             now = self.keys.get(node, {})
             for key, written in units.items():

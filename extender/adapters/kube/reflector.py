@@ -4,14 +4,21 @@
       ^                                        |
       +---------- 410, or the watch broke -----+
 
-A watch that merely ended, fell silent or met a closed connection is taken up again at the version reached; only what
-makes that impossible leads to a new list. The API server sends a bookmark every minute: a watch without a byte for
-longer is dead, or waits for a version that lies ahead of a server restored from a backup; which of the two, a list of
-one object tells. One whose bookmarks stand still, though the API server has gone on and it was taken up again, is stuck
-behind the API server's cache: all is listed. Where a list is older than the version reached, time has gone back:
-`on_rewind` hears of it first. Failures are waited out, longer each time, with jitter and with what the API server asks
-for (Retry-After). Knows lists and watches; must not know what an object means. Waits, time and chance are arguments. An
-exception of the sink is not caught: it is a defect, and a sink that has missed something is worse.
+A list is read from etcd, not from a cache of the API server: it is at least as new as all that the API server said
+before the list was asked for. So the sink replaces what it knows by the list, whatever the versions say: an etcd that
+was restored from a backup may go back, go on, or stand at the same version with other contents. What is answered to
+other calls while the list is under way may be newer: `before_list` is called before each list is asked for, and what it
+returns is called once the list is there, before the sink has it.
+
+A watch that ended at its time, or fell silent, is taken up again at the version reached. One that ended otherwise is
+too, but the API server may have come back with other contents at the same version: all is listed soon, at most once in
+`_LISTS_APART` seconds, and less often where that goes on. The API server sends a bookmark every minute: a watch without
+a byte for longer is dead, or waits for a version that lies ahead of a server restored from a backup; which of the two,
+a list of one object tells. One whose bookmarks stand still, though the API server has gone on and it was taken up
+again, is stuck behind the API server's cache: all is listed. Failures are waited out, longer each time, with jitter and
+with what the API server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits,
+time and chance are arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed
+something is worse.
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ import structlog
 from extender.adapters.kube.kinds import Unreadable, WatchedKind, WatchEvent
 from extender.app.objects.versions import older
 from extender.app.ports import Sink
-from extender.core.back_off import BackOff
+from extender.core.back_off import BackOff, doubled
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from extender.kube.requests import Requests, Status, refusal
 
@@ -39,7 +46,7 @@ T = TypeVar("T")
 _log = structlog.get_logger(__name__)
 _statuses = msgspec.json.Decoder(Status)
 
-STARTED, EXPIRED, BROKEN, REWOUND, STUCK = "started", "expired", "broken", "rewound", "stuck"
+STARTED, EXPIRED, BROKEN, REWOUND, STUCK, DOUBTED = "started", "expired", "broken", "rewound", "stuck", "doubted"
 """Why a list was made."""
 
 _FIRST_PAUSE = 0.2
@@ -49,6 +56,11 @@ _TOO_SHORT = 1.0
 _AWAY_AFTER, _LOST_AFTER = 2, 8
 """So many watches in a row that failed for nobody was there, or for whatever reason, and all is listed: an etcd that
 was restored from a backup meanwhile may never reach the version from which we watch, or soon be past it."""
+_LISTS_APART, _LISTS_FAR_APART = 60.0, 900.0
+"""Seconds between a list and the next one that is made only for a watch that ended before its time: at first, and where
+watches go on to end so (a proxy may close connections every minute)."""
+_EARLY = 2.0
+"""Seconds by which a watch may end before its time, and has ended at its time."""
 _LIST_WITHIN = 60.0
 _LOOK_WITHIN = 10.0
 _SILENCE = 90.0
@@ -61,6 +73,10 @@ _SLICE = 32
 """Events of one watch after which others have their turn on the event loop: what comes in one piece is taken without
 waiting, and may be thousands."""
 _REPORTED_AT_MOST = 1024
+
+
+BeforeList = Callable[[], Callable[[], object]]
+"""Is called before a list is asked for; what it returns is called once the list is there."""
 
 
 class _WentBack(Exception):
@@ -77,7 +93,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         on_relist: Callable[[str, str], None] = lambda kind, reason: None,
-        on_rewind: Callable[[], None] = lambda: None,
+        before_list: BeforeList = lambda: lambda: None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
@@ -87,16 +103,15 @@ class Reflector(Generic[T]):
     ) -> None:
         """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
 
-        `on_rewind` is called before the sink has a list that is older than what it was told before. The API server
-        ends each watch after one to two times `watch_seconds`; one that says nothing for `grace_seconds` longer than
-        that, or for so long that a bookmark must have come, is given up.
+        The API server ends each watch after one to two times `watch_seconds`; one that says nothing for
+        `grace_seconds` longer than that, or for so long that a bookmark must have come, is given up.
         """
         self.synced = asyncio.Event()
         self._requests = requests
         self._kind = kind
         self._sink = sink
         self._on_relist = on_relist
-        self._on_rewind = on_rewind
+        self._before_list = before_list
         self._sleep = sleep
         self._clock = clock
         self._chance = chance
@@ -109,6 +124,12 @@ class Reflector(Generic[T]):
         self._away = 0
         """How often in a row nobody was there, since the last list."""
         self._fell_silent = False
+        self._in_doubt = False
+        """Whether what is known may be of another time than what the API server says now, at whatever version."""
+        self._doubts = 0
+        """Lists in a row that were made for watches that ended before their time."""
+        self._listed_at = 0.0
+        self._list_took = 0.0
         self._still = 0
         """Bookmarks in a row that told of no progress."""
         self._goal = ""
@@ -129,7 +150,7 @@ class Reflector(Generic[T]):
     def current(self) -> bool:
         """Whether the sink has what there is, but for what the watch has still to tell."""
         is_heard = self.age is not None and self.age < _SILENCE
-        return self._list_because is None and not self._fell_silent and is_heard
+        return self._list_because is None and not (self._fell_silent or self._in_doubt) and is_heard
 
     @property
     def version(self) -> str:
@@ -139,10 +160,15 @@ class Reflector(Generic[T]):
     def begin_from(self, items: Iterable[T], version: str) -> None:
         """The first list need not be made: it was this, at that version. To be called before `run`."""
         self._version, self._list_because = version, None
-        self._heard = self._clock()
+        self._heard = self._listed_at = self._clock()
         for _ in self._sink.replace(items):
             pass
         self.synced.set()
+
+    def doubt(self, is_doubtful: bool = True) -> None:
+        """The watch is silent about what others were answered: all is listed as soon as it says anything."""
+        if is_doubtful:
+            self._list_because = self._list_because or DOUBTED
 
     async def run(self) -> None:
         """Follows until it is cancelled."""
@@ -151,6 +177,10 @@ class Reflector(Generic[T]):
                 if self._list_because is not None:
                     await self._list(self._list_because)
                     self._list_because = None
+                if self._in_doubt and self._clock() >= self._next_list:
+                    self._doubts += 1
+                    self._list_because = BROKEN
+                    continue
                 if self._fell_silent and (reason := await self._why_silent()) is not None:
                     self._list_because = reason
                     continue
@@ -160,7 +190,7 @@ class Reflector(Generic[T]):
                 wait = self._back_off.failed()
                 # The first is part of life; one after another means that lists are too slow or the server confused.
                 if self._back_off.failures > 1:
-                    await self._sleep(wait)
+                    await self._sleep(max(wait, self._list_took))
             except _WentBack:
                 self._list_because = REWOUND
             except Silent as error:
@@ -178,8 +208,31 @@ class Reflector(Generic[T]):
                 _log.warning("cannot follow", kind=self._kind.name, failures=failures, why=str(error))
                 await self._sleep(wait)
 
+    @property
+    def _next_list(self) -> float:
+        """When all may be listed again for a doubt."""
+        return self._listed_at + doubled(_LISTS_APART, self._doubts, _LISTS_FAR_APART)
+
     async def _list(self, reason: str) -> None:
         self._on_relist(self._kind.name, reason)
+        asked_at, is_there = self._clock(), self._before_list()
+        items, version = await self._read()
+        if older(version, self._version):
+            _log.warning(
+                "the API server has gone back in time", kind=self._kind.name, version=version, was=self._version
+            )
+        is_there()
+        self._version, self._fell_silent, self._away = version, False, 0
+        self._still, self._goal = 0, ""
+        self._heard = self._listed_at = self._clock()
+        self._in_doubt, self._list_took = False, self._listed_at - asked_at
+        for _ in self._sink.replace(items):
+            # What happens meanwhile the watch tells, which begins at this list's version.
+            await asyncio.sleep(0)
+        self.synced.set()
+
+    async def _read(self) -> tuple[list[T], str]:
+        """All that there is, page by page, at one version."""
         items: list[T] = []
         following = ""
         while True:
@@ -196,21 +249,9 @@ class Reflector(Generic[T]):
                 self._report(each)
             following = page.following
             if not following:
-                break
+                return items, page.version
             # Others get their turn between the pages.
             await asyncio.sleep(0)
-        if older(page.version, self._version):
-            _log.warning(
-                "the API server has gone back in time", kind=self._kind.name, version=page.version, was=self._version
-            )
-            self._on_rewind()
-        self._version, self._fell_silent, self._away = page.version, False, 0
-        self._still, self._goal = 0, ""
-        self._heard = self._clock()
-        for _ in self._sink.replace(items):
-            # What happens meanwhile the watch tells, which begins at this list's version.
-            await asyncio.sleep(0)
-        self.synced.set()
 
     async def _why_silent(self) -> str | None:
         """Why all has to be listed: the API server has not come as far as the version reached, so that no watch from
@@ -232,19 +273,32 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         seconds = int(self._watch_seconds * (1 + self._chance()))
+        if self._in_doubt:
+            seconds = max(1, min(seconds, int(self._next_list - self._clock()) + 1))
         path = (
             f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
         began, heard = self._clock(), 0
-        async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
-            async for line in lines:
-                self._take(line)
-                heard += 1
-                self._is_well()
-                if heard % _SLICE == 0:
-                    await asyncio.sleep(0)
-        if self._clock() - began >= _TOO_SHORT:
+        try:
+            async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
+                async for line in lines:
+                    self._take(line)
+                    heard += 1
+                    self._is_well()
+                    if self._list_because is not None:
+                        return
+                    if heard % _SLICE == 0:
+                        await asyncio.sleep(0)
+        except (Unavailable, Refused) as error:
+            self._in_doubt = self._in_doubt or not isinstance(error, Expired | Silent)
+            raise
+        lasted = self._clock() - began
+        if lasted < seconds - _EARLY:
+            self._in_doubt = True
+        elif not self._in_doubt:
+            self._doubts = 0
+        if lasted >= _TOO_SHORT:
             # It ended when its time was over, with all that there was to say.
             self._is_well()
         elif not heard:

@@ -2,9 +2,9 @@
 
 It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and does not go
 back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Unless the
-store itself has gone back, being restored from a backup: a list that is older than the one before tells (`rewind`),
-and so does an answer that is older than what was known when it was asked for. Synchronous; must not know who writes
-objects, or why, nor what is in force of them.
+store itself is at another time, being restored from a backup: whatever its version, a list is newer than all that was
+known when it was asked for (`before_list`), and so is an answer. Synchronous; must not know who writes objects, or why,
+nor what is in force of them.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Entry(Generic[O]):
     """When this version was first seen here, by the steady clock."""
     echoed: bool = False
     """Whether the watch has told of this very version."""
+    learnt: int = 0
+    """The number of the answer to a call of ours that told of it last; 0: the watch has told of it since."""
     rewound: bool = False
     """Its version is of a time that is no more: whatever is told next is newer."""
 
@@ -72,8 +74,8 @@ class Known(Generic[O]):
     ) -> None:
         self.listeners: list[Callable[[Identity], None]] = []
         self.doubtful: dict[Identity, None] = {}
-        """Objects of which a list says less than we know: it may be older than a write of ours, or the store has gone
-        back. To be asked about."""
+        """Objects of which a list says something else than a call that was answered while it was under way. To be asked
+        about."""
         self.rewound: list[Callable[[Identity], None]] = []
         """Hear the identity of each object whose versions count for nothing any more."""
         self._clock = clock
@@ -83,6 +85,9 @@ class Known(Generic[O]):
         self._ended: Bounded[str, int] = Bounded(_ENDED_REMEMBERED)
         """UIDs, and how many had ended before. Writes are in flight for seconds, not for so many deletions."""
         self._ends = 0
+        self._answers = 0
+        self._asked: tuple[int, int] = (0, 0)
+        """How many answers and ends were known when the list was asked for that comes next."""
 
     def get(self, name: Named) -> Entry[O] | None:
         return self._entries.get(identity(name))
@@ -106,26 +111,41 @@ class Known(Generic[O]):
         """The watch says that it is gone."""
         self.end(item.name, item.uid)
 
+    def before_list(self) -> Callable[[], None]:
+        """A list is asked for. What is returned is called once it is there."""
+        asked = (self._answers, self._ends)
+
+        def is_there() -> None:
+            self._asked = asked
+
+        return is_there
+
     def replace(self, objects: Iterable[O]) -> Iterable[None]:
-        """A list: these exist. Others are gone, unless they are of our own writing and the watch never knew them."""
+        """A list: these exist and look like this, and others are gone, unless a call of ours was answered something
+        else since the list was asked for."""
+        (answers, ends), self._asked = self._asked, (0, 0)
         listed = set()
         for item in objects:
-            listed.add(identity(item.name))
+            name = identity(item.name)
+            listed.add(name)
+            self._believe(name, item, answers, ends)
             if not self._take(item, told=True):
-                self._doubt(identity(item.name))
-        for name in [name for name in self._entries if name not in listed]:
-            if self._entries[name].told:
-                self._end(name, self._entries[name].item.uid)
-            else:
                 self._doubt(name)
+        for name in [name for name in self._entries if name not in listed]:
+            if self._entries[name].learnt > answers:
+                self._doubt(name)
+            else:
+                self._end(name, self._entries[name].item.uid)
         self._settle()
         return ()
 
-    def rewind(self) -> None:
-        """The store has gone back in time; a list follows. No version that is known here counts against it."""
-        self._ended = Bounded(_ENDED_REMEMBERED)
-        for name in list(self._entries):
-            self._rewind(name)
+    def _believe(self, name: Identity, item: O, answers: int, ends: int) -> None:
+        """No version counts against the list, nor an end, that was known when it was asked for."""
+        if self._ended.get(item.uid, ends) < ends:
+            self._ended.pop(item.uid, None)
+        known = self._entries.get(name)
+        if known is not None and known.learnt <= answers and known.item != item:
+            self._rewind(name, at_any_version=not older(known.item.resource_version, item.resource_version))
 
     def asking(self, name: Named) -> Asked[O]:
         """What `learn` is to be told with the answer to a request that is sent now."""
@@ -139,18 +159,20 @@ class Known(Generic[O]):
             self._ended.pop(item.uid, None)
             self._rewind(name)
         self.doubtful.pop(name, None)
+        self._answers += 1
         self._take(item, told=False)
         self._settle()
 
     def _went_back(self, item: O, asked: Asked[O]) -> bool:
         known = self._entries.get(identity(item.name))
         if known is not None and known is asked.entry and not known.rewound:
-            return older(item.resource_version, known.item.resource_version)
+            same = item.resource_version == known.item.resource_version and item != known.item
+            return same or older(item.resource_version, known.item.resource_version)
         return self._ended.get(item.uid, asked.ended) < asked.ended
 
-    def _rewind(self, name: Identity) -> None:
+    def _rewind(self, name: Identity, *, at_any_version: bool = True) -> None:
         entry = self._entries.get(name)
-        if entry is not None:
+        if entry is not None and at_any_version:
             entry.rewound = True
         for hear in self.rewound:
             hear(name)
@@ -193,9 +215,10 @@ class Known(Generic[O]):
                 self.doubtful.pop(name, None)
             if same and known.item.resource_version == item.resource_version:
                 known.echoed = known.echoed or told
+                known.learnt = 0 if told else self._answers
                 return True
         now = self._clock.steady()
-        entry = Entry(item, now, item.resource_version, told, at=now, echoed=told)
+        entry = Entry(item, now, item.resource_version, told, at=now, echoed=told, learnt=0 if told else self._answers)
         if known is not None and same:
             entry.since, entry.told = known.since, known.told or told
             if known.item.generation == item.generation and not known.rewound:

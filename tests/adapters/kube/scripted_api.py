@@ -28,6 +28,8 @@ class ScriptedApi:
         self.exhausted = asyncio.Event()
         self.slept: list[float] = []
         self.time = 1000.0
+        self.takes = 0.0
+        """Seconds that each request takes, but for watches."""
 
     def clock(self) -> float:
         return self.time
@@ -52,6 +54,7 @@ class ScriptedApi:
         if not self.answers:
             self.exhausted.set()
             await asyncio.Event().wait()
+        self.time += self.takes
         answer = self.answers.popleft()
         if isinstance(answer, Exception):
             raise answer

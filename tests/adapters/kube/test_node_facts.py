@@ -93,6 +93,6 @@ def test_an_older_state_counts_when_the_api_server_has_gone_back_in_time() -> No
     told = Told()
     told.see(9, units=1)
     told.news()
-    told.facts.rewound()
+    told.facts.before_list()()
     told.facts.replace([node(3)])
     assert told.news() == [(KEY, 0)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 import pytest
 from structlog.testing import capture_logs
@@ -32,20 +32,28 @@ class Following:
         self.api = ScriptedApi()
         self.sink: RecordingSink[Pod] = RecordingSink()
         self.lists: list[tuple[str, str]] = []
-        self.rewound: list[list[str]] = []
-        """What the sink had been told each time that the API server had gone back."""
-        self.reflector = Reflector(
+        self.asked: list[tuple[int, int, list[str]]] = []
+        """For each list: how many requests had been made before it was asked for, and when it was there, and what the
+        sink had been told then."""
+        self.reflector = self.follow(self.sink)
+
+    def follow(self, sink: RecordingSink[Pod]) -> Reflector[Pod]:
+        return Reflector(
             self.api,
             kinds.pods(5.0),
-            self.sink,
+            sink,
             on_relist=lambda kind, reason: self.lists.append((kind, reason)),
-            on_rewind=lambda: self.rewound.append(list(self.sink.log)),
+            before_list=self._before_list,
             sleep=self.api.sleep,
             clock=self.api.clock,
             chance=lambda: 0.5,
             page_size=2,
             watch_seconds=100,
         )
+
+    def _before_list(self) -> Callable[[], None]:
+        before = len(self.api.requested)
+        return lambda: self.asked.append((before, len(self.api.requested), list(self.sink.log)))
 
     async def play(self) -> None:
         async with running(self.reflector):
@@ -188,7 +196,7 @@ async def test_lists_again_when_a_watch_fell_silent_for_the_api_server_has_gone_
     following.api.watches.append([90.0, Silent("nothing for 90 s")])
     await following.play()
     assert following.sink.log == ["replace a", "replace b"]
-    assert following.rewound == [["replace a"]], "told before the list"
+    assert following.asked[1] == (3, 4, ["replace a"]), "told before the list is asked for, and before the sink has it"
     assert following.reasons() == ["started", "rewound"]
     assert following.watched_from() == ["99", "50"]
 
@@ -200,7 +208,6 @@ async def test_lists_again_when_a_watch_tells_of_what_was_before(following: Foll
     following.api.watches.append([told])
     await following.play()
     assert following.sink.log == ["replace a", "replace b"]
-    assert following.rewound == [["replace a"]]
     assert following.reasons() == ["started", "rewound"]
     assert following.watched_from() == ["99", "50"]
     assert following.api.slept == []
@@ -229,7 +236,6 @@ async def test_takes_up_a_watch_whose_bookmarks_stand_still_and_lists_where_that
     assert following.watched_from() == ["10", "10", "71"]
     assert following.reasons() == ["started", "stuck"]
     assert following.sink.log == ["replace a", "replace "]
-    assert following.rewound == []
 
 
 async def test_a_watch_that_stands_still_while_the_api_server_goes_on_makes_what_is_known_older(
@@ -271,7 +277,7 @@ async def test_is_as_old_as_what_the_api_server_said_last(following: Following) 
     api, reflector = following.api, following.reflector
     assert reflector.age is None
     api.answers.append(page([], 10))
-    api.watches += [[50.0, bookmark(11), 20.0, Unavailable("reset")], [5.0, Unavailable("reset")]]
+    api.watches += [[30.0, bookmark(11), 20.0, Unavailable("reset")], [5.0, Unavailable("reset")]]
     await following.play()
     assert reflector.age == pytest.approx(25 + sum(api.slept))
     assert reflector.kind == "pods"
@@ -328,7 +334,7 @@ async def test_an_event_ends_a_row_of_failures(following: Following) -> None:
 
 
 async def test_does_not_spin_on_watches_that_end_at_once(following: Following) -> None:
-    following.api.answers.append(page([], 10))
+    following.api.answers += [page([], 10), page([], 10)]
     following.api.watches += [[], [], [150.0], []]
     await following.play()
     assert following.api.slept == pytest.approx([0.15, 0.3, 0.15])
@@ -352,6 +358,59 @@ async def test_one_failure_is_no_reason_to_list(following: Following) -> None:
     assert following.reasons() == ["started"]
 
 
+async def test_a_watch_that_ended_before_its_time_leads_to_a_list(following: Following) -> None:
+    """etcd may have been restored to the very version that was reached, with other contents."""
+    following.api.answers += [page([pod("a", 40)], 50), page([pod("b", 20)], 50)]
+    following.api.watches += [[100.0], [150.0]]
+    await following.play()
+    assert following.reasons() == ["started", "broken"]
+    assert following.sink.log == ["replace a", "replace b"]
+    assert following.watched_from() == ["50", "50", "50"]
+
+
+async def test_is_not_current_while_that_list_is_still_to_come(following: Following) -> None:
+    api = following.api
+    api.answers += [page([pod("a")], 50)]
+    api.watches += [[10.0]]
+    async with running(following.reflector):
+        await api.exhausted.wait()
+        assert not following.reflector.current
+    assert "timeoutSeconds=51" in api.requested[-1], "the next watch ends when the list is due"
+
+
+async def test_lists_ever_less_often_where_every_watch_ends_before_its_time(following: Following) -> None:
+    """As behind a proxy that closes connections every minute."""
+    api = following.api
+    api.answers += [page([], 10)] * 20
+    api.watches += [[60.0] for _ in range(60)]
+    await following.play()
+    assert following.reasons() == ["started", *["broken"] * 7], "after 1, 2, 4, 8 and then every 15 minutes"
+
+
+async def test_a_storm_of_410_leaves_as_long_between_two_lists_as_a_list_takes(following: Following) -> None:
+    api = following.api
+    api.answers += [page([], version) for version in range(10, 20)]
+    api.watches += [[Expired(410, "old")]] * 9
+    api.takes = 20.0
+    await following.play()
+    assert following.reasons() == ["started", *["expired"] * 9]
+    assert api.slept == [20.0] * 8
+
+
+async def test_what_a_caller_doubts_is_listed_when_the_watch_says_anything(following: Following) -> None:
+    class Doubting(RecordingSink[Pod]):
+        def upsert(self, item: Pod) -> None:
+            following.reflector.doubt(item.name == "c")
+            super().upsert(item)
+
+    following.reflector = following.follow(Doubting())
+    following.api.answers += [page([pod("a")], 10), page([pod("d")], 13)]
+    following.api.watches += [[event("ADDED", pod("b", 11)), event("ADDED", pod("c", 12)), bookmark(13)]]
+    await following.play()
+    assert following.reasons() == ["started", "doubted"]
+    assert following.watched_from() == ["10", "13"]
+
+
 async def test_lists_again_when_watches_fail_for_long(following: Following) -> None:
     """The API server is there, and spared for longer."""
     following.api.answers += [page([], 99), page([pod("a")], 5)]
@@ -359,14 +418,6 @@ async def test_lists_again_when_watches_fail_for_long(following: Following) -> N
     await following.play()
     assert following.reasons() == ["started", "broken"]
     assert following.watched_from() == ["99"] * 8 + ["5"]
-    assert following.rewound == [["replace "]]
-
-
-async def test_a_list_that_is_no_older_is_no_way_back(following: Following) -> None:
-    following.api.answers += [page([], 10), page([], 11), page([], 11)]
-    following.api.watches += [[Expired(410, "old")], [Expired(410, "old")]]
-    await following.play()
-    assert following.rewound == []
 
 
 @pytest.mark.parametrize(
@@ -468,7 +519,7 @@ async def test_every_list_is_taken_in_by_steps_between_which_others_have_their_t
     api, sink = ScriptedApi(), BySteps()
     reflector = Reflector(api, kinds.pods(5.0), sink, sleep=api.sleep, clock=api.clock, page_size=9)
     api.answers += [page([pod("a"), pod("b")], 10), page([pod("b"), pod("d")], 100)]
-    api.watches += [[event("ADDED", pod("c", 11)), Expired(410, "too old")], [event("ADDED", pod("e", 101))]]
+    api.watches += [[event("ADDED", pod("c", 11)), Expired(410, "too old")], [event("ADDED", pod("e", 101)), 500.0]]
     current: list[bool] = []
 
     async def another() -> None:
