@@ -182,6 +182,7 @@ class Store:
         version = backup.version if version is None else version
         told: list[Change] = []
         for table in self._tables.values():
+            table.history.clear(version)
             if table.kind is None:
                 continue
             there, then = table.objects, backup.objects.get(table.kind, {})
@@ -193,7 +194,6 @@ class Store:
                     assert last is not None
                     told.append(Change(kind, table.kind, last, version, now))
             table.objects, table.keys = dict(then), sorted(then)
-            table.history.clear(version)
         self.version = version
         for change in told:
             for listener in self._listeners:
