@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from kubesim.store import Backup
 from tests.app.town import Town
 
 pytestmark = pytest.mark.anyio
+BUMPED_BY = 1_000_000_000
+HOW = pytest.mark.parametrize("how", ["on", "back", "same"])
+"""Where versions go: on as with `etcdutl snapshot restore --bump-revision`, back where the folder is copied back."""
 
 
-async def _restored(town: Town, *, others_have_the_room: bool) -> None:
+def _restore(town: Town, backup: Backup, how: str) -> None:
+    version = town.store.version
+    town.simulation.restore(backup, {"on": version + BUMPED_BY, "back": None, "same": version}[how])
+
+
+async def _restored(town: Town, how: str, *, others_have_the_room: bool) -> None:
     """Two Bindings of four are undone."""
     town.job("train", 4)
     await town.until_bound(2, within=20)
@@ -18,7 +27,7 @@ async def _restored(town: Town, *, others_have_the_room: bool) -> None:
     await town.pass_time(5)
     town.simulation.hold_watches()
     before = town.bound()
-    town.simulation.restore(backup)
+    _restore(town, backup, how)
     undone = [each.name for each in town.pending()]
     assert len(undone) == 2
     for number, member in enumerate(undone if others_have_the_room else ()):
@@ -26,18 +35,51 @@ async def _restored(town: Town, *, others_have_the_room: bool) -> None:
     town.simulation.release_watches()
 
 
-async def test_is_completed_again() -> None:
+@HOW
+async def test_is_completed_again(how: str) -> None:
     async with Town() as town:
-        await _restored(town, others_have_the_room=False)
+        await _restored(town, how, others_have_the_room=False)
         assert len(town.bound()) == 2
-        await town.until_bound(4, within=60)
+        await town.until_bound(4, within=130)
         assert town.keeper.tables.violations() == []
 
 
-async def test_is_not_evicted_though_it_cannot_be_completed() -> None:
+@HOW
+async def test_is_not_evicted_though_it_cannot_be_completed(how: str) -> None:
     async with Town() as town:
-        await _restored(town, others_have_the_room=True)
+        await _restored(town, how, others_have_the_room=True)
         await town.pass_time(300)
         assert len(town.bound()) == 2
         assert "GangEvicted" not in town.told()
+        assert town.keeper.tables.violations() == []
+
+
+@HOW
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_that_was_bound_since_is_bound_again_as_a_whole_or_not_at_all(how: str, restarts: bool) -> None:
+    """The backup has all three members as pending, behind pods that have gone since. One node comes free, then all."""
+    async with Town(3) as town:
+        town.create(*(town.pod(f"first-{number}") for number in range(3)))
+        await town.until(lambda: not town.pending())
+        town.create(*town.gang("train", 3))
+        await town.pass_time(20)
+        backup = town.store.back_up()
+        for number in range(3):
+            town.delete(f"first-{number}")
+        await town.until_bound(3)
+        await town.pass_time(130)
+        _restore(town, backup, how)
+        if restarts:
+            town.crash(for_seconds=1.0)
+        town.restart_scheduler(after=1.0)
+        assert not town.bound()
+        await town.pass_time(130)
+        assert {pod.node for pod in town.keeper.tables.pods.values() if pod.name.startswith("train")} == {None}
+        town.delete("first-0")
+        await town.pass_time(60)
+        assert not town.bound(), "a gang of three has no room on one node"
+        town.delete("first-1")
+        town.delete("first-2")
+        await town.until_bound(3)
+        assert town.evicted == set()
         assert town.keeper.tables.violations() == []
