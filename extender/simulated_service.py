@@ -16,7 +16,7 @@ from extender.app.ports import Clock
 from extender.availability import Candidate, Replica
 from extender.bootstrap import Application, Cluster
 from extender.kube.connection import Fence
-from extender.kube.errors import Away, Unavailable
+from extender.kube.errors import Away, Silent, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import Settings
 from extender.world import World
@@ -64,6 +64,8 @@ class Line:
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
+        self._silenced = ("", 0)
+        """A pattern as for `_held`, and how often watches were silenced: those that were open then are silent."""
 
     def cut(self, *, losing: bool) -> None:
         """Nothing more is sent, nor heard. `losing`: what is on its way there does not arrive; else soon, or not."""
@@ -84,6 +86,10 @@ class Line:
 
     def release_watches(self) -> None:
         self._flows.set()
+
+    def silence_watches(self, of: str = "") -> None:
+        """The watches that are open now tell nothing any more, and stay open. `of`: as for `hold_watches`."""
+        self._silenced = (of, self._silenced[1] + 1)
 
     def break_watches(self) -> None:
         """All of them have failed; what they had still to tell is lost."""
@@ -132,15 +138,21 @@ class Line:
 
     async def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         self._check()
-        unbroken = self._breaks
+        unbroken, unsilenced = self._breaks, self._silenced[1]
+        clock = asyncio.get_running_loop().time
+        heard = clock()
         told = self._inner.lines(path, silence=silence)
         async with aclosing(_late(told, self.late_by) if self.late_by else told) as lines:
             async for line in lines:
                 if re.search(self._held, path):
                     await self._flows.wait()
+                if self._silenced[1] != unsilenced and re.search(self._silenced[0], path):
+                    await asyncio.sleep(heard + silence - clock())
+                    raise Silent(f"nothing for {silence:g} s")
                 self._check()
                 if self._breaks != unbroken:
                     raise Away("connection reset by peer")
+                heard = clock()
                 yield line
                 if self.twice:
                     yield line

@@ -126,7 +126,7 @@ class ApiServer:
         return self._watches.count()
 
     def restore(self, backup: Backup, version: int | None = None) -> None:
-        """Its etcd was restored from that backup: all watches have ended, and time has gone back. As `Store.restore`."""
+        """Its etcd was restored from that backup: all watches have ended. As `Store.restore`."""
         self._watches.end_all()
         self.store.restore(backup, version)
 

@@ -27,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import count, islice
 from pathlib import Path
 
 from loadtests.fault_simulation.drawing import plan_of
@@ -56,6 +57,7 @@ def table(results: Sequence[Result]) -> str:
         ("rounds after which it was looked", sum(each.looks for each in results)),
         ("pods bound", sum(each.bound for each in results)),
         ("pods evicted by the service", sum(each.evicted for each in results)),
+        ("objects changed by restores", sum(each.restored for each in results)),
         ("starts of the service", sum(each.lives for each in results)),
         ("CPU seconds, mean of a seed", f"{sum(each.cpu_seconds for each in results) / len(results):.2f}"),
         ("faults:", struck.total()),
@@ -103,6 +105,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="how many seeds (default: 10000, with --mutants 400)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--fault", default="", choices=("", *MEANING), help="only seeds that draw this fault")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="this seed alone, told in full")
     which.add_argument("--replay", type=Path, metavar="FILE", help="the plan in this file alone, told in full")
@@ -163,7 +166,8 @@ def _many(wanted: argparse.Namespace) -> int:
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
     """All seeds are run, and their results appended as they come."""
     began = time.monotonic()
-    plans = [plan_of(seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]
+    drawn = map(plan_of, count(wanted.first_seed))
+    plans = list(islice((each for each in drawn if _has(each, wanted.fault)), wanted.seeds))
     with closing(lives(run, plans, wanted.jobs)) as finished:
         for result in finished:
             results.append(result)
@@ -174,6 +178,10 @@ def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
             if not result.is_clean:
                 say("\n" + details(result))
                 _write(result, wanted)
+
+
+def _has(plan: Plan, fault: str) -> bool:
+    return not fault or any(each.kind == fault for each in plan.faults)
 
 
 def _write(result: Result, wanted: argparse.Namespace) -> None:

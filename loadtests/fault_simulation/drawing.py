@@ -12,7 +12,7 @@ import random
 import msgspec
 
 from extender.simulated_service import ARRIVES_WITHIN
-from loadtests.fault_simulation.plan import CALLS, TARGETS, Fault, FaultKind, Plan, Work
+from loadtests.fault_simulation.plan import CALLS, TARGETS, VERSIONS, Fault, FaultKind, Plan, Work
 
 CPU_OF_NODE = 4
 WORK_ENDS = 60.0
@@ -32,6 +32,8 @@ _FOR_GOOD = 0.3
 _SCARCE_PLACES = 0.15
 _PORT = 29500
 """The share of seeds in which pods want this host port."""
+_RESTORED, _WATCHES_FAIL, _CLOCK_SET = 0.3, 0.1, 0.05
+"""The shares of seeds in which etcd is restored, watches fall silent or end with 410 in a row, a clock is set far."""
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -74,7 +76,34 @@ def plan_of(seed: int) -> Plan:
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
-    return Plan(seed, (*works, *others), faults, nodes, replicas)
+    more = _of_time(random.Random(f"{seed} time"), works)
+    return Plan(seed, (*works, *others), tuple(sorted((*faults, *more), key=_moment)), nodes, replicas)
+
+
+def _moment(fault: Fault) -> float:
+    return fault.at
+
+
+def _of_time(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """What makes the service's time another than the API server's: a restore, watches that say nothing or too little,
+    and a clock that is set by hours. Drawn apart, so that all else is as it would be without."""
+    found: list[Fault] = []
+    if rng.random() < _RESTORED:
+        at = _round(rng.choice([each.at for each in works]) + rng.uniform(-2.0, 15.0))
+        seconds = _round(rng.choice((rng.uniform(0.1, 3.0), rng.uniform(3.0, 60.0))))
+        away = rng.random() < 0.5
+        found.append(Fault("restore", max(0.0, at), seconds, of=rng.choice(VERSIONS), losing=away))
+    if rng.random() < _WATCHES_FAIL:
+        at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 10))
+        found.append(Fault("silence-watches", at, of=rng.choice(_WATCHES)))
+    if rng.random() < _WATCHES_FAIL:
+        at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 10))
+        found.append(Fault("expire-watches", at, of=rng.choice(_WATCHES), times=rng.choice((1, 3, 10, 40))))
+        found.append(Fault("break-watches", _round(at + 0.01)))
+    if rng.random() < _CLOCK_SET:
+        at = _round(rng.uniform(0, WORK_ENDS))
+        found.append(Fault("set-clock", at, rng.choice((-36000.0, -3600.0, 3600.0, 36000.0))))
+    return found
 
 
 def _works(rng: random.Random) -> tuple[Work, ...]:

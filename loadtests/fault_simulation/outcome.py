@@ -6,7 +6,7 @@ as anybody may ask it; it must not know how the service decides, and shares no c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import httpx
 from prometheus_client import CollectorRegistry
@@ -20,6 +20,7 @@ from loadtests.fault_simulation.working import GROUP, NAMESPACE
 from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of
+from loadtests.picture import differing, known, said
 from loadtests.pods import OURS
 from loadtests.reading import gang_of, is_leaving, is_over, node_of, scheduler_of
 from loadtests.room import (
@@ -33,6 +34,7 @@ from loadtests.room import (
 )
 
 IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
+PICTURE = "picture"
 
 
 class Answers:
@@ -73,10 +75,11 @@ async def amiss(
     works: Sequence[Work],
     wishes: Sequence[Work],
     told: Mapping[str, frozenset[str]],
+    unclear: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """By kind: what is not as it must be; some of it may only need time. `works`: all that was ever asked for.
     `wishes`: the resources that were asked for last, of which what was to end by itself has; `told`: on which nodes, as
-    far as none of those was lost since."""
+    far as none of those was lost since. `unclear`: gangs that may be bound in part, for etcd was restored."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     apart = [each for each in pods if label(each, GROUP)]
@@ -88,12 +91,22 @@ async def amiss(
         bare_ones_count=True,
     )
     return {
-        IN_PART: list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)])),
+        IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
+        PICTURE: differing(known(life.application), said(store, resources)),
         FORGOTTEN: [*waiting, *_apart(nodes, pods, apart), *_with_free_ports(nodes, pods, keeps, works)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
     }
+
+
+def _is_of(pod: Json, gangs: Collection[str]) -> bool:
+    gang = gang_of(pod)
+    return gang is not None and gang.key in gangs
+
+
+def _in_part(pods: list[Json], works: Sequence[Work]) -> list[str]:
+    return list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)]))
 
 
 def _of_gangs_that_run(pods: list[Json]) -> list[Json]:

@@ -27,6 +27,9 @@ FaultKind = Literal[
     "repeat-events",
     "break-watches",
     "forget-changes",
+    "silence-watches",
+    "expire-watches",
+    "restore",
     "lose-call",
     "lose-verdict",
     "time-out-call",
@@ -61,6 +64,11 @@ MEANING: Mapping[FaultKind, str] = {
     "repeat-events": "whatever a watch tells is told twice, for so many seconds",
     "break-watches": "all watches of the service fail, and what they had to tell is lost",
     "forget-changes": "etcd is compacted, and the service's watches end: it has to list",
+    "silence-watches": "the watches of this kind that are open now stay open, and tell nothing any more",
+    "expire-watches": "as many watches as are met are answered 410, one after the other: each is listed anew",
+    "restore": "etcd is restored to what it held when this began, so many seconds later; versions go on, go back or "
+    "stay the same; `losing`: the API server is away just before and after. kube-scheduler is started anew, and people "
+    "ask for their resources again",
     "lose-call": "a call of kube-scheduler does not arrive",
     "lose-verdict": "a call is answered, and kube-scheduler does not hear it",
     "time-out-call": "kube-scheduler waits for so many seconds, and gives a call up; the service goes on with it",
@@ -100,13 +108,21 @@ TARGETS: Mapping[str, tuple[str, str]] = {
 }
 """What requests of the service a fault is about: a method (empty: any) and a pattern that is found in the path."""
 
+VERSIONS = ("on", "back", "same")
+"""Where versions go in a restore: on as with `etcdutl snapshot restore --bump-revision ... --mark-compacted`, back as
+where the folder is copied back, or nowhere, as where others write that much until the service looks."""
+
+MENDED_WITHIN = 140.0
+"""Seconds from a restore until the service must know of it: a watch without a byte is noticed in 90, and a list that is
+made for a doubt waits for the minute after the list before."""
+
 CALLS = ("filter-only", "prioritize", "bind")
 """The verbs, as addresses have them, that kube-scheduler calls for the pods here."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`at`: seconds from the beginning. `of`: of `TARGETS`, or of `CALLS`, or a node, or the name of a work. `skip`: so
-    many of what it is about go by before; `times`: so many are met."""
+    """`at`: seconds from the beginning. `of`: of `TARGETS`, `CALLS` or `VERSIONS`, or a node, or the name of a work.
+    `skip`: so many of what it is about go by before; `times`: so many are met."""
 
     kind: FaultKind
     at: float
@@ -156,7 +172,18 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     def ends(self) -> float:
         """Seconds within which all has begun, and all that goes wrong has ended."""
         works = (each.at + (each.lasts or 0.0) for each in self.works)
-        return max([*works, *(each.at + max(0.0, each.seconds) for each in self.faults)], default=0.0)
+        return max([*works, *map(_end_of, self.faults)], default=0.0)
+
+
+def _end_of(fault: Fault) -> float:
+    match fault.kind:
+        case "set-clock":
+            return fault.at
+        case "restore":
+            return fault.at + fault.seconds + MENDED_WITHIN
+        case "silence-watches":
+            return fault.at + MENDED_WITHIN
+    return fault.at + max(0.0, fault.seconds)
 
 
 class BadPlan(ValueError):

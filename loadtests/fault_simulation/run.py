@@ -17,7 +17,8 @@ from kubesim.kinds import POD
 from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
 from loadtests.fault_simulation.outcome import LEFT, amiss, states
-from loadtests.fault_simulation.plan import Plan
+from loadtests.fault_simulation.plan import Fault, Plan
+from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.rounds import LookedAtLoop
 from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
 from loadtests.fault_simulation.steps import Steps
@@ -59,6 +60,8 @@ class Result:
     """Rounds of the event loop in which the service did anything, each followed by a look at its invariants."""
     bound: int = 0
     evicted: int = 0
+    restored: int = 0
+    """Objects that restores of etcd have changed."""
     lives: int = 0
     virtual_seconds: float = 0.0
     cpu_seconds: float = 0.0
@@ -83,10 +86,12 @@ class Run:
         self._result = result
         self._store = stage.cluster.api.store
         self._resources = ephemeral_resources(stage)
-        self._steps = Steps(stage, self._resources, self._find)
+        self._restoring = Restoring(stage)
+        self._steps = Steps(stage, self._resources, self._find, self._restoring)
         self._witness = attach(stage, services=SERVICES)
+        self._evicted = 0
         self._working = Working(stage, plan.seed)
-        self._striking = Striking(stage, plan.seed, (self._resources, POLICY), self._is_killed)
+        self._striking = Striking(stage, plan.seed, (self._resources, POLICY), self._is_killed, self._restore)
         self._digest = hashlib.sha256()
         self._store.subscribe(self._note)
         stage.cluster.api.audit.subscribe(Loops(lambda what: self._find(LOOP, what), stage.clock.now).hear)
@@ -98,6 +103,18 @@ class Run:
 
     def _is_killed(self) -> None:
         self._witness.interrupted(self._stage.clock.now())
+
+    async def _restore(self, fault: Fault) -> None:
+        """etcd is restored, and people ask again: at once, and when the service must know that all is as it was."""
+        await self._restoring.restore(fault)
+        # How it came to be as it is the witness cannot know. What it has seen is told before.
+        self._evicted += self._witness.evictions
+        self._errors += map(str, self._witness.violations())
+        self._witness = attach(self._stage, services=SERVICES)
+        self._is_killed()
+        await self._working.ask_again()
+        await self._restoring.mended()
+        await self._working.ask_again()
 
     def _note(self, change: Change) -> None:
         at = asyncio.get_running_loop().time()
@@ -136,7 +153,8 @@ class Run:
 
     def _sum_up(self) -> None:
         result = self._result
-        result.faults, result.evicted = self._striking.done, self._witness.evictions
+        result.faults, result.evicted = self._striking.done, self._evicted + self._witness.evictions
+        result.restored = self._restoring.changed
         result.digest = self._digest.hexdigest()
         result.lives = self._stage.lives
 
@@ -175,10 +193,11 @@ class Run:
         life = self._stage.leading
         if life is None:
             return {CRASH: ["no service decides"]}
-        lost = any(each.kind == "lose-node" for each in self._plan.faults)
+        lost = any(each.kind in ("lose-node", "restore") for each in self._plan.faults)
         told_nodes = {} if lost else self._working.told
         wishes = list(self._working.wishes.values())
-        return await amiss(self._store, life, self._resources, self._plan.works, wishes, told_nodes)
+        unclear = self._restoring.gangs
+        return await amiss(self._store, life, self._resources, self._plan.works, wishes, told_nodes, unclear)
 
     def _tell(self, found: dict[str, list[str]]) -> None:
         for kind, said in found.items():

@@ -18,6 +18,7 @@ from extender.simulation import SERVICE, Simulation
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
+from kubesim.store import Backup
 from loadtests.fault_simulation.calls import Calls
 from loadtests.fault_simulation.drawing import CPU_OF_NODE
 from loadtests.fault_simulation.plan import Plan
@@ -63,6 +64,8 @@ class Stage(Protocol):
         ...
 
     def forget_changes(self) -> None: ...
+
+    def restore(self, backup: Backup, version: int | None = None) -> None: ...
 
 
 def stage_of(plan: Plan) -> Alone | Several:

@@ -15,6 +15,7 @@ from extender.simulation import SERVICE
 from kubesim.kinds import LEASE, POD, Json, Kind
 from kubesim.store import DELETED, Change
 from loadtests.fault_simulation.offers import Offers
+from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.stage import SERVICES, Stage
 from loadtests.fault_simulation.working import GROUP, NAMESPACE
 from loadtests.life.policies import POLICY
@@ -35,8 +36,10 @@ _OF_NO_LEADER = ("leases", "events", "endpointslices")
 class Steps:
     """`find` is told the kind of a finding, and what was found. `resources`: the kind of EphemeralResource."""
 
-    def __init__(self, stage: Stage, resources: Kind, find: Callable[[str, str], None]) -> None:
+    def __init__(self, stage: Stage, resources: Kind, find: Callable[[str, str], None], restoring: Restoring) -> None:
         self._stage = stage
+        self._restoring = restoring
+        restoring.listeners.append(self._restored)
         self._find = find
         self._store = stage.cluster.api.store
         self._offers = Offers(self._store, resources, stage.clock.now)
@@ -61,15 +64,24 @@ class Steps:
 
     # -- at each write ---------------------------------------------------------------------------------------------
 
+    def _restored(self) -> None:
+        """Who is there now was there, and what governed whom is not known any more."""
+        self._governed.clear()
+        self._without_us.clear()
+        for each in self._store.list(POD):
+            if (gang := quorum_of(each)) is not None:
+                self._members[gang[0]].add(uid(each))
+
     def _written(self, change: Change) -> None:
-        if change.kind is not POD or change.type == DELETED:
+        if self._restoring.under_way or change.kind is not POD or change.type == DELETED:
             return
         if change.before is None:
             if (gang := quorum_of(change.object)) is not None:
                 self._members[gang[0]].add(uid(change.object))
             if self._is_governed(change.object):
                 self._governed.add(uid(change.object))
-        if node_of(change.object) and (change.before is None or not node_of(change.before)):
+        is_bound = node_of(change.object) and (change.before is None or not node_of(change.before))
+        if is_bound and self._restoring.is_mended:
             if uid(change.object) in self._stage.calls.binds:
                 self._has_room(change.object)
             else:
@@ -136,6 +148,6 @@ class Steps:
             return
         lease = self._store.get(LEASE, LEASES, "escher")
         holder = None if lease is None else lease["spec"].get("holderIdentity")
-        if holder != user:
+        if holder != user and self._restoring.is_mended:
             what = "/".join(filter(None, (about["resource"], about.get("name"), about.get("subresource"))))
             self._find(FENCE, f"{user} wrote while {holder or 'nobody'} led: {event['verb']} {what}")

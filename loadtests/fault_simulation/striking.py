@@ -10,7 +10,7 @@ import random
 import re
 from collections.abc import Awaitable, Callable, Iterable
 
-from extender.kube.errors import Away, Occupied, Refused, Unavailable
+from extender.kube.errors import Away, Expired, Occupied, Refused, Unavailable
 from kubesim.apiserver import faults as api
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import LEASE, NODE, POD, Json, Kind
@@ -34,7 +34,14 @@ _DOMAIN = "escher.dev/"
 class Striking:
     """`killed` is told when the service is. `ours`: the kinds of objects of the service's."""
 
-    def __init__(self, stage: Stage, seed: int, ours: Iterable[Kind], killed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        seed: int,
+        ours: Iterable[Kind],
+        killed: Callable[[], None],
+        restore: Callable[[Fault], Awaitable[None]],
+    ) -> None:
         self.done: list[str] = []
         """Kinds of those that have begun."""
         self._stage = stage
@@ -48,6 +55,8 @@ class Striking:
             "repeat-events": self._repeat_events,
             "break-watches": self._break_watches,
             "forget-changes": self._forget_changes,
+            "silence-watches": self._silence_watches,
+            "restore": restore,
             "kill-service": self._kill_service,
             "end-service": self._end_service,
             "cut-off-service": self._cut_off_service,
@@ -113,6 +122,10 @@ class Striking:
 
     async def _forget_changes(self, fault: Fault) -> None:
         self._stage.forget_changes()
+
+    async def _silence_watches(self, fault: Fault) -> None:
+        for life in self._stage.living:
+            life.line.silence_watches(TARGETS[fault.of][1])
 
     async def _cut_off_service(self, fault: Fault) -> None:
         life = self._stage.leading
@@ -199,6 +212,8 @@ def _of_request(fault: Fault) -> api.Fault:
             error = Occupied(409, "the object has been modified; please apply your changes to the latest version")
         case "throttle":
             error, seconds = Unavailable("too many requests, please try again later", fault.seconds), 0.0
+        case "expire-watches":
+            error = Expired(410, "too old resource version")
         case "refuse":
             error = Refused(422, "the pod cannot be bound")
         case "fail":

@@ -44,6 +44,7 @@ class Working:
         self._people = self._hands(seed, "people")
         self._others = self._hands(seed, FOREIGN)
         self._turns: dict[str, asyncio.Lock] = {}
+        self._policies: list[Json] = []
 
     def _hands(self, seed: int, whose: str) -> Hands:
         drawn = random.Random(f"{seed} {whose}")
@@ -61,7 +62,8 @@ class Working:
                 await self.set_resource(work)
                 return
             case "policy":
-                await self._create(POLICY, _policy(work))
+                self._policies.append(_policy(work))
+                await self._create(POLICY, self._policies[-1])
                 return
             case "foreign":
                 for body in pods_of(work):
@@ -102,10 +104,22 @@ class Working:
         """One who asks for the same resource waits until the one before was answered."""
         async with self._turns.setdefault(work.name, asyncio.Lock()):
             self.wishes[work.name] = work
-            heard = False
-            while not heard:
-                heard = await self._ask(work)
-                await asyncio.sleep(0.0 if heard else _AGAIN_AFTER)
+            await self._insist(work)
+
+    async def _insist(self, work: Work) -> None:
+        heard = False
+        while not heard:
+            heard = await self._ask(work)
+            await asyncio.sleep(0.0 if heard else _AGAIN_AFTER)
+
+    async def ask_again(self) -> None:
+        """What was asked for last is there, whatever became of it."""
+        for name in list(self.wishes):
+            async with self._turns[name]:
+                await self._insist(self.wishes[name])
+        for body in self._policies:
+            if self._store.get(POLICY, NAMESPACE, body["metadata"]["name"]) is None:
+                await self._create(POLICY, body)
 
     async def _ask(self, work: Work) -> bool:
         """Whether it was heard, and done."""
@@ -135,6 +149,7 @@ class Working:
 
     async def take_all_back(self) -> None:
         """Nothing is asked for any more."""
+        self._policies.clear()
         for found in [*self._store.list(POD), *self._store.list(POLICY)]:
             await self._people.delete(POD if "containers" in found["spec"] else POLICY, found)
         for name in list(self.wishes):

@@ -9,6 +9,7 @@ import pytest
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import POD, Json
 from loadtests.fault_simulation.plan import Fault, Plan, Work
+from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.stage import Stage, stage_of
 from loadtests.fault_simulation.steps import CAPACITY, Steps
@@ -70,7 +71,7 @@ class TestABindingToANodeThatOthersHaveFilled:
 
     async def _bind(self, found: list[str], *, asked: float | None, later: float) -> None:
         async with stage_of(ONE_NODE) as stage:
-            Steps(stage, ephemeral_resources(stage), lambda kind, what: found.append(kind))
+            Steps(stage, ephemeral_resources(stage), lambda kind, what: found.append(kind), Restoring(stage))
             hands = Hands(InProcess(stage.cluster.api, user="somebody"))
             body = pod("ours", "nobody", cpu=2)
             ours = await hands.create(POD, {**body, "metadata": {**body["metadata"], "namespace": NAMESPACE}})

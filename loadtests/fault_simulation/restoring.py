@@ -1,0 +1,86 @@
+"""Restoring: etcd is restored from a backup, and who goes by what was before is told.
+
+The API server has again what it had; the service has to find that out by itself. Must not know how it does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from extender.kube.errors import Away
+from kubesim.kinds import POD
+from loadtests.fault_simulation.plan import MENDED_WITHIN, Fault
+from loadtests.fault_simulation.stage import Stage
+from loadtests.life.seeing import uid
+from loadtests.reading import gang_of, node_of
+
+_BUMPED_BY = 1_000_000_000
+_BACK_AFTER = 1.5
+"""Seconds after the restore at which the API server answers, where it was away."""
+_AWAY = Away("connection refused")
+
+
+class Restoring:
+    """`until`: when the service must know of the last restore, in seconds of the event loop. `gangs`: those of which
+    anybody was bound, or asked for, at a restore: a part of one may be left, and what it was before nobody can know.
+    `changed`: how many objects the restores have changed in all."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.until = float("-inf")
+        self.gangs: set[str] = set()
+        self.changed = 0
+        self.under_way = False
+        """Whether what is written now is what is restored."""
+        self.listeners: list[Callable[[], None]] = []
+        """Told of each restore when it is done."""
+        self._stage = stage
+        self._store = stage.cluster.api.store
+        self._store.subscribe(lambda change: self._count())
+
+    def _count(self) -> None:
+        self.changed += self.under_way
+
+    @property
+    def is_mended(self) -> bool:
+        """Whether the service must know of all restores."""
+        return asyncio.get_running_loop().time() >= self.until
+
+    async def mended(self) -> None:
+        """The service must know of all restores by now."""
+        await asyncio.sleep(max(0.0, self.until - asyncio.get_running_loop().time()))
+
+    async def restore(self, fault: Fault) -> None:
+        """It has happened, and people may ask for what was lost."""
+        backup = self._store.back_up()
+        await asyncio.sleep(max(0.0, fault.seconds - _BACK_AFTER))
+        lives = list(self._stage.living) if fault.losing else []
+        for life in lives:
+            life.line.turn_away(_AWAY)
+        await asyncio.sleep(min(fault.seconds, _BACK_AFTER))
+        self._note_gangs()
+        self._forget_binds()
+        version = self._store.version
+        self.under_way = True
+        try:
+            self._stage.restore(backup, {"on": version + _BUMPED_BY, "back": None, "same": version}[fault.of])
+        finally:
+            self.under_way = False
+        self._note_gangs()
+        self.until = asyncio.get_running_loop().time() + MENDED_WITHIN
+        for listener in self.listeners:
+            listener()
+        await self._stage.cluster.restart_scheduler(0, 1.0)
+        for life in lives:
+            life.line.let_in()
+
+    def _note_gangs(self) -> None:
+        for each in self._store.list(POD):
+            if (gang := gang_of(each)) is not None and (node_of(each) or uid(each) in self._stage.calls.binds):
+                self.gangs.add(gang.key)
+
+    def _forget_binds(self) -> None:
+        """Who was bound is to be asked for anew; what was asked for and is under way may still arrive."""
+        for each in self._store.list(POD):
+            if node_of(each):
+                self._stage.calls.binds.pop(uid(each), None)

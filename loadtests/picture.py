@@ -1,0 +1,92 @@
+"""The picture that the service has of the cluster, kind by kind, beside what the API server says.
+
+Both are made of plain values that can be compared. Knows where the service keeps what it was told; must not know why
+they might differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from extender.app.tables import Tables
+from extender.bootstrap import Application
+from extender.core.ledger import HoldingKind
+from kubesim.kinds import DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
+from kubesim.store import Store
+from loadtests.life.policies import POLICY
+from loadtests.life.seeing import name, uid
+from loadtests.life.works import POD_GROUP
+from loadtests.month.agreement import key_of, units_of
+from loadtests.reading import OURS, is_leaving, is_over, node_of
+
+BRAKE = "escher.dev/preempt"
+Picture = dict[str, Any]
+
+
+def known(application: Application) -> Picture:
+    """What the service has."""
+    tables, population = application.keeper.tables, application.keeper.population
+    return {
+        "nodes": {str(each.name): dict(each.labels) for each in tables.nodes.values()},
+        "node status": {str(node): _of_row(tables, node) for node in tables.nodes},
+        "pods": {each.uid: (each.node, each.deleting) for each in tables.pods.values()},
+        "what is held": sorted(
+            (str(held.holder), str(held.node))
+            for held in tables.ledger.rows.holdings()
+            if held.kind is HoldingKind.BOUND
+        ),
+        "PodGroups": {str(each): each.min_member for each in population.groups.known()},
+        "Jobs": {each.controller: each.pods for each in tables.around.promises.known()},
+        "budgets": {str(each): dict(each.labels) for each in tables.around.budgets.all()},
+        "namespaces": sorted(tables.brake.labelled),
+        "EphemeralResources": {
+            each.name.key("escher.dev"): {str(node): units for node, units in each.desired().items()}
+            for each in application.resources.all()
+        },
+        "EscherPolicies": {
+            str(each): [(one.key, *one.values) for one in policy.selector or ()]
+            for each, policy in tables.governing.in_force("default").items()
+        },
+    }
+
+
+def said(store: Store, resources: Kind) -> Picture:
+    """What the API server says. `resources`: the kind of EphemeralResource."""
+    pods = [each for each in store.list(POD) if not is_over(each)]
+    return {
+        "nodes": {name(each): dict(each["metadata"].get("labels") or {}) for each in store.list(NODE)},
+        "node status": {name(each): _of_status(each) for each in store.list(NODE)},
+        "pods": {uid(each): (node_of(each) or None, is_leaving(each)) for each in pods},
+        "what is held": sorted((uid(each), node_of(each)) for each in pods if node_of(each)),
+        "PodGroups": {_full(each): each["spec"]["minMember"] for each in store.list(POD_GROUP)},
+        "Jobs": {uid(each): each["spec"]["parallelism"] for each in store.list(JOB)},
+        "budgets": {_full(each): each["spec"]["selector"]["matchLabels"] for each in store.list(DISRUPTION_BUDGET)},
+        "namespaces": sorted(name(each) for each in store.list(NAMESPACE) if _labels(each).get(BRAKE)),
+        "EphemeralResources": {key_of(each): units_of(each) for each in store.list(resources)},
+        "EscherPolicies": {
+            name(each): list(each["spec"]["selector"]["matchLabels"].items()) for each in store.list(POLICY)
+        },
+    }
+
+
+def differing(has: Picture, is_so: Picture) -> list[str]:
+    """The kinds of which the service has something else than is so, and what it has."""
+    return [f"{kind}: known is {has[kind]}, and {is_so[kind]} is so" for kind in is_so if has[kind] != is_so[kind]]
+
+
+def _of_row(tables: Tables, node: Any) -> Mapping[str, int]:
+    row = tables.ledger.rows.get(node)
+    return {} if row is None else {str(key): units for key, units in row.ephemeral.items()}
+
+
+def _of_status(node: Json) -> Mapping[str, int]:
+    return {key: int(units) for key, units in node["status"]["allocatable"].items() if key.startswith(OURS)}
+
+
+def _labels(obj: Json) -> dict[str, str]:
+    return dict(obj["metadata"].get("labels") or {})
+
+
+def _full(obj: Json) -> str:
+    return f"{obj['metadata']['namespace']}/{name(obj)}"
