@@ -337,6 +337,10 @@ MUTANTS: Mapping[str, Mutant] = {
     "list-adds-only": _mutant(
         "What a list does not name any more is kept.", Reflector, "_list", _never_gone
     ),
+    "list-leaves-pods": _mutant(
+        "A pod that was known as bound, or about to go, stays so whatever a list says.", Population, "_undone",
+        _always(()),
+    ),
     "watch-skips": _mutant(
         "A watch that failed is taken up at the newest version, and not at the one reached.",
         Reflector, "_watch", _skips,

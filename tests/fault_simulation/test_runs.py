@@ -113,6 +113,17 @@ UNKIND = [
             nodes=2,
         ),
     ),
+    # What has the room goes when the backup is made, and is there again afterwards.
+    (
+        "list-leaves-pods",
+        "picture",
+        Plan(
+            7,
+            (Work("foreign", "others", 1.0, lasts=11.0, cpu=4), Work("pods", "alone", 5.0, cpu=4)),
+            (Fault("restore", 8.0, 30.0, of="on"),),
+            nodes=1,
+        ),
+    ),
 ]
 
 
