@@ -187,7 +187,8 @@ class Credentials:
         async with self._lock:
             if await self._papers() != rejected:
                 return True
-            if self._now() - self._loaded_at < _RENEW_AT_MOST_EVERY:
+            # Either way: the clock may have been set back since, by hours.
+            if abs(self._now() - self._loaded_at) < _RENEW_AT_MOST_EVERY:
                 return False
             if await self._load_again() and await self._papers() == rejected:
                 self.vain += 1
@@ -196,7 +197,7 @@ class Credentials:
             return await self._papers() != rejected
 
     def _outdated(self) -> bool:
-        if self._renew_at is not None and self._now() >= self._renew_at:
+        if self._renew_at is not None and not self._loaded_at <= self._now() < self._renew_at:
             return True
         return _stamps(self._files) != self._seen
 

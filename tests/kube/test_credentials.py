@@ -100,6 +100,28 @@ async def test_what_was_turned_away_is_loaded_anew_but_not_again_so_soon() -> No
     assert (await credentials.papers()).authorization == "second"
 
 
+@pytest.mark.parametrize("hours", [-10, 10])
+async def test_a_clock_that_is_set_by_hours_keeps_nobody_from_loading_what_is_newer(hours: int) -> None:
+    tokens = ["first"]
+
+    async def load(configuration: Any) -> Sources:
+        configuration.host = "http://127.0.0.1:8001"
+        configuration.api_key["BearerToken"] = tokens[-1]
+        return Sources(until=time.now + 3600)
+
+    time = Time(datetime.now(UTC).timestamp())
+    credentials = await Credentials.load(load, now=time)
+    time.now += hours * 3600
+    tokens.append("second")
+    assert await credentials.renew(Papers("first", None))
+    tokens.append("third")
+    time.now += 3600
+    assert (await credentials.papers()).authorization == "third"
+    tokens.append("fourth")
+    time.now -= 10 * 3600
+    assert (await credentials.papers()).authorization == "fourth", "set back, nobody knows when it ends"
+
+
 async def test_a_plugin_is_asked_again_before_its_answer_expires(tmp_path: Path) -> None:
     time = Time(datetime.now(UTC).timestamp())
     expires = datetime.fromtimestamp(time.now + 3600, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
