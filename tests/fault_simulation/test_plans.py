@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from unittest.mock import patch
 
 import pytest
 
+from loadtests.fault_simulation import drawing
 from loadtests.fault_simulation.drawing import CPU_OF_NODE, plan_of
 from loadtests.fault_simulation.plan import (
     MEANING,
+    MENDED_WITHIN,
+    VERSIONS,
     BadPlan,
     Fault,
     Plan,
@@ -60,6 +64,24 @@ def test_others_bind_pods_while_room_is_given_out() -> None:
     for some in works:
         first = min(each.at for each in some if each.kind in ("gang", "pods"))
         assert all(each.at >= first for each in some if each.kind == "foreign")
+
+
+def test_restores_are_drawn_in_all_their_forms_and_change_nothing_else_of_a_seed() -> None:
+    drawn = [each for seed in SEEDS for each in plan_of(seed).faults if each.kind == "restore"]
+    assert len(SEEDS) // 4 < len(drawn) < len(SEEDS) // 2
+    assert {each.of for each in drawn} == set(VERSIONS)
+    assert {each.losing for each in drawn} == {True, False}
+    for seed in range(20):
+        works = plan_of(seed).works
+        with patch.object(drawing, "_of_time", lambda rng, works: []):
+            plain = plan_of(seed)
+        assert plain.works == works
+        assert set(plain.faults) <= set(plan_of(seed).faults)
+
+
+def test_a_run_goes_on_until_a_restore_must_be_known() -> None:
+    assert Plan(0, (), (Fault("restore", 5.0, 10.0, of="on"),)).ends == 15.0 + MENDED_WITHIN
+    assert Plan(0, (), (Fault("set-clock", 5.0, 36000.0),)).ends == 5.0
 
 
 def test_a_file_from_before_faults_could_be_late_is_read() -> None:

@@ -11,7 +11,7 @@ from loadtests.fault_simulation.__main__ import table as table_of_runs
 from loadtests.fault_simulation.drawing import plan_of
 from loadtests.fault_simulation.mutants import MUTANTS
 from loadtests.fault_simulation.mutation import Trial, Verdict, table, tried
-from loadtests.fault_simulation.plan import Fault, Plan, Work, read, written
+from loadtests.fault_simulation.plan import VERSIONS, Fault, Plan, Work, read, written
 from loadtests.fault_simulation.run import Finding, run
 
 QUIET = Plan(7, (Work("gang", "train", 0.5, size=3, cpu=2), Work("resource", "slots", 0.1, capacity=2)), ())
@@ -77,6 +77,26 @@ def test_a_leader_that_loses_its_lease_alone_is_followed_by_another() -> None:
     with MUTANTS["takes-over-at-once"].put_in():
         found = run(plan)
     assert [each.kind for each in found.findings][:1] == ["fence"], details(found)
+
+
+@pytest.mark.parametrize("losing", [True, False])
+@pytest.mark.parametrize("of", VERSIONS)
+def test_a_restore_changes_what_there_is_and_is_found_out(of: str, losing: bool) -> None:
+    """The gang is bound since, and the resource another; pods that ran then run again."""
+    works = (*QUIET.works, Work("resource", "slots", 9.0, capacity=4), Work("pods", "alone", 1.0, lasts=6.0))
+    result = run(Plan(7, works, (Fault("restore", 0.5, 30.0, of=of, losing=losing),)))
+    assert result.is_clean, details(result)
+    assert result.restored > 3
+    assert result.faults == ["restore"]
+
+
+@pytest.mark.parametrize("of", ["watches", "watch of pods"])
+def test_watches_that_fall_silent_or_end_with_410_again_and_again_hide_nothing(of: str) -> None:
+    late = Work("gang", "late", 20.0, size=3, cpu=2)
+    for fault in (Fault("silence-watches", 10.0, of=of), Fault("expire-watches", 10.0, of=of, times=30)):
+        result = run(Plan(7, (*QUIET.works, late), (fault, Fault("break-watches", 10.1))[: 1 + (fault.times > 1)]))
+        assert result.is_clean, details(result)
+        assert result.bound == 6
 
 
 SLOTS = Work("resource", "slots", 0.1, capacity=2)
