@@ -92,11 +92,11 @@ async def amiss(
     )
     return {
         IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
-        PICTURE: differing(known(life.application), said(store, resources)),
         FORGOTTEN: [*waiting, *_apart(nodes, pods, apart), *_with_free_ports(nodes, pods, keeps, works)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
+        PICTURE: differing(known(life.application), said(store, resources)),
     }
 
 

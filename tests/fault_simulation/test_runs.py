@@ -136,7 +136,7 @@ UNKIND = [
     # What has the room goes when the backup is made, and is there again afterwards.
     (
         "list-leaves-pods",
-        "picture",
+        "ledger",
         Plan(
             7,
             (Work("foreign", "others", 1.0, lasts=11.0, cpu=4), Work("pods", "alone", 5.0, cpu=4)),
