@@ -12,7 +12,7 @@ from typing import Any
 from extender.app.tables import Tables
 from extender.bootstrap import Application
 from extender.core.ledger import HoldingKind
-from kubesim.kinds import DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
+from kubesim.kinds import DAEMON_SET, DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import name, uid
@@ -38,6 +38,7 @@ def known(application: Application) -> Picture:
         ),
         "PodGroups": {str(each): each.min_member for each in population.groups.known()},
         "Jobs": {each.controller: each.pods for each in tables.around.promises.known()},
+        "DaemonSets": {each.uid: each.name for each in tables.around.daemons.all()},
         "budgets": {str(each): dict(each.labels) for each in tables.around.budgets.all()},
         "namespaces": sorted(tables.brake.labelled),
         "EphemeralResources": {
@@ -61,6 +62,7 @@ def said(store: Store, resources: Kind) -> Picture:
         "what is held": sorted((uid(each), node_of(each)) for each in pods if node_of(each)),
         "PodGroups": {_full(each): each["spec"]["minMember"] for each in store.list(POD_GROUP)},
         "Jobs": {uid(each): each["spec"]["parallelism"] for each in store.list(JOB)},
+        "DaemonSets": {uid(each): name(each) for each in store.list(DAEMON_SET)},
         "budgets": {_full(each): each["spec"]["selector"]["matchLabels"] for each in store.list(DISRUPTION_BUDGET)},
         "namespaces": sorted(name(each) for each in store.list(NAMESPACE) if _labels(each).get(BRAKE)),
         "EphemeralResources": {key_of(each): units_of(each) for each in store.list(resources)},

@@ -17,6 +17,7 @@ from extender.simulated_service import ServiceLife
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
+    DAEMON_SET,
     DISRUPTION_BUDGET,
     JOB,
     NAMESPACE,
@@ -86,6 +87,7 @@ class Story:
         await self.create(POD_GROUP, {"metadata": {"name": "group"}, "spec": {"minMember": 2}})
         await self.create(NAMESPACE, {"metadata": {"name": "team", "labels": {BRAKE: "off"}}})
         await self.create(JOB, _job(2))
+        await self.create(DAEMON_SET, _daemons("agents"))
         await self.create(DISRUPTION_BUDGET, _budget("budget", "a"))
         await self.create(POLICY, _policy("policy", "a"))
         await self.create(self.resource, {"metadata": {"name": "data"}, "spec": {"nodes": {"node-0": 4}}})
@@ -99,6 +101,7 @@ class Story:
         await self.merge(POD_GROUP, "group", {"spec": {"minMember": 5}})
         await self.merge(NAMESPACE, "team", {"metadata": {"labels": {BRAKE: None}}})
         await self.merge(JOB, "job", {"spec": {"parallelism": 3}})
+        await self.delete(DAEMON_SET, "agents")
         await self.delete(DISRUPTION_BUDGET, "budget")
         await self.create(DISRUPTION_BUDGET, _budget("later", "b"))
         await self.delete(POLICY, "policy")
@@ -128,6 +131,12 @@ class Story:
 
     def said(self) -> Picture:
         return said(self.store, self.resource)
+
+
+def _daemons(called: str) -> Json:
+    labels = {"app": called}
+    template = {"metadata": {"labels": labels}, "spec": {**pod("any", OTHERS)["spec"], "restartPolicy": "Always"}}
+    return {"metadata": {"name": called}, "spec": {"selector": {"matchLabels": labels}, "template": template}}
 
 
 def _budget(called: str, app: str) -> Json:
@@ -183,6 +192,7 @@ KINDS = (
     "what is held",
     "PodGroups",
     "Jobs",
+    "DaemonSets",
     "budgets",
     "namespaces",
     "EphemeralResources",
