@@ -357,7 +357,7 @@ class Application:
             follow(
                 kinds.ours(intents.TransactionIntents(), settings.own_namespace),
                 self.intents.known,
-                on_rewind=self.intents.known.rewind,
+                before_list=self.intents.known.before_list,
             ),
             lambda: intents.readable(connection, settings.own_namespace),
             "no transaction writes several objects as one",
