@@ -139,7 +139,7 @@ class Announcements:
                 continue
             done += 1
             when, told = self._kept[done - oldest]
-            said = told if isinstance(told, Announcement) else announced(done, when, told, self.named)
+            said = told if isinstance(told, Announcement) else announced(done, when, told, self.named, namespace)
             if namespace in (None, said.namespace):
                 yield said
 
@@ -171,9 +171,16 @@ all who were on the way to it: bodies of requests."""
 
 
 def announced(
-    number: int, when: float, told: Told, named: Callable[[GangKey], str] = attrgetter("name")
+    number: int,
+    when: float,
+    told: Told,
+    named: Callable[[GangKey], str] = attrgetter("name"),
+    within: str | None = None,
 ) -> Announcement:
-    """What is told, which is of interest, in words."""
+    """What is told, which is of interest, in words. `within`: pods of other namespaces than that are not named."""
+
+    def pod_named(pod: Pod | PodRef) -> str:
+        return f"pod {pod}" if within in (None, pod.namespace) else "a pod of another namespace"
 
     def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
         return Announcement(
@@ -201,7 +208,7 @@ def announced(
         case WakePod(pod):
             return of_pod("PodWoken", pod)
         case Preempted(victim, preemptor):
-            return of_pod("PodPreempted", victim, f"for pod {preemptor}")
+            return of_pod("PodPreempted", victim, f"for {pod_named(preemptor)}")
         case GangPlanned(gang):
             return of_gang("GangPlanned", gang)
         case GangBound(gang, seconds):
@@ -220,11 +227,11 @@ def announced(
         case GangQuarantined(gang, _, defect):
             return of_gang("GangQuarantined", gang, repr(defect))
         case EvictFor(gang, _, victims):
-            return of_gang("PodsEvicted", gang, f"for its sake: {_names(victims)}")
+            return of_gang("PodsEvicted", gang, f"for its sake: {_names(victims, within)}")
         case EvictRest(gang, preemptor, rest):
-            return of_gang("PodsEvicted", gang, f"the rest of it, for pod {preemptor}: {_names(rest)}")
+            return of_gang("PodsEvicted", gang, f"the rest of it, for {pod_named(preemptor)}: {_names(rest, within)}")
         case EvictMembers(gang, quorum, members, proof):
-            return of_gang("PodsEvicted", gang, f"of its quorum of {quorum}: {_names(members)}; {proof}")
+            return of_gang("PodsEvicted", gang, f"of its quorum of {quorum}: {_names(members, within)}; {proof}")
         case Withheld(act, namespace, gang, about):
             detail = f"{act.value}: {' '.join(about)}".rstrip(": ")
             if gang is not None:
@@ -245,6 +252,10 @@ def _reasons(verdict: Verdict) -> str:
     return "; ".join(f"{count} nodes: {reason}" for reason, count in counted.most_common(_REASONS_TOLD))
 
 
-def _names(pods: Sequence[Pod]) -> str:
-    named = ", ".join(str(pod) for pod in pods[:_PODS_NAMED])
-    return named if len(pods) <= _PODS_NAMED else f"{named} and {len(pods) - _PODS_NAMED} more"
+def _names(pods: Sequence[Pod], within: str | None) -> str:
+    told = [pod for pod in pods if within in (None, pod.namespace)]
+    named = ", ".join(str(pod) for pod in told[:_PODS_NAMED])
+    more = len(pods) - min(len(told), _PODS_NAMED)
+    if pods and not told:
+        return f"{len(pods)} pods of other namespaces"
+    return f"{named} and {more} more" if more else named

@@ -49,7 +49,7 @@ class Inquiries:
         return (self._node_state(name, rows[name], namespace, resource, shown) for name in names)
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
-        """Which resources were asked for."""
+        """Which resources were asked for: of a namespace its own, those exported to it, and shared ones."""
         domain = self._tables.ledger.capacity.domain
 
         def shown(key: ResourceKey) -> bool:
@@ -57,10 +57,7 @@ class Inquiries:
                 return False
             if namespace is None:
                 return True
-            if not in_domain(key, domain):
-                return False
-            holder = self._capacities.holder_of(key)
-            return key.startswith(f"{domain}/{namespace}.") or (holder is not None and holder.namespace == namespace)
+            return in_domain(key, domain) and self._tables.tenancy.is_offered(namespace, key)
 
         return shown
 

@@ -43,8 +43,12 @@ class Tenancy:
 
     def may_use(self, namespace: str, key: ResourceKey) -> bool:
         """Whether what is in that namespace may hold units of the resource."""
+        return self.crossing or self.is_offered(namespace, key)
+
+    def is_offered(self, namespace: str, key: ResourceKey) -> bool:
+        """Whether the resource is that namespace's, shared, or exported to it."""
         owner = namespace_of(key, self._domain)
-        return not owner or owner == namespace or self.crossing or namespace in self._exports.get(key, ())
+        return not owner or owner == namespace or namespace in self._exports.get(key, ())
 
     def foreign(self, namespace: str, requests: Vector) -> ResourceKey | None:
         """The first of these resources that the namespace may not use; None: it may use all."""

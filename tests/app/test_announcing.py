@@ -190,3 +190,20 @@ async def test_a_gangs_life_can_be_followed_in_a_cluster() -> None:
         assert [each.what for each in said if each.gang == "train"] == ["GangPlanned", "GangBound"]
         placed = {each.pod: each.node for each in said if each.what == "PodPlaced"}
         assert {each.pod: each.node for each in said if each.what == "PodBound"} == placed == dict(town.bound())
+
+
+async def test_who_follows_one_namespace_is_told_no_pods_of_others() -> None:
+    theirs, more = pod("secret", namespace="other"), pod("secret-too", namespace="other")
+    told: list[tuple[Told, str]] = [
+        (Preempted(A, theirs), "for a pod of another namespace"),
+        (EvictFor(TRAIN, (A,), (theirs, more)), "for its sake: 2 pods of other namespaces"),
+        (EvictFor(TRAIN, (A,), (B, theirs)), "for its sake: default/b and 1 more"),
+    ]
+    announcements = Announcements(LoopClock())
+    for decision, _ in told:
+        announcements.tell(decision)
+    announcements.close()
+    said = [each async for each in announcements.follow(0, namespace="default")]
+    assert [each.detail for each in said if isinstance(each, Announcement)] == [detail for _, detail in told]
+    everywhere = [str(each) async for each in announcements.follow(0)]
+    assert all("other/secret" in each for each in everywhere)

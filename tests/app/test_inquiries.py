@@ -71,6 +71,19 @@ async def test_the_cluster_state_is_reduced_to_what_was_asked(world: World) -> N
     assert (one.capacity, one.available) == ({}, {R: -3})
 
 
+async def test_a_namespace_is_told_of_what_it_may_use_and_of_nobody_elses_holders(world: World) -> None:
+    await world.set("r", 4, "n1", exports=("other",))
+    await world.set("secret", 4, "n1")
+    await world.set("everybodys", 4, "n1", shared=True)
+    await world.set("own", 4, "n1", namespace="other")
+    world.start_pod("p", {"cpu": 1000, R: 3, "escher.dev/everybodys": 1}, on="n1")
+    state = next(iter(world.inquiries.cluster_state(namespace="other", node=N1)))
+    assert state.available == {R: 1, "escher.dev/everybodys": 3, "escher.dev/other.own": 4}
+    assert state.capacity == {R: 4, "escher.dev/everybodys": 4, "escher.dev/other.own": 4}
+    assert state.holders == []
+    assert list(world.inquiries.cluster_state(namespace="other", resource=ResourceKey("escher.dev/team.secret"))) == []
+
+
 async def test_a_part_of_the_cluster_state_is_those_that_follow_by_their_names(world: World) -> None:
     def names(**asked: Any) -> list[NodeName]:
         return [state.node for state in world.inquiries.cluster_state(**asked)]

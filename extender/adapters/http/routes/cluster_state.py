@@ -28,7 +28,7 @@ Calls = Annotated[StateCalls, Depends(_calls)]
 @router.get("/cluster-state")
 async def cluster_state(
     calls: Calls,
-    namespace: Annotated[str | None, Query(description="Only its ephemeral resources, and holders in it")] = None,
+    namespace: Annotated[str | None, Query(description="Only what its pods may ask for, and holders in it")] = None,
     node: Annotated[str | None, Query(description="Only this node")] = None,
     resource: Annotated[str | None, Query(description="Only this one, e.g. escher.dev/team-a.data1")] = None,
     limit: Limit = 500,
