@@ -83,7 +83,7 @@ class Breakups:
         facts = pod.facts
         if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
             return
-        key = facts.gang.key
+        key = facts.gang.id
         breakup = self._open.get(key)
         if breakup is None:
             breakup = self._open[key] = self._begun(key, pod, at, by)
@@ -116,7 +116,7 @@ class Breakups:
     def is_broken_up(self, pod: Seen) -> bool:
         """Whether others of its gang have been taken lately: then it is to follow."""
         gang = pod.facts.gang
-        return gang is not None and gang.key in self._open
+        return gang is not None and gang.id in self._open
 
     # -- judgement -----------------------------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ class Seen:
 
 @dataclass(slots=True, eq=False)
 class GangSeen:
-    """A gang while some member of it exists."""
+    """A gang while some member of it exists. `key`: its `reading.Gang.id`."""
 
     key: str
     members: dict[str, Seen] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class History:
             seen.healthy, seen.had_ended = facts.healthy, facts.finished
         seen.facts = facts
         if facts.gang is not None and facts.scheduler in self.schedulers:
-            self._join(facts.gang.key, seen, at)
+            self._join(facts.gang.id, seen, at)
         if facts.attempt is not None:
             self._note_attempt(seen, facts.attempt, at)
 
@@ -175,7 +175,16 @@ class History:
         gang = seen.facts.gang
         if gang is None or seen.facts.scheduler not in self.schedulers:
             return None
-        return self.gangs.get(gang.key)
+        return self.gangs.get(gang.id)
+
+    def gang_called(self, name: str) -> GangSeen | None:
+        """The gang that the service means; of several that share the name, one with members that wait comes first."""
+        key, _, of_group = name.partition("@")
+        uid = of_group.partition("@")[2]
+        found = [
+            each for each in self.gangs.values() if each.key.partition("@")[0] == key and f"@{uid}" in f"{each.key}@"
+        ]
+        return max(found, key=lambda each: len(each.waiting), default=None)
 
     def _join(self, key: str, seen: Seen, at: float) -> None:
         gang = self.gangs.get(key)
@@ -242,7 +251,7 @@ class History:
         attempt = self.attempts.get(key)
         if attempt is None:
             gang = seen.facts.gang
-            attempt = AttemptSeen("" if gang is None else gang.key, at, said.needed, said.size)
+            attempt = AttemptSeen("" if gang is None else gang.id, at, said.needed, said.size)
             self.attempts[key] = attempt
         # A mark that was written later may tell of more members.
         attempt.needed, attempt.size = min(attempt.needed, said.needed), max(attempt.size, said.size)

@@ -18,7 +18,7 @@ from loadtests.harm.harms import Harm
 from loadtests.harm.history import GangSeen, History, Seen
 from loadtests.harm.owners import is_static
 
-_FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.-]*[A-Za-z0-9])")
+_FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.@%-]*[A-Za-z0-9])")
 _HOUR = 3600.0
 
 
@@ -102,7 +102,7 @@ class Preemptions:
         facts, uid = pod.facts, pod.facts.uid
         came, bound = before is None, bool(facts.node) and (before is None or not before.node)
         ended = pod.gone_at is not None or (facts.finished and not (before is not None and before.finished))
-        key = "" if facts.gang is None else facts.gang.key
+        key = "" if facts.gang is None else facts.gang.id
         for name in list(self._courses):
             course, gang = self._courses[name], self._history.gangs.get(name)
             if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
@@ -144,7 +144,7 @@ class Preemptions:
         for why in self._wrong_victim(pod):
             self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
         if said and said[1] == "gang":
-            gang = self._history.gangs.get(said[2])
+            gang = self._history.gang_called(said[2])
             if gang is None:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
                 return

@@ -189,4 +189,4 @@ class PartsTold:
         """The service has said so, on that pod."""
         seen = self._history.pods.get(uid)
         if seen is not None and seen.facts.gang is not None:
-            self._said[seen.facts.gang.key] = at
+            self._said[seen.facts.gang.id] = at

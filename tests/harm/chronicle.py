@@ -120,12 +120,13 @@ class Chronicle:
         scheduler: str = "escher",
         priority: int = 0,
         never_preempts: bool = False,
-        owner: tuple[str, str] | None = None,
+        owner: tuple[str, ...] | None = None,
         annotations: Mapping[str, str] | None = None,
         labels: Mapping[str, str] | None = None,
         uid: str = "",
     ) -> str:
-        """The pod is there and waits. Its UID, which is `uid-NAME` unless told otherwise."""
+        """The pod is there and waits. Its UID, which is `uid-NAME` unless told otherwise; so is that of its `owner`, of
+        kind and name."""
         made: Json = {
             "kind": "Pod",
             "metadata": {
@@ -146,7 +147,7 @@ class Chronicle:
         if group is not None:
             metadata["labels"]["scheduling.x-k8s.io/pod-group"] = group
         if owner is not None:
-            of = {"kind": owner[0], "name": owner[1], "uid": f"uid-{owner[1]}", "controller": True}
+            of = {"kind": owner[0], "name": owner[1], "uid": f"uid-{owner[-1]}", "controller": True}
             metadata["ownerReferences"] = [of]
         if never_preempts:
             made["spec"]["preemptionPolicy"] = "Never"

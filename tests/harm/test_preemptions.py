@@ -569,3 +569,20 @@ def test_kubelets_that_finish_what_was_begun_are_no_news() -> None:
     chronicle.audit("delete", "a", KUBELET)
     top_is_bound(chronicle)
     assert chronicle.found() == []
+
+
+@pytest.mark.parametrize("said", ["default/job.train", "default/job.train@batch@uid-afte"])
+def test_a_job_and_its_successor_of_the_same_name_are_two_gangs(said: str) -> None:
+    chronicle = Chronicle()
+    quorum = {"escher.dev/gang-min-member": "2"}
+    before, after = ("old-0", "old-1"), ("new-0", "new-1")
+    for name in before:
+        chronicle.create(name, owner=("Job", "train", "before"), annotations=quorum)
+        chronicle.bind(name)
+    for name in after:
+        chronicle.create(name, owner=("Job", "train", "after"), annotations=quorum, priority=10)
+    for name in before:
+        chronicle.preempt(name, f"gang {said}")
+    for name in after:
+        chronicle.bind(name)
+    assert chronicle.found() == []
