@@ -56,6 +56,12 @@ def test_without_leader_election_there_is_one_service_and_never_two() -> None:
     assert selector.items() <= spec["template"]["metadata"]["labels"].items()
 
 
+def test_where_budgets_are_never_broken_no_pod_may_be_deleted() -> None:
+    delete = ("", "pods", "delete")
+    assert delete in granted(made(settings__preempts_despite_budgets="last-resort"), "escher")
+    assert delete not in granted(made(settings__preempts_despite_budgets="never"), "escher")
+
+
 def test_no_update_makes_of_a_deployment_with_leader_election_one_without_or_the_other_way_round() -> None:
     """An API server refuses to change the selector: one that heeds no lease is never beside one that does."""
     said = [one(made(leaderElection__enabled=on), "Deployment", "escher")["spec"] for on in ("true", "false")]
