@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from extender.core.cluster import Pod
 from extender.kube.node_match import Requirement
@@ -67,6 +68,11 @@ class Overlapping:
     budgets: tuple[str, ...]
 
 
+_MOST_LOOKED_AT = 64
+"""Budgets that are compared with one pod. A pod about which more may be counts as under two, which is as safe."""
+_Label = tuple[str, str]
+
+
 class Budgets:
     """Those of the cluster. `changes`: how often one of them has changed. `known`: whether they have been listed."""
 
@@ -74,6 +80,9 @@ class Budgets:
         self.known = True
         self.changes = 0
         self._by_namespace: dict[str, dict[str, Budget]] = {}
+        self._by_label: dict[str, dict[_Label | None, dict[str, Budget]]] = {}
+        """Of a namespace, by one of the labels that each selects; None: it selects by expressions alone."""
+        self._label_of: dict[tuple[str, str], _Label | None] = {}
         self._about: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Budget, ...]] = {}
         """Those for pods of such labels: a controller's are all alike. Of the budgets as they are now."""
 
@@ -83,7 +92,7 @@ class Budgets:
     def replace(self, budgets: Iterable[Budget]) -> None:
         """These and no others exist."""
         self.known = True
-        self._by_namespace = {}
+        self._by_namespace, self._by_label, self._label_of = {}, {}, {}
         for budget in budgets:
             self.see(budget)
         self._changed()
@@ -92,14 +101,29 @@ class Budgets:
         """It is there, and looks like this."""
         named = self._by_namespace.setdefault(budget.namespace, {})
         if named.get(budget.name) != budget:
+            self._take_out(budget)
             named[budget.name] = budget
+            by_label = self._by_label.setdefault(budget.namespace, {})
+            # The label that the fewest others select: most have one of their own.
+            label = min(budget.labels.items(), key=lambda each: len(by_label.get(each, ())), default=None)
+            self._label_of[budget.namespace, budget.name] = label
+            by_label.setdefault(label, {})[budget.name] = budget
             self._changed()
+
+    def _take_out(self, budget: Budget) -> None:
+        key = (budget.namespace, budget.name)
+        if key in self._label_of:
+            by_label, label = self._by_label[budget.namespace], self._label_of.pop(key)
+            del by_label[label][budget.name]
+            if not by_label[label]:
+                del by_label[label]
 
     def all(self) -> list[Budget]:
         return [budget for named in self._by_namespace.values() for budget in named.values()]
 
     def lose(self, budget: Budget) -> None:
         """It is gone."""
+        self._take_out(budget)
         if self._by_namespace.get(budget.namespace, {}).pop(budget.name, None) is not None:
             self._changed()
 
@@ -115,8 +139,15 @@ class Budgets:
         like = (pod.namespace, frozenset(pod.labels.items()))
         found = self._about.get(like)
         if found is None:
-            found = self._about[like] = tuple(budget for budget in named.values() if budget.is_for(pod))
+            found = self._about[like] = self._found(pod)
         return found
+
+    def _found(self, pod: Pod) -> tuple[Budget, ...]:
+        by_label = self._by_label[pod.namespace]
+        groups = [by_label[label] for label in (None, *pod.labels.items()) if label in by_label]
+        if sum(map(len, groups)) > _MOST_LOOKED_AT:
+            return tuple(islice((budget for group in groups for budget in group.values()), 2))
+        return tuple(budget for group in groups for budget in group.values() if budget.is_for(pod))
 
     def spending(self) -> _Spending:
         """Nothing is spent yet of what the budgets allow now."""

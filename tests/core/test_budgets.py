@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extender.core.budgets import Budget, Budgets, Overlapping, Spent
 from extender.core.cluster import Pod
@@ -137,3 +139,34 @@ def test_whose_budget_has_least_to_spare_goes_first_and_whoever_has_none_last_th
     guarded = [replace(pod("loose"), labels=loose), replace(pod("tight"), labels=tight)]
     order = budgets.likeliest_refused_first([*free, *guarded])
     assert [each.name for each in order] == ["tight", "loose", "low-1", "low-0"]
+
+
+LABELS = st.dictionaries(st.sampled_from("abc"), st.sampled_from("12"), max_size=3)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), LABELS, st.booleans()), max_size=20), LABELS)
+def test_those_about_a_pod_are_found_by_a_label_of_theirs_as_if_each_had_been_looked_at(
+    news: list[tuple[int, dict[str, str], bool]], labels: dict[str, str]
+) -> None:
+    budgets, there = Budgets(), dict[str, Budget]()
+    for number, selected, stays in news:
+        budget = Budget("default", f"b{number}", 1, selected)
+        if stays:
+            there[budget.name] = budget
+            budgets.see(budget)
+        else:
+            there.pop(budget.name, None)
+            budgets.lose(budget)
+    one = pod("one", labels=labels)
+    expected = {name for name, budget in there.items() if budget.is_for(one)}
+    assert {budget.name for budget in budgets.about(one)} == expected
+    budgets.replace(there.values())
+    assert {budget.name for budget in budgets.about(one)} == expected
+
+
+def test_a_pod_about_which_very_many_may_be_is_taken_to_be_under_two() -> None:
+    other = (Requirement("n", "Exists"),)
+    many = [Budget("default", f"b{number}", 9, LOW, expressions=other) for number in range(100)]
+    found = of(*many).objection(pods(1))
+    assert isinstance(found, Overlapping)
+    assert len(found.budgets) == 2

@@ -44,6 +44,10 @@ class _Status(Struct, rename="camel"):
     observed_generation: int = 0
 
 
+_MOST = 256
+"""Labels and values that a selector may name: it is compared with pods again and again."""
+
+
 class BudgetJson(Struct):
     """A PodDisruptionBudget, `policy/v1`."""
 
@@ -56,6 +60,10 @@ def to_budget(budget: BudgetJson) -> Budget:
     """The budget in the core's terms. One without a status allows nothing."""
     metadata, spec, status = budget.metadata, budget.spec or _Spec(), budget.status or _Status()
     selector = spec.selector or _Selector()
+    lines = selector.match_expressions or ()
+    if len(selector.match_labels or ()) + sum(1 + len(each.values or ()) for each in lines) > _MOST:
+        # Longer than any that is meant: it is taken to be about all pods of its namespace.
+        selector = _Selector()
     return Budget(
         namespace=metadata.namespace,
         name=metadata.name,

@@ -58,6 +58,13 @@ def test_a_status_about_an_older_spec_is_not_current() -> None:
     assert not read({**FULL, "status": {**FULL["status"], "observedGeneration": 2}}).current
 
 
+def test_one_whose_selector_is_longer_than_any_that_is_meant_is_for_all_pods_of_its_namespace() -> None:
+    values = [f"v{number}" for number in range(300)]
+    selector = {"matchLabels": {"app": "a"}, "matchExpressions": [{"key": "k", "operator": "In", "values": values}]}
+    found = read({**FULL, "spec": {"selector": selector}})
+    assert (found.labels, found.expressions, found.selects) == ({}, (), True)
+
+
 def test_one_without_a_selector_is_for_nobody() -> None:
     assert not read({"metadata": FULL["metadata"], "spec": {"minAvailable": 1}}).selects
 
