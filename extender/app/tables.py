@@ -120,7 +120,8 @@ class Tables:
             bounds=rules.preemption,
             ours=self.ours,
         )
-        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, self.gangs.kept_places.takes, self.tenancy)
+        kept = self.gangs.kept_places
+        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, kept.takes, self.tenancy, kept.take_freed)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
         self.gangs.slots.judged = self.policies.judging.beside_plans

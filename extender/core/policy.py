@@ -112,7 +112,7 @@ class Facts:
 
     `pods` are those that are not finished, pending and bound. `giving_way`: what is held for others and given up for a
     pod. `takes`: whether a pod, on a node, would take away a place that is kept for a gang, beyond units; None: on no
-    node.
+    node. `take_freed`: whom such a place has kept from other nodes, and does no more.
     """
 
     ledger: Ledger
@@ -122,6 +122,7 @@ class Facts:
     takes: Callable[[Pod, Collection[Holder]], Callable[[NodeName], bool] | None] = lambda pod, giving_way: None
     tenancy: Tenancy = field(default_factory=Tenancy)
     """Which namespaces may use which ephemeral resources."""
+    take_freed: Callable[[], Collection[Pod]] = lambda: ()
 
     def node_of(self, pod: Pod) -> NodeName | None:
         """Where the pod is bound, or where units are held for it."""

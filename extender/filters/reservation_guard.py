@@ -6,6 +6,7 @@ ports, anti-affinity, spread and policies' places are asked of `core.gangs.kept_
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 
 from extender.core.cluster import Pod
@@ -49,3 +50,10 @@ class ReservationGuard:
             return refused or (_PLACE if takes(node) else None)
 
         return judge_all
+
+    def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
+        """A place is kept for a while only."""
+        return None
+
+    def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
+        return facts.take_freed()

@@ -159,6 +159,16 @@ def test_members_of_gangs_are_not_asked_for_their_plans_keep_to_it() -> None:
     assert town.refused(asking) == ""
 
 
+def test_who_was_kept_from_a_whole_domain_is_woken_once_when_the_place_is_kept_no_more() -> None:
+    town = Kept("aab")
+    held = town.keep(member(0, apart(ZONE, "web")), "n0")
+    assert town.refused(comer()) == "01"
+    assert town.places.take_freed() == []
+    town.ledger.release(held)
+    assert town.places.take_freed() == [comer()]
+    assert town.places.take_freed() == []
+
+
 # -- by a slow twin ----------------------------------------------------------------------------------------------------
 
 

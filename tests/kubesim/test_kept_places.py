@@ -25,7 +25,6 @@ PRIORITIES = {"low": (10, True), "high": (1000, True), "lower": (10, False), "mi
 """Value of each class, and whether its pods preempt."""
 POLICIES = "/apis/escher.dev/v1alpha1/namespaces/default/escherpolicies"
 KINDS = ("room", "host port", "hostNetwork", "anti-affinity", "policy", "gated host port")
-SPREADING = "spread"
 
 
 def dressed(kind: str, body: Json) -> Json:
@@ -133,10 +132,31 @@ def comes_and_goes(made: Stage, count: int, make: Callable[[str], Json]) -> Call
     return lambda: ended
 
 
-@pytest.mark.parametrize("kind", [*KINDS, SPREADING])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_room_is_saved_for_a_gang_that_single_pods_pass_without_end(kind: str) -> None:
     async with two_nodes(kind) as made:
         comes_and_goes(made, 5, lambda name: dressed(kind.removeprefix("gated "), pod(name)))
         await asyncio.sleep(3)
         await gang(made, kind, None)
         await until(lambda: made.runs("top-") == 2, within=90)
+
+
+async def test_whom_a_place_keeps_from_a_whole_zone_goes_there_when_the_gang_is_gone() -> None:
+    async with two_nodes("host port") as made:
+        for name in made.sim.application.keeper.tables.nodes:
+            labels = {"metadata": {"labels": {"zone": "a"}}}
+            await made.sim.ask("PATCH", f"/api/v1/nodes/{name}", labels, content_type="application/merge-patch+json")
+        await made.create(*(dressed("host port", pod(f"low-{n}")) for n in range(2)))
+        await until(lambda: made.runs("low-") == 2)
+        await gang(made, "host port", None)
+        # Its patience is over, and room is saved for it.
+        await asyncio.sleep(70)
+        away = pod("away")
+        peers = {"labelSelector": {"matchLabels": {"escher.dev/gang": "top"}}, "topologyKey": "zone"}
+        away["spec"]["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [peers]}}
+        await made.create(away)
+        await asyncio.sleep(20)
+        assert made.runs("away") == 0
+        for each in made.pods("top-"):
+            await made.sim.ask("DELETE", f"{POD.path('default')}/{each['metadata']['name']}")
+        await until(lambda: made.runs("away") == 1, within=15)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.core.audit import Violation
+from extender.core.bounded import Bounded
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, Constraints, Peers
@@ -27,6 +28,7 @@ from extender.core.neighbours import Rules
 from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
+_MOST_WOKEN = 64
 Takes = Callable[[NodeName], bool]
 """For one pod: whether on that node it would take a place away."""
 
@@ -57,6 +59,11 @@ class KeptPlaces:
     _stale: dict[NodeName, None] = field(default_factory=dict, init=False)
     _drawn: dict[str | None, dict[Peers, dict[GangKey, int]]] = field(default_factory=dict, init=False)
     """By namespace, None for all: whom members want to be near, or evenly among, and how many places of each gang."""
+
+    _far: Bounded[PodUid, Pod] = field(default_factory=lambda: Bounded(_MOST_WOKEN), init=False)
+    """Pods that were refused a node for the sake of a place on another."""
+    _given_up: bool = field(default=False, init=False)
+    """Whether a place is kept no more, since `take_freed` was asked last."""
 
     # -- what is kept --------------------------------------------------------------------------------------------
 
@@ -111,6 +118,7 @@ class KeptPlaces:
         of_gang = self._of.get(place.gang, {})
         if of_gang.get(holder) is place:
             # Else it has moved to another node.
+            self._given_up = True
             self._places.remove(PodUid(holder))
             del of_gang[holder]
             if not of_gang:
@@ -154,7 +162,26 @@ class KeptPlaces:
         without = dict.fromkeys((Holder(pod.uid), *giving_way))
         found = [self._clashes(pod, without), *(self._spoils(pod, key, without) for key in drawing)]
         judges = [each for each in found if each is not None]
-        return (lambda node: any(judge(node) for judge in judges)) if judges else None
+
+        def judge(node: NodeName) -> bool:
+            refused = any(each(node) for each in judges)
+            if refused and node not in self._on:
+                self._far[pod.uid] = pod
+            return refused
+
+        return judge if judges else None
+
+    def take_freed(self) -> list[Pod]:
+        """Pods that may go to another node now than one that has gained room, for a place is kept no more; some of
+        them, if they are many."""
+        if not self._far:
+            return []
+        self.refresh()
+        if not self._given_up:
+            return []
+        freed, self._given_up = list(self._far.values()), False
+        self._far.clear()
+        return freed
 
     def _draws(self, pod: Pod) -> list[GangKey]:
         """Gangs with places whose members want to be near such a pod, or evenly among such."""
