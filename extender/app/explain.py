@@ -7,9 +7,11 @@ what they come to (`policy_numbers`). What is told here as a remedy is what rule
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
-from extender.app.claims import is_claim
+from extender.app.claims import is_claim, namespace_of
 from extender.app.explanation import Explanation
 from extender.app.inquiries import gang_of, pod_of
 from extender.app.node_groups import ABSENT, CORDONED, NO_ROOM, TAINTED, Group, Judged, NodeGroups
@@ -54,6 +56,13 @@ class Explain:
         self._nodes = NodeGroups(tables)
         self._numbers = PolicyNumbers(tables)
         self.why_withheld = why_withheld
+        self._within: str | None = None
+
+    def within(self, namespace: str) -> Self:
+        """The same, which names no pods, gangs and claims of other namespaces."""
+        found = copy(self)
+        found._within = namespace
+        return found
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -154,7 +163,10 @@ class Explain:
             return self._observed(subject, member)
         explanation = self._waiting(gang, subject)
         if (unfinished := self._tables.gangs.waiting.preempting.victims.unfinished.get(key)) is not None:
-            explanation = _adding(explanation, *left_in_part(unfinished))
+            by = unfinished.by
+            if self._within is not None and not by.startswith(f"{self._within}/"):
+                by = "a pod or gang of another namespace"
+            explanation = _adding(explanation, *left_in_part(replace(unfinished, by=by)))
         in_doubt = key in self._tables.gangs.quorums.in_doubt
         remedy = "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran"
         return _adding(explanation, what_runs(gang, in_doubt=in_doubt), remedy if in_doubt else "")
@@ -309,6 +321,9 @@ class Explain:
 
     def _named(self, holding: Holding) -> str:
         pod = self._tables.pods.get(PodUid(holding.holder))
+        namespace = namespace_of(holding) if pod is None else pod.namespace
+        if self._within not in (None, namespace):
+            return "others of another namespace"
         if pod is not None:
             return f"pod {pod}"
         if is_claim(holding):

@@ -43,9 +43,16 @@ class Helping:
         self._copied = copied
         self._suppose = suppose
 
-    async def pod(self, namespace: str, name: str) -> Explanation:
+    async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
         """Raises NotFound."""
-        found = self._explain.pod(namespace, name)
+        return _seen(await self._pod(namespace, name, everywhere), None if everywhere else namespace)
+
+    async def gang(self, key: GangKey, *, everywhere: bool = True) -> Explanation:
+        """Raises NotFound, Invalid."""
+        return _seen(await self._gang(key, everywhere), None if everywhere else key.namespace)
+
+    async def _pod(self, namespace: str, name: str, everywhere: bool) -> Explanation:
+        found = (self._explain if everywhere else self._explain.within(namespace)).pod(namespace, name)
         if not found.for_a_place:
             return found
         pod = pod_of(self._tables, namespace, name)
@@ -53,9 +60,9 @@ class Helping:
             return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
         return await self._with_help(found, PodThere(namespace, name), self._remedies.for_pod(pod))
 
-    async def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound, Invalid."""
-        found, gang = self._explain.gang(key), gang_of(self._tables, key)
+    async def _gang(self, key: GangKey, everywhere: bool) -> Explanation:
+        explain = self._explain if everywhere else self._explain.within(key.namespace)
+        found, gang = explain.gang(key), gang_of(self._tables, key)
         if not found.for_a_place:
             return found
         return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
@@ -71,6 +78,14 @@ class Helping:
             return replace(found, tried=await self._copied.in_a_copy(tried))
         except Unavailable:
             return found
+
+
+def _seen(found: Explanation, within: str | None) -> Explanation:
+    """Without remedies that name what is in other namespaces."""
+    if within is None:
+        return found
+    tried = [each for each in found.tried if {getattr(s, "namespace", within) for s in each.supposed} <= {within}]
+    return replace(found, tried=tried)
 
 
 class Trial:

@@ -310,12 +310,12 @@ class GangCalls(Protocol):
 class ExplainCalls(Protocol):
     """Why something waits, and what would help."""
 
-    async def pod(self, namespace: str, name: str) -> Explanation:
-        """Raises NotFound."""
+    async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
+        """`everywhere`: pods, gangs and claims of other namespaces may be named. Raises NotFound."""
         ...
 
-    async def gang(self, key: GangKey) -> Explanation:
-        """Raises NotFound; Invalid where several are called so."""
+    async def gang(self, key: GangKey, *, everywhere: bool = True) -> Explanation:
+        """The same. Raises NotFound; Invalid where several are called so."""
         ...
 
 

@@ -56,6 +56,10 @@ class Admitted:
             if self.authority is not None and not await _answered(self.authority.may(self.caller, right)):
                 raise _missing(self.caller, right)
 
+    async def may(self, right: Right) -> bool:
+        """Whether the caller has the right; the call goes on without it. Raises Problem where that is not known."""
+        return self.authority is None or await _answered(self.authority.may(self.caller, right))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:

@@ -107,6 +107,8 @@ class NotedManagement:
         self.outcome = Outcome()
         self.gang_states: list[GangState] = []
         self.explanation: Explanation | None = None
+        self.everywhere: bool | None = None
+        """Whether the last explanation may name what is in other namespaces."""
         self.supposition = Supposition(fits=True)
         self.dumped = gzip.compress(b'{"kind":"escher-state-dump"}\n')
         self.announcements = Announcements(_AtTheEpoch())
@@ -254,10 +256,12 @@ class NotedExplain:
     def __init__(self, noted: NotedManagement) -> None:
         self._noted = noted
 
-    async def pod(self, namespace: str, name: str) -> Explanation:
+    async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
+        self._noted.everywhere = everywhere
         return self._noted.explained((namespace, name))
 
-    async def gang(self, key: GangKey) -> Explanation:
+    async def gang(self, key: GangKey, *, everywhere: bool = True) -> Explanation:
+        self._noted.everywhere = everywhere
         return self._noted.explained(key)
 
 

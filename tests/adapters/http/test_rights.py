@@ -135,6 +135,11 @@ async def test_whoever_has_exactly_these_rights_in_the_namespace_may(
     # What is asked about may not be there.
     assert answer.status_code in (200, 204, 404), answer.text
     asked = [each for each in known.asked if isinstance(each, Right)]
+    elsewhere = [each for each in asked if each.namespace != "team-a"]
+    asked = [each for each in asked if each.namespace == "team-a"]
+    # Who may have everything explained is told names of other namespaces.
+    everything = [Right(verb="get", resource="explanations")] if address.endswith("/explain") else []
+    assert elsewhere == everything
     # All that is needed is asked for, and in no other namespace.
     assert [spelt(each) for each in asked] == [re.sub(r" \S+$", "", r) if r.count(" ") == 2 else r for r in rights]
     assert {each.namespace for each in asked} <= {"team-a"}
@@ -232,3 +237,15 @@ async def test_metrics_need_a_right_to_the_path() -> None:
         known.give(APP_A, "", "/metrics", ["get"])
         assert (await client.get("/metrics", headers=bearer("a-token"))).status_code == 200
         assert (await client.get("/metrics")).status_code == 401
+
+
+@pytest.mark.parametrize("what", ["pods/p", "gangs/train"])
+@pytest.mark.parametrize(("token", "everywhere"), [("a-token", False), ("admin-token", True)])
+async def test_an_explanation_names_other_namespaces_to_who_may_have_all_explained(
+    what: str, token: str, everywhere: bool
+) -> None:
+    known, management = Known(), NotedManagement()
+    known.give(APP_A, "team-a", "explanations", ["get"])
+    async with in_process(guarded(known, management)) as client:
+        await client.get(f"/v1/namespaces/team-a/{what}/explain", headers=bearer(token))
+    assert management.everywhere is everywhere

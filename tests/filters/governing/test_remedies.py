@@ -162,6 +162,21 @@ def held_by_others() -> PolicyWorld:
     return world
 
 
+def test_nobody_of_another_namespace_is_named_to_who_may_not_know() -> None:
+    world, again = held_by_others(), iter([held_by_others() for _ in range(MOST_TRIED)])
+
+    def suppose_again(wondered: Wondered) -> Supposition:
+        return suppose(next(again).keeper, wondered)
+
+    helping = Helping(world.keeper.tables, Explain(world.keeper.tables), Here(), suppose_again)
+    told = asyncio.run(helping.pod("default", "target", everywhere=False))
+    assert [each.said for each in told.tried] == [
+        "escher.dev/default.data1 is 2 on n0: escher resource set --namespace default data1 2 --node n0"
+    ]
+    assert "held there by others of another namespace" in " ".join(told.remedies)
+    assert "team-b" not in str(told)
+
+
 def test_who_of_another_namespace_holds_what_is_short_is_named() -> None:
     assert remedies(held_by_others(), [held_by_others() for _ in range(MOST_TRIED)]) == [
         "escher.dev/default.data1 is 2 on n0: escher resource set --namespace default data1 2 --node n0",

@@ -8,7 +8,9 @@ from fastapi import Depends, Request
 
 from extender.adapters.http import explained
 from extender.adapters.http.explained import ExplanationView
+from extender.adapters.http.rights import admitted_in
 from extender.adapters.http.routes.parameters import Namespace, management, noun
+from extender.app.authority import Right
 from extender.app.management import ExplainCalls
 from extender.core.names import GangKey
 
@@ -22,13 +24,21 @@ async def _calls(request: Request) -> ExplainCalls:
 Calls = Annotated[ExplainCalls, Depends(_calls)]
 
 
+async def _everywhere(request: Request) -> bool:
+    """Whether the caller may have everything explained, and so know of other namespaces."""
+    return await admitted_in(request).may(Right(verb="get", resource="explanations"))
+
+
+Everywhere = Annotated[bool, Depends(_everywhere)]
+
+
 @router.get("/namespaces/{ns}/gangs/{name}/explain")
-async def explain_gang(calls: Calls, namespace: Namespace, name: str) -> ExplanationView:
+async def explain_gang(calls: Calls, everywhere: Everywhere, namespace: Namespace, name: str) -> ExplanationView:
     """Why the gang waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
-    return explained.explanation_view(await calls.gang(GangKey(namespace, name)))
+    return explained.explanation_view(await calls.gang(GangKey(namespace, name), everywhere=everywhere))
 
 
 @router.get("/namespaces/{ns}/pods/{pod}/explain")
-async def explain_pod(calls: Calls, namespace: Namespace, pod: str) -> ExplanationView:
+async def explain_pod(calls: Calls, everywhere: Everywhere, namespace: Namespace, pod: str) -> ExplanationView:
     """Why the pod waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
-    return explained.explanation_view(await calls.pod(namespace, pod))
+    return explained.explanation_view(await calls.pod(namespace, pod, everywhere=everywhere))
