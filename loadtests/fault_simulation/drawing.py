@@ -101,8 +101,9 @@ def _of_time(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
         found.append(Fault("expire-watches", at, of=rng.choice(_WATCHES), times=rng.choice((1, 3, 10, 40))))
         found.append(Fault("break-watches", _round(at + 0.01)))
     if rng.random() < _CLOCK_SET:
-        at = _round(rng.uniform(0, WORK_ENDS))
-        found.append(Fault("set-clock", at, rng.choice((-36000.0, -3600.0, 3600.0, 36000.0))))
+        # And back, as when it is corrected: one that stays behind ends times to live as late as that.
+        at, by = _round(rng.uniform(0, WORK_ENDS)), rng.choice((-36000.0, -3600.0, 3600.0, 36000.0))
+        found += [Fault("set-clock", at, by), Fault("set-clock", _round(at + rng.uniform(0.1, 60.0)), -by)]
     return found
 
 
