@@ -79,6 +79,12 @@ def test_restores_are_drawn_in_all_their_forms_and_change_nothing_else_of_a_seed
         assert set(plain.faults) <= set(plan_of(seed).faults)
 
 
+def test_a_clock_that_is_set_by_hours_is_set_right_again() -> None:
+    set_far = [sum(each.seconds for each in plan_of(seed).faults if abs(each.seconds) >= 3600) for seed in SEEDS]
+    assert not any(set_far)
+    assert any(each.seconds == -36000.0 for seed in SEEDS for each in plan_of(seed).faults)
+
+
 def test_a_run_goes_on_until_a_restore_must_be_known() -> None:
     assert Plan(0, (), (Fault("restore", 5.0, 10.0, of="on"),)).ends == 15.0 + MENDED_WITHIN
     assert Plan(0, (), (Fault("set-clock", 5.0, 36000.0),)).ends == 5.0
