@@ -36,6 +36,8 @@ class Bystanders:
         self._pods: dict[PodUid, Pod] = {}
         self._waiting: dict[PodUid, Pod] = {}
         """Pods that are not bound."""
+        self._nominated: dict[NodeName, dict[PodUid, Pod]] = {}
+        """Those of them that kube-scheduler keeps room for, by node."""
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
@@ -49,6 +51,7 @@ class Bystanders:
     def put(self, pod: Pod) -> None:
         """The pod is there and looks like this; it stands on its node if it has one."""
         self._note_repeller(pod)
+        self._note_nominated(pod.uid, pod)
         known = self._pods.get(pod.uid)
         if known is not None and known.node == pod.node and _looks_like(known, pod):
             self._pods[pod.uid] = pod
@@ -66,6 +69,7 @@ class Bystanders:
     def remove(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""
         self._forget_repeller(uid)
+        self._note_nominated(uid, None)
         self._waiting.pop(uid, None)
         known = self._pods.pop(uid, None)
         if known is not None:
@@ -82,6 +86,16 @@ class Bystanders:
             add_in(self._repelling, term, pod.node, by)
         for port in own.host_ports:
             add_in(self._ports, pod.node, port, by)
+
+    def _note_nominated(self, uid: PodUid, pod: Pod | None) -> None:
+        before = self._waiting.get(uid)
+        if before is not None and before.nominated is not None:
+            of_node = self._nominated[before.nominated]
+            del of_node[uid]
+            if not of_node:
+                del self._nominated[before.nominated]
+        if pod is not None and pod.node is None and pod.nominated is not None:
+            self._nominated.setdefault(pod.nominated, {})[uid] = pod
 
     def _note_repeller(self, pod: Pod) -> None:
         terms = (pod.constraints or NO_CONSTRAINTS).anti_affinity
@@ -109,6 +123,10 @@ class Bystanders:
     def get(self, uid: PodUid) -> Pod | None:
         """The pod, bound or not, as it was put last."""
         return self._pods.get(uid) or self._waiting.get(uid)
+
+    def nominated_on(self, node: NodeName) -> Iterable[Pod]:
+        """Pods that are not bound and that kube-scheduler keeps room for there."""
+        return self._nominated.get(node, {}).values()
 
     def repels_in(self, namespace: str) -> bool:
         """Whether any pod requires pods of that namespace, or some of them, to be away."""

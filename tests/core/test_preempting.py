@@ -536,6 +536,28 @@ class TestInVain:
         assert why_not(world) == InVain(1, world.clock.time + FIRST_BACK_OFF)
 
 
+@pytest.mark.parametrize(("priority", "may"), [(8, True), (9, False), (10, False)])
+def test_nobody_leaves_where_kube_scheduler_keeps_room_for_a_pod_that_is_not_behind_the_gang(
+    world: GangWorld, priority: int, may: bool
+) -> None:
+    runs(world)
+    world.create(pod("nominated", FULL, priority=priority, nominated=N0))
+    comes(world)
+    assert bool(world.preempted) is may
+
+
+def test_another_node_is_emptied_and_saved_than_the_one_that_it_keeps(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    runs(world, "low-0", N0)
+    runs(world, "low-1", N1, priority=1)
+    world.create(pod("nominated", FULL, priority=9, nominated=N0))
+    comes(world)
+    assert world.preempted == [["low-1"]]
+    gone(world)
+    assert [held.node for held in world.keeper.tables.ledger.held_for(TOP)] == [N1]
+    world.schedule()
+
+
 class TestBoundsOfAGangAndAnHour:
     @pytest.mark.parametrize("fresh", ["top", "top-{}"])
     def test_preemptions_that_led_to_the_gang_running_do_not_count_whatever_its_name(

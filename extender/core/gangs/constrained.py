@@ -72,6 +72,12 @@ class Constrained:
             return True
         return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
 
+    def is_promised(self, gang: Gang, node: NodeName) -> bool:
+        """Whether kube-scheduler keeps room there for a pod of no gang that the gang does not come before: others have
+        left for that one, most likely."""
+        others = self._bystanders.nominated_on(node)
+        return any(pod.gang is None and pod.priority >= gang.terms.claims for pod in others)
+
     # -- plans ---------------------------------------------------------------------------------------------------
 
     def plan(

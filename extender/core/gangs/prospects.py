@@ -73,7 +73,7 @@ class Prospects:
         """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
         nothing yet. `nodes`: those to choose from; None for all. `limit`: how much at most; a place that would exceed
         it is left free. How large a part of all is saved now, a part of a place counting by its scarcest resource."""
-        nodes = list(self._slots.nodes) if nodes is None else nodes
+        nodes = self._open_to(gang, self._slots.nodes if nodes is None else nodes)
         slots = self._slots.in_empty(gang)
         saved = self._places.unbound(gang)
         constrained = self._constrained.concerns(gang)
@@ -132,6 +132,10 @@ class Prospects:
         )
         return {held.holder: held for held in islice(whole, len(slots))}
 
+    def _open_to(self, gang: Gang, nodes: Iterable[NodeName]) -> list[NodeName]:
+        """Those that kube-scheduler keeps for no pod which the gang does not come before: that one has its victims."""
+        return [node for node in nodes if not self._constrained.is_promised(gang, node)]
+
     # -- if others left -------------------------------------------------------------------------------------------
 
     def victims_for(
@@ -145,7 +149,8 @@ class Prospects:
             for pod in unit.pods:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
-        nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
+        nodes = self._open_to(gang, self._slots.nodes)
+        nodes.sort(key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
             return choose(self._ledger, slots, nodes, units, going, saved)
         gone = [Holder(pod.uid) for pod in going]
