@@ -134,18 +134,19 @@ class KeptPlaces:
                     del self._drawn[namespace]
 
     def violations(self) -> Iterator[Violation]:
-        """What differs from what the ledger says, read anew."""
+        """What differs from what the ledger says, read anew; gangs that are no more aside."""
         self.refresh()
-        anew = {node: dict(self._read(node)) for node in self._ledger.totals.unbound_on}
-        kept = {node: {holder: place.gang for holder, place in places.items()} for node, places in self._on.items()}
-        said = {
-            node: {holder: place.gang for holder, place in places.items()} for node, places in anew.items() if places
-        }
-        if kept != said:
-            yield Violation("kept_places", f"{kept}; read anew {said}")
-        standing = {pod.uid for pod in self._places.bound()}
-        if standing != {PodUid(holder) for places in said.values() for holder in places}:
-            yield Violation("kept_places", f"{sorted(standing)} stand for what is kept: {said}")
+        read = {node: dict(self._read(node)) for node in self._ledger.totals.unbound_on}
+        kept, anew = self._told(self._on), self._told(read)
+        if kept != anew:
+            yield Violation("kept_places", f"{kept}; read anew {anew}")
+        standing = sorted(pod.uid for pod in self._places.bound())
+        if standing != sorted(PodUid(holder) for places in self._on.values() for holder in places):
+            yield Violation("kept_places", f"{standing} stand for what is kept: {self._on}")
+
+    def _told(self, on: Mapping[NodeName, Mapping[Holder, _Place]]) -> dict[tuple[NodeName, Holder], GangKey]:
+        places = ((node, holder, place.gang) for node, held in on.items() for holder, place in held.items())
+        return {(node, holder): gang for node, holder, gang in places if gang in self._table.by_key}
 
     # -- whom it is kept from ------------------------------------------------------------------------------------
 
