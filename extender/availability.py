@@ -31,6 +31,7 @@ from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.memory import Memory, unlimited
 from extender.app.leading import Leading, LeaseLost
+from extender.app.usefulness import Usefulness
 from extender.bootstrap import Application, Cluster
 from extender.core.cluster import Node
 from extender.core.election import Election, Terms
@@ -46,8 +47,10 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
-_OF_USE_WITHIN = 120
-"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one."""
+_AWAY_LEASES = 8
+"""For so many leases a leader that could not work stays away."""
+_OTHERS_HAVE_LEASES = 2
+"""In so many another that can lead has taken it."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -130,7 +133,9 @@ class Replica:
         lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
         self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
         permit = Permit(terms, lambda: self.leading.leads)
-        self._connection = Fenced(connect(permit), permit)
+        self._use = Usefulness(terms.lease, self._ask, lambda: self.application.ready(), clock.steady)
+        self._connection = Fenced(connect(permit), permit, self._use.heard)
+        self._stays_away = False
         self.application = Application(
             self._connection,
             settings,
@@ -154,7 +159,8 @@ class Replica:
 
     def standing(self) -> Standing:
         record = self.leading.leader
-        return Standing(self.leading.leads, self._nodes_followed.synced.is_set(), record.holder, record.at)
+        warm = self._nodes_followed.synced.is_set() and not self._stays_away
+        return Standing(self.leading.leads, warm, record.holder, record.at)
 
     def ready(self) -> bool:
         """Whether verbs are answered here."""
@@ -181,6 +187,8 @@ class Replica:
                 beside = ()
                 works += map(asyncio.ensure_future, (running, self._be_of_use()))
                 await _first_of(electing, *works[-2:])
+                if self._stays_away:
+                    await works[-1]
         except LeaseLost as error:
             self._losses.inc()
             _log.warning("the lease is lost: nothing is decided here any more", why=str(error))
@@ -197,12 +205,22 @@ class Replica:
         await self.leading.resign(self._connection.quiet)
 
     async def _be_of_use(self) -> None:
-        """Whoever leads and cannot read the cluster stands in the way of those who can. Raises LeaseLost."""
-        for _ in range(_OF_USE_WITHIN):
-            if self.application.ready():
-                await asyncio.get_running_loop().create_future()
-            await asyncio.sleep(1.0)
-        raise LeaseLost(f"the cluster could not be read within {_OF_USE_WITHIN} s; another may be able to")
+        """A leader that cannot work has given the lease back, and stayed away for a while. Raises LeaseLost then."""
+        why = await self._use.lasts(self.leading.leader.in_vain, self.leading.proved)
+        self._stays_away = True
+        _log.warning("this replica cannot work: it gives the lease back, and stays away for a while", why=why)
+        await self.leading.resign(self._connection.quiet, in_vain=True)
+        lease = self._settings.lease_seconds
+        for leases in range(1, _AWAY_LEASES + 1):
+            await asyncio.sleep(lease)
+            if leases >= _OTHERS_HAVE_LEASES and await self.leading.is_vacant() and await self._use.answers():
+                # There is no other, and this one could work again.
+                break
+        raise LeaseLost(f"{why}; another may be able to")
+
+    async def _ask(self) -> None:
+        """Something small of what all work rests on. Raises Unavailable, Refused."""
+        await self._connection.request("GET", "/api/v1/pods?limit=1", within=self._settings.lease_seconds)
 
     async def _stand(self) -> None:
         """Not before it could take over at once."""

@@ -81,28 +81,40 @@ class Leading:
                 await self._sleep(max(0.0, until - now) + 0.001)
         await self._over.wait()
 
-    async def resign(self, quiet: Callable[[], Awaitable[object]] | None = None) -> None:
+    def proved(self) -> None:
+        """It has led for long enough to know that it can work: what was in vain before counts no more."""
+        self._election.works = True
+
+    async def is_vacant(self) -> bool:
+        """Whether no replica holds the lease now, as far as can be seen."""
+        try:
+            return not (await self._ballot.look()).holder
+        except (Unavailable, Refused):
+            return False
+
+    async def resign(self, quiet: Callable[[], Awaitable[object]] | None = None, *, in_vain: bool = False) -> None:
         """Nothing is decided or written here any more; then others are told, and need not wait for the lease to end.
-        `quiet` returns when what had begun to be written is over: before, nobody else may begin."""
+        `quiet` returns when what had begun to be written is over: before, nobody else may begin. `in_vain`: it could
+        not work."""
         held, self._resigned = self.leads, True
         self._election.resign()
         try:
             if held:
                 if quiet is not None:
                     await quiet()
-                await self._give_back()
+                await self._give_back(in_vain)
         finally:
             self._over.set()
 
-    async def _give_back(self) -> None:
+    async def _give_back(self, in_vain: bool) -> None:
         try:
             try:
-                await self._ballot.write(self._election.released(), changes_hands=False)
+                await self._ballot.write(self._election.released(in_vain=in_vain), changes_hands=False)
             except Occupied:
                 # A renewal that was under way came first.
                 self._election.saw(await self._ballot.look(), self._clock())
                 if self._election.record.holder == self._election.me:
-                    await self._ballot.write(self._election.released(), changes_hands=False)
+                    await self._ballot.write(self._election.released(in_vain=in_vain), changes_hands=False)
         except (Unavailable, Refused) as error:
             _log.warning("the lease could not be given back, and runs out by itself", why=str(error))
         else:

@@ -12,6 +12,10 @@ that time:
          |------------------------|----------- request ---|-----------|-------------------|
          |<------------------------------- lease ------------------------->|
 
+A holder is alive as long as its own number of its writes changes: who only touches the record renews nothing. No field
+of it, whatever stands there, keeps a candidate waiting for longer than LONGEST_LEASE after that. Where it names a
+candidate that has not written so itself, that one waits as for any other holder: another may lead still.
+
 `lost` is for good: whoever was the leader ends its process and comes back as one that knows nothing. Must not know
 requests, clocks, names of anything.
 """
@@ -20,6 +24,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+
+LONGEST_LEASE = 60
+"""Seconds: no replica's settings can have a longer one. What a record says beyond that, no replica has written."""
+
+MOST_TRANSITIONS = 2**31 - 1
+"""The API server stores no greater number: the count stays there."""
+
+MOST_IN_VAIN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +63,8 @@ class Terms:
 @dataclass(frozen=True, slots=True)
 class Record:
     """What is written for all to see. `version`: empty where there is no record; `seconds`: how long it holds after
-    each change; `at`: where its holder can be asked; `renewal`: the holder's own number of this write."""
+    each change; `at`: where its holder can be asked; `renewal`: the holder's own number of this write; `in_vain`: how
+    many leaders in a row have given it back because they could not work."""
 
     holder: str = ""
     at: str = ""
@@ -59,6 +72,17 @@ class Record:
     transitions: int = 0
     renewal: int = 0
     version: str = ""
+    in_vain: int = 0
+
+    @property
+    def given_back(self) -> bool:
+        """Whether its holder has written that it leads no more. An emptied `holder` alone does not say so."""
+        return self.version != "" and (self.holder, self.at, self.seconds, self.renewal) == ("", "", 1, 0)
+
+    @property
+    def life(self) -> tuple[str, int, bool]:
+        """What is another after each write of its holder's, whatever others write."""
+        return self.holder, self.renewal, self.version != ""
 
 
 NOBODY = Record()
@@ -87,12 +111,14 @@ class Election:
         self.terms = terms
         self.record = NOBODY
         self.due = 0.0
+        self.works = False
+        """Whether we have led for long enough to know that we can work."""
         self._at = at
         self._standing = Standing.FOLLOWING
         self._knows = False
         """Whether `record` is what was there when it was last looked at, as far as we know."""
         self._changed = 0.0
-        """When the record was first seen as it is."""
+        """When the record's holder was last seen to have written."""
         self._sent: float | None = None
         """When our last write was sent of which it is known that it came to be."""
         self._renewals = 0
@@ -128,13 +154,18 @@ class Election:
     def wanted(self) -> Record:
         """The record, with us as its holder."""
         changes_hands = self.record.holder != self.me
-        transitions = self.record.transitions + (changes_hands and self.record.version != "")
+        transitions = min(self.record.transitions + (changes_hands and self.record.version != ""), MOST_TRANSITIONS)
         self._renewals += 1
-        return Record(self.me, self._at, self.terms.lease, transitions, self._renewals, self.record.version)
+        version, in_vain = self.record.version, self._in_vain()
+        return Record(self.me, self._at, self.terms.lease, transitions, self._renewals, version, in_vain)
 
-    def released(self) -> Record:
-        """The record, with nobody as its holder."""
-        return replace(self.record, holder="", at="", seconds=1, renewal=0)
+    def released(self, *, in_vain: bool = False) -> Record:
+        """The record, with nobody as its holder. `in_vain`: for we could not work."""
+        count = min(self._in_vain() + in_vain, MOST_IN_VAIN)
+        return replace(self.record, holder="", at="", seconds=1, renewal=0, in_vain=count)
+
+    def _in_vain(self) -> int:
+        return 0 if self.works else self.record.in_vain
 
     def sending(self, wanted: Record, now: float) -> None:
         """This write is about to be sent."""
@@ -176,26 +207,27 @@ class Election:
         self._standing = Standing.LOST
 
     def _may_write(self, now: float) -> bool:
-        if self.record.holder == self.me:
-            if self._standing is Standing.LEADING:
-                assert self._sent is not None
-                # One that nobody answered is not tried again at once.
-                self.due = max(self._sent + self.terms.renew_every, self.due)
-                return now >= self.due
+        if self.record.holder == self.me and self._standing is Standing.LEADING:
+            assert self._sent is not None
+            # One that nobody answered is not tried again at once.
+            self.due = max(self._sent + self.terms.renew_every, self.due)
+            return now >= self.due
+        if self.record.given_back:
             return True
-        if self.record.version and not self.record.holder:
-            return True
-        # Where there is none, somebody may have deleted that of one who leads still.
-        runs_out = self._changed + (self.record.seconds or self.terms.lease)
+        # Where there is none, or it names us or nobody, a hand may have taken it from one that leads still.
+        runs_out = self._changed + max(self.terms.lease, min(self.record.seconds, LONGEST_LEASE))
         if now < runs_out:
             self.due = min(self.due, runs_out)
         return now >= runs_out
 
     def _take_as(self, record: Record, now: float) -> None:
-        if record.version != self.record.version or not self._changed:
+        if record.life != self.record.life or not self._changed:
             self._changed = now
-        if not record.version:
-            record = replace(record, seconds=self.record.seconds)
+            said = record.seconds if record.version else self.record.seconds
+        else:
+            # Its holder has written nothing since: for how long it holds is what it said then.
+            said = self.record.seconds
+        record = replace(record, seconds=said)
         self.record, self._knows = record, True
 
     def _holds_from(self, sent: float, now: float) -> None:

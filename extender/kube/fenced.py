@@ -14,7 +14,7 @@ from functools import partial
 from typing import Protocol
 
 from extender.kube.connection import Fence
-from extender.kube.errors import Away, Refused
+from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.requests import JSON, TIMEOUT, Requests
 
 _READS = ("GET", "HEAD")
@@ -27,9 +27,13 @@ class _Warm(Requests, Protocol):
 class Fenced:
     """Implements `Requests` and `bootstrap.Cluster` over another."""
 
-    def __init__(self, inner: _Warm, fence: Fence) -> None:
+    def __init__(
+        self, inner: _Warm, fence: Fence, heard: Callable[[bool, Exception | None], None] = lambda writes, error: None
+    ) -> None:
+        """`heard` is told of each request that was sent whether it is a write, and what it raised."""
         self._inner = inner
         self._fence = fence
+        self._heard = heard
         self._open: dict[asyncio.Task[bytes], float] = {}
         """Writes that may still be carried out, and until when at most."""
         self._ended = asyncio.Event()
@@ -51,7 +55,7 @@ class Fenced:
         its caller has left: so it is known when that is over."""
         ask = partial(self._inner.request, method, body=body, content_type=content_type, accept=accept)
         if method in _READS:
-            return await ask(path, within=within)
+            return await self._read(ask(path, within=within))
         self._fence.check()
         within = min(within, self._fence.seconds)
         now = asyncio.get_running_loop().time()
@@ -63,9 +67,23 @@ class Fenced:
         write.add_done_callback(self._answered)
         return await asyncio.shield(write)
 
+    async def _read(self, asked: Awaitable[bytes]) -> bytes:
+        try:
+            answer = await asked
+        except (Unavailable, Refused) as error:
+            self._heard(False, error)
+            raise
+        self._heard(False, None)
+        return answer
+
     def _answered(self, write: asyncio.Task[bytes]) -> None:
         """It is over, if the API server has said so; it took too long for that where it is not there any more."""
-        if not write.cancelled() and (write.exception() is None or isinstance(write.exception(), Refused)):
+        if write.cancelled():
+            return
+        error = write.exception()
+        if error is None or isinstance(error, Unavailable | Refused):
+            self._heard(True, error)
+        if error is None or isinstance(error, Refused):
             self._open.pop(write, None)
             self._ended.set()
 

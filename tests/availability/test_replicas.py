@@ -337,6 +337,7 @@ async def test_who_cannot_read_the_cluster_does_not_lead_for_long() -> None:
         simulation.kill_leader(losing=False)
         await until(lambda: simulation.holder.startswith("escher-8082"), what="the one that cannot read leads")
         await until(lambda: simulation.holder.startswith("escher-8081"), within=300, what="the other does")
+        await until(lambda: bool(simulation.lost), within=60, what="the end of who could not read")
         assert "could not be read" in simulation.lost[0]
         await simulation.gang("train", 4)
         await until(lambda: simulation.bound("train") == 4)

@@ -13,7 +13,7 @@ import pytest
 from extender.controlplane.api import Api
 from loadtests.chaos.__main__ import details
 from loadtests.failover.__main__ import fail_over, told
-from loadtests.failover.replicated import LOST, Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
+from loadtests.failover.replicated import LEASE, LOST, Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.observer import Observer
 from loadtests.pods import Json, pod
 from loadtests.room import partly_bound
@@ -94,6 +94,31 @@ def test_one_that_was_stopped_and_wakes_when_another_leads_writes_nothing_more(c
         assert partly_bound(cluster.admin.list_all(PODS)) == []
         assert observer.report().over_allocated() == []
     assert "this replica does not lead any more" in cluster.log("service")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"spec": {"leaseTransitions": 2**31 - 1, "leaseDurationSeconds": 10**9}},
+        {
+            "metadata": {
+                "annotations": {"escher.dev/renewal": "9" * 18, "escher.dev/in-vain": "-1", "note": "x" * 262_000}
+            }
+        },
+    ],
+    ids=["numbers", "annotations"],
+)
+def test_whatever_a_hand_writes_into_the_lease_of_a_killed_leader_another_takes_it(
+    cluster: Replicated, written: Json
+) -> None:
+    first, pids = cluster.holder(), cluster.replica_pids()
+    # Stopped, it writes nothing on top.
+    os.kill(pids[first], signal.SIGSTOP)
+    cluster.admin.patch(LEASE, written)
+    os.kill(pids[first], signal.SIGKILL)
+    eventually(lambda: cluster.holder() not in ("", first), within=15, what="another leader")
+    assert cluster.admin.get(LEASE)["spec"]["leaseTransitions"] < 2**31
+    cluster.start_component("service")
 
 
 def test_killed_at_random_moments_of_gangs_lives(

@@ -16,6 +16,7 @@ import pytest
 
 from loadtests.failover.partition import BEHIND, Cut, PartitionedCluster, is_binding
 from loadtests.failover.replicated import LEASE, LOST
+from loadtests.faults.draw import NONE, Fault
 from loadtests.observer import Observer
 from loadtests.pods import Json, pod
 from loadtests.reading import ATTEMPT
@@ -26,6 +27,16 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 PODS = "/api/v1/namespaces/default/pods"
 SIZE, WRITTEN = 8, 3
+
+
+class Deaf:
+    """Everything that is asked anew but the Lease is answered 503; watches that are open go on."""
+
+    def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault:
+        return NONE if "/leases" in path else Fault("503")
+
+    def of_event(self, path: str, type_: str, name: str) -> Fault:
+        return NONE
 
 
 @pytest.fixture
@@ -112,3 +123,15 @@ def test_what_a_leader_had_under_way_when_it_was_cut_off_binds_nobody_when_it_ar
         assert observer.report().over_allocated() == []
     written = {name: number for (name, code), number in bindings(cluster).items() if code == 201}
     assert written == dict.fromkeys(there, 1)
+
+
+def test_a_leader_of_which_only_the_lease_is_answered_gives_it_back_to_one_that_can_work(
+    cluster: PartitionedCluster,
+) -> None:
+    cluster.lead_behind_the_proxy()
+    cluster.proxy.hinder(Deaf())
+    create(cluster, "first")
+    eventually(lambda: cluster.holder() not in ("", BEHIND), within=60, what="the other leads")
+    eventually(partial(whole, cluster, "first"), within=60, what="the gang is whole")
+    assert "came through" in cluster.log("service")
+    assert partly_bound(cluster.admin.list_all(PODS)) == []

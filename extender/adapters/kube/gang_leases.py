@@ -28,6 +28,9 @@ LEASE_LABEL = f"{DOMAIN}/ghost-lease"
 DURATION = 15
 """Seconds."""
 RENEW_EVERY = 5.0
+_LONGEST = 4 * DURATION
+"""Seconds: whatever a Lease says, it holds for no longer than this after it was last changed, nor for less than
+DURATION."""
 
 _PREFIX = "escher-ghosts-"
 _encode = msgspec.json.Encoder().encode
@@ -129,7 +132,7 @@ class GangLeases:
             version = other.metadata.resource_version
             seen = self._observed.get(name)
             if seen is None or seen.version != version:
-                seen = self._observed[name] = _Observed(version, now, other.spec.lease_duration_seconds or DURATION)
+                seen = self._observed[name] = _Observed(version, now, _holds(other))
             if name != self.instance and now - seen.since >= seen.seconds:
                 with suppress(Gone, Occupied):
                     await self._delete(name, {"preconditions": {"resourceVersion": version}})
@@ -147,3 +150,8 @@ class GangLeases:
 
     def _spec(self) -> dict[str, Any]:
         return {"holderIdentity": self.instance, "leaseDurationSeconds": DURATION, "renewTime": to_time(self._wall())}
+
+
+def _holds(found: Lease) -> float:
+    """For how many seconds after a change it does."""
+    return max(DURATION, min(found.spec.lease_duration_seconds or 0, _LONGEST))

@@ -24,6 +24,7 @@ class Metadata(msgspec.Struct, rename="camel"):
     name: str = ""
     resource_version: str = ""
     annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
 
 
 class Spec(msgspec.Struct, rename="camel"):

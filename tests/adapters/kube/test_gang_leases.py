@@ -124,3 +124,18 @@ async def test_what_is_refused_is_said() -> None:
     api.answers.append(Refused(403, "leases is forbidden"))
     with pytest.raises(Refused, match="forbidden"):
         await GangLeases(api, "default", "aaaaaa", asyncio.get_running_loop().time).acquire()
+
+
+@pytest.mark.parametrize("seconds", [None, 1, 10**9])
+async def test_a_lease_holds_for_a_minute_at_most_and_for_no_less_than_all_do(
+    lives: TwoLives, seconds: int | None
+) -> None:
+    """Whatever a hand has written there."""
+    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/escher-ghosts-aaaaaa"
+    body = {"spec": {"leaseDurationSeconds": seconds, "holderIdentity": "x" * 1000, "leaseTransitions": 2**31 - 1}}
+    await lives.cluster.ask("PATCH", path, body, content_type="application/merge-patch+json")
+    assert await lives.other.dead(set()) == set()
+    lives.clock.now += DURATION - 0.1
+    assert await lives.other.dead(set()) == set()
+    lives.clock.now += 3 * DURATION + 0.1
+    assert await lives.other.dead(set()) == {"aaaaaa"}
