@@ -62,13 +62,9 @@ class _Course:
     """By identity: since when pods of it have been taken."""
     places: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
     """By identity and node: when a pod there was taken, once for each time that it was made anew."""
-    intruders: set[str] = field(default_factory=set)
-    """UIDs of pods that the service let into the places of victims, though the gang comes before them."""
     changed: bool = False
     """Whether since the last round anything has changed but the victims themselves."""
     ever_changed: bool = False
-    other_ground: bool = False
-    """Whether nodes, or members of the gang, have changed."""
 
 
 class Preemptions:
@@ -88,15 +84,20 @@ class Preemptions:
         self._call_at = call_at
         self._breakups = breakups
         self._courses: dict[str, _Course] = {}
+        self._victims: dict[str, list[Seen]] = defaultdict(list)
+        """By gang: those evicted for it since nodes have changed last, or its members."""
 
     # -- what happens --------------------------------------------------------------------------------------------
 
     def node_changed(self) -> None:
         for course in self._courses.values():
-            course.changed = course.ever_changed = course.other_ground = True
+            course.changed = course.ever_changed = True
+        self._victims.clear()
 
     def pod_changed(self, pod: Seen, before: Facts | None) -> None:
         """A pod came, was bound, went or ended: is there room now that was not there, or a gang that is another?"""
+        if pod.facts.gang is not None and (before is None or pod.gone_at is not None):
+            self._victims.pop(pod.facts.gang.key, None)
         if not self._courses:
             return
         facts, uid = pod.facts, pod.facts.uid
@@ -109,14 +110,14 @@ class Preemptions:
                 # It came to something, or there is nobody left to do it for.
                 del self._courses[name]
             elif bound and key != name and self._is_intruder(pod, course, gang):
-                course.intruders.add(uid)
+                # What is made free for a gang is the gang's: that is no excuse.
+                pass
             elif (
                 came or pod.gone_at is not None
                 if key == name
                 else (bound or ended) and facts.identity not in course.taken and uid not in course.taken
             ):
                 course.changed = course.ever_changed = True
-                course.other_ground = course.other_ground or key == name
 
     def _is_intruder(self, pod: Seen, course: _Course, gang: GangSeen) -> bool:
         """Whether the pod was let onto a node that a victim has left, and is not before the gang in turn: what is made
@@ -150,6 +151,7 @@ class Preemptions:
                 return
             for why in self._wrong_preemptor(pod, gang, followed=followed):
                 self._harm(harms.VICTIM, pod, at, why)
+            self._heed_intruder(pod, gang, at)
             self._heed_course(pod, gang, at)
         elif said and said[1] == "pod":
             preemptor = self._history.latest.get(said[2])
@@ -199,6 +201,20 @@ class Preemptions:
             wrong.append(f"a member of gang {gang.key} has preemptionPolicy Never, and it was evicted for that gang")
         return wrong
 
+    def _heed_intruder(self, pod: Seen, gang: GangSeen, at: float) -> None:
+        """Who is let into the place of a victim, and then evicted for the same gang, was evicted in vain."""
+        earlier, facts = self._victims[gang.key], pod.facts
+        for victim in earlier:
+            if victim.facts.node != facts.node or victim.gone_at is None or (pod.bound_at or 0.0) <= victim.gone_at:
+                continue
+            # Who is made anew is judged by what becomes of it.
+            if victim.facts.identity != facts.identity or pod.seen_at < victim.gone_at:
+                why = f"it was let into the place that {victim.facts.key} had left for gang {gang.key}, and left too"
+                self._harm(harms.IN_VAIN, pod, at, why)
+                break
+        earlier[:] = [each for each in earlier if each.gone_at is None or each.gone_at > at - _HOUR]
+        earlier.append(pod)
+
     def _heed_course(self, pod: Seen, gang: GangSeen, at: float) -> None:
         bounds, facts = self._bounds, pod.facts
         if gang.quorum is not None and gang.placed >= gang.quorum:
@@ -208,9 +224,6 @@ class Preemptions:
             course = self._courses[gang.key] = _Course(began=at, first=facts.key)
             due = at + bounds.placed_within
             self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
-        if facts.uid in course.intruders and not course.other_ground:
-            why = f"it was let into the place that was made free for gang {gang.key}, and was then evicted for that too"
-            self._harm(harms.IN_VAIN, pod, at, why)
         identity = facts.identity
         before = course.taken.get(identity)
         anew = before is not None and pod.seen_at > before

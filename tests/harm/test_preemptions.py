@@ -457,6 +457,7 @@ def test_one_that_is_let_in_and_then_evicted_as_well_was_evicted_in_vain() -> No
     chronicle.running("a", "b")
     chronicle.create("single")
     chronicle.preempt("a")
+    chronicle.wait(1)
     chronicle.bind("single")
     chronicle.preempt("b")
     chronicle.preempt("single")
