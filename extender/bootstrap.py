@@ -22,13 +22,16 @@ from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.entry import entry_of
-from extender.adapters.http.readiness import Standing
+from extender.adapters.http.readiness import Gaps, Standing
 from extender.adapters.http.shedding import Shedding
 from extender.adapters.kube import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
+from extender.adapters.kube.discovery import is_served
+from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.reviews import ApiReviews
+from extender.adapters.kube.schema import VERSION
 from extender.adapters.kube.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
 from extender.adapters.kube.where_there import WhereThere
 from extender.adapters.kube.writers import (
@@ -89,6 +92,7 @@ from extender.core.gangs.pod_groups import PodGroup
 from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import Patience
 from extender.core.gangs.restraint import Bounds
+from extender.core.names import DOMAIN
 from extender.kube.requests import Requests
 from extender.registry import policies as registered
 from extender.settings import Settings, switches_in
@@ -224,7 +228,7 @@ class Application:
             self.resources.taking_back,
             clock,
             namespace=settings.own_namespace,
-            listed=lambda: self._intents.there if self._intents.known else None,
+            listed=lambda: self._intents.reflector.synced.is_set() if self._intents.known.is_set() else None,
             chance=chance,
         )
         self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
@@ -324,34 +328,20 @@ class Application:
             kinds.ephemeral_resources(), self.resources.known, before_list=self.resources.known.before_list
         )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
-        self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds)
+        self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds, self.lost_for)
         # Nothing but preemption waits for them: see `Budgets.known`.
         self.keeper.tables.around.budgets.known = False
         self._budgets = follow(budgets(), facts(Budget))
         self.keeper.tables.around.daemons.known = False
         of_daemon_sets = facts(DaemonSet)
-        self._daemon_sets = WhereThere(
-            follow(daemon_sets.daemon_sets(), of_daemon_sets),
-            lambda: daemon_sets.readable(connection),
-            "pods that say they are a DaemonSet's leave by their priority",
-            gone_without=lambda: deque(of_daemon_sets.replace(()), maxlen=0),
-        )
-        self._groups = WhereThere(
-            follow(pod_groups.pod_groups(), facts(PodGroup)),
-            lambda: pod_groups.installed(connection),
-            "PodGroups are taken for not installed",
-        )
-        self._jobs = WhereThere(
-            follow(jobs.jobs(), facts(Promise)),
-            lambda: jobs.readable(connection),
-            "gangs are planned when all of their members exist",
-        )
+        # Once they are listed the API server knows our group.
+        ours_there, objects = partial(is_served, connection, DOMAIN, VERSION), self._objects.synced
         self._policies = WhereThere(
             follow(
                 kinds.ours(escher_policies), self.policies.sink, before_list=self.policies.tending.known.before_list
             ),
-            lambda: policies.readable(connection),
-            "no EscherPolicy is in force",
+            lambda: ours_there(policies.PLURAL),
+            after=objects,
         )
         self._intents = WhereThere(
             follow(
@@ -359,10 +349,26 @@ class Application:
                 self.intents.known,
                 before_list=self.intents.known.before_list,
             ),
-            lambda: intents.readable(connection, settings.own_namespace),
-            "no transaction writes several objects as one",
+            lambda: ours_there(intents.PLURAL),
+            after=objects,
+            patience=START_SECONDS,
         )
-        self._labels = namespaces.Labels(connection, follow(namespaces.namespaces(), self.braking))
+        groups = follow(pod_groups.pod_groups(), facts(PodGroup))
+        self._narrowing = Narrowing(
+            [
+                WhereThere(follow(namespaces.namespaces(), self.braking)),
+                self._policies,
+                self._intents,
+                WhereThere(groups, lambda: is_served(connection, pod_groups.GROUP, pod_groups.VERSION, groups.kind)),
+                WhereThere(follow(jobs.jobs(), facts(Promise)), patience=START_SECONDS),
+                WhereThere(
+                    follow(daemon_sets.daemon_sets(), of_daemon_sets),
+                    patience=START_SECONDS,
+                    gone_without=lambda: deque(of_daemon_sets.replace(()), maxlen=0),
+                ),
+            ],
+            settings.without,
+        )
 
     def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
         """What a reflector had of them at that version is their first list. To be called before `run`."""
@@ -370,12 +376,12 @@ class Application:
 
     def ready(self) -> bool:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
-        return (
-            self._groups.known
-            and self._policies.known
-            and self._intents.known
-            and all(reflector.synced.is_set() for reflector in self.reflectors)
-        )
+        return self._narrowing.known and all(reflector.synced.is_set() for reflector in self.reflectors)
+
+    def gaps(self) -> Gaps:
+        """What is not known, and why."""
+        unlisted = {each.kind: each.lost.why for each in self.reflectors if not each.synced.is_set()}
+        return Gaps(unlisted | self._narrowing.waits_for(), self._narrowing.without())
 
     @property
     def intents_listed(self) -> asyncio.Event:
@@ -384,7 +390,12 @@ class Application:
 
     def ages(self) -> dict[str, float]:
         """Seconds since the API server last said anything about each kind that decisions rest on."""
-        return {each.kind: age for each in self.reflectors if (age := each.age) is not None}
+        ages = {each.kind: age for each in self.reflectors if (age := each.age) is not None}
+        return ages | self._narrowing.ages()
+
+    def lost_for(self) -> dict[str, float]:
+        """Seconds for which each of them could not be followed."""
+        return {each.kind: each.lost.seconds for each in self.reflectors} | self._narrowing.lost_for()
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
         """Follows the cluster until it is cancelled. `beside`: what else is to be done meanwhile."""
@@ -397,14 +408,9 @@ class Application:
         return [
             self._nodes.run(),
             self._follow_objects(),
-            self._labels.run(),
             self._follow_pods(),
             self._budgets.run(),
-            self._groups.run(),
-            self._jobs.run(),
-            self._daemon_sets.run(),
-            self._policies.run(),
-            self._intents.run(),
+            *self._narrowing.work(),
             self.asked.run(),
             self.policies.tending.run(after=[self._policies.reflector.synced]),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
@@ -414,7 +420,9 @@ class Application:
             self._stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._auditor.run(),
-            self.keeper.tables.knowledge.watch(lambda: self.effects.do(self.keeper.settle())),
+            self.keeper.tables.knowledge.watch(
+                lambda: self.effects.do(self.keeper.settle()), self.braking.set_uncertain
+            ),
         ]
 
     async def _follow_objects(self) -> None:
@@ -423,8 +431,8 @@ class Application:
         await self._objects.run()
 
     async def _follow_pods(self) -> None:
-        """Once it is known whom labels protect."""
-        await self._labels.known.wait()
+        """Once it is known what narrows what may be done with them."""
+        await self._narrowing.until_known()
         await self._pods.run()
 
     async def _known(self) -> None:
@@ -464,6 +472,7 @@ class Application:
             ready=self.ready if replica is None else lambda: replica().leading and self.ready(),
             replica=replica,
             ages=self.ages,
+            gaps=self.gaps,
             registry=self.registry,
             body_limit=settings.body_limit_bytes,
             room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),

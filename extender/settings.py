@@ -158,6 +158,9 @@ class Settings(BaseModel):
         le=86_400.0,
         description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
     )
+    without: tuple[Literal["escherpolicies", "jobs", "namespaces", "podgroups"], ...] = Field(
+        (), description="kinds that are not read, and so narrow nothing; without this each must be readable"
+    )
     isolation: IsolationSettings = Field(
         IsolationSettings(),
         description="by namespace: how much it may have at once, and which nodes and names it may touch (changeable)",

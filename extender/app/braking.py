@@ -45,6 +45,10 @@ class Braking:
             _tell(EVERYWHERE, switches)
             self._heed(True)
 
+    def set_uncertain(self, uncertain: bool) -> None:
+        """What is known may be otherwise by now, or is as it is again."""
+        self._heed(self._keeper.tables.brake.set_uncertain(uncertain))
+
     def replace(self, objects: Iterable[Namespace]) -> Iterable[None]:
         self._read = True
         present = {each.name: each for each in objects}

@@ -1,7 +1,8 @@
 """How old what we know is: the seconds since each watch last said anything, be it a bookmark, which comes every minute.
 
 Beyond an age that is a setting nothing new is planned: no gang is given a place, and no room is reserved; what has its
-place already goes on. Must not know what a watch is made of.
+place already goes on. While a kind cannot be followed at all, a switch or a policy may have changed unseen: after
+`DESTROYS_WITHIN` nothing is evicted. Must not know what a watch is made of.
 """
 
 from __future__ import annotations
@@ -17,19 +18,34 @@ STALE = "what Escher knows of the cluster is too old: nothing new is planned bef
 """What kube-scheduler is told. It is constant, for a message that changes would wake the pod."""
 _STALE_AFTER = 300.0
 _LOOKS_EVERY = 5.0
+DESTROYS_WITHIN = 30.0
+"""Seconds for which a kind may be lost before nothing is evicted any more."""
 
 
 class Knowledge:
     """`ages`: seconds by kind, none of which grows faster than time passes. `limit`: seconds beyond which nothing new
-    is planned; 0: it always is."""
+    is planned; 0: it always is. `lost_for`: seconds for which each kind could not be followed, 0 while it can."""
 
-    def __init__(self, ages: Callable[[], Mapping[str, float]] = dict, limit: float = _STALE_AFTER) -> None:
+    def __init__(
+        self,
+        ages: Callable[[], Mapping[str, float]] = dict,
+        limit: float = _STALE_AFTER,
+        lost_for: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
         self.ages = ages
         self.limit = limit
+        self._lost_for = lost_for
 
     def is_stale(self) -> bool:
         """Whether nothing new is to be planned."""
         return 0 < self.limit < self._oldest()
+
+    def is_uncertain(self) -> bool:
+        """Whether nothing is to be evicted."""
+        return self.is_stale() or self._lost_longest() > DESTROYS_WITHIN
+
+    def _lost_longest(self) -> float:
+        return max(self._lost_for().values(), default=0.0)
 
     def _oldest(self) -> float:
         return max(self.ages().values(), default=0.0)
@@ -37,15 +53,27 @@ class Knowledge:
     def told(self) -> str:
         """What explain adds: how old it is, and what comes of that; empty while it is young."""
         if self._oldest() <= (self.limit or _STALE_AFTER):
-            return ""
+            return self._told_of_lost()
         kind, age = max(self.ages().items(), key=lambda each: each[1])
         comes = "nothing new is planned before it hears of them again" if self.is_stale() else "this may be wrong"
         return f"what Escher knows of {kind} is {age:.0f} s old: {comes}"
 
-    async def watch(self, changed: Callable[[], None]) -> None:
-        """Calls `changed` when it has become too old, and when it is so no more, until this is cancelled."""
-        was = False
+    def _told_of_lost(self) -> str:
+        if not self.is_uncertain():
+            return ""
+        kind, lost = max(self._lost_for().items(), key=lambda each: each[1])
+        return f"Escher could not follow {kind} for {lost:.0f} s: nothing is evicted before it can again"
+
+    async def watch(self, changed: Callable[[], None], uncertain: Callable[[bool], None] = lambda is_so: None) -> None:
+        """Calls `changed` when it has become too old, and when it is so no more, until this is cancelled; `uncertain`
+        likewise, with whether nothing is to be evicted."""
+        was = was_uncertain = False
         while True:
+            if self.is_uncertain() != was_uncertain:
+                was_uncertain = not was_uncertain
+                if was_uncertain and not self.is_stale():
+                    _log.warning("nothing is evicted", why=self.told())
+                uncertain(was_uncertain)
             if self.is_stale() != was:
                 was = not was
                 if was:
@@ -54,5 +82,6 @@ class Knowledge:
                     _log.info("what is known of the cluster is of today again")
                 changed()
             # What is young cannot be too old at the next looks.
-            looks = 1 if was else max(1, int((self.limit - self._oldest()) / _LOOKS_EVERY))
+            left = min(self.limit - self._oldest(), DESTROYS_WITHIN - self._lost_longest())
+            looks = 1 if was or was_uncertain else max(1, int(left / _LOOKS_EVERY))
             await asyncio.sleep(looks * _LOOKS_EVERY)

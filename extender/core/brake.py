@@ -6,9 +6,10 @@
     SAVE_ROOM ------ what comes free is kept for the gang whose turn it is
     REFUSE --------- filter and bind say no, or wait, for a gang's sake or an ephemeral resource's
 
-A namespace's labels can hold the brake where the settings do not; they never loosen it. What a label says that is
-neither of its two words holds the brake too. Knows the switches and nothing else: who consults them does so at the one
-place where the act would be decided, and tells with `Withheld` what would have been done.
+While what narrows what may be done cannot be read, nothing is evicted (`uncertain`). A namespace's labels can hold the
+brake where the settings do not; they never loosen it. What a label says that is neither of its two words holds the
+brake too. Knows the switches and nothing else: who consults them does so at the one place where the act would be
+decided, and tells with `Withheld` what would have been done.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class Brake:
     def __init__(self, everywhere: Switches = FREE) -> None:
         self.everywhere = everywhere
         self.version = 0
+        self.uncertain = False
+        """Whether labels and policies may say otherwise by now than is known: nothing is evicted then."""
         self._labelled: dict[str, Switches] = {}
 
     @property
@@ -105,13 +108,15 @@ class Brake:
 
     def allows(self, act: Act, namespace: str) -> bool:
         """Whether the act may be done to, or for, what is in the namespace."""
+        if self.uncertain and act in (Act.EVICT_PART, Act.PREEMPT):
+            return False
         if not self.everywhere.allows(act):
             return False
         return not self._labelled or self._labelled.get(namespace, FREE).allows(act)
 
     def protects(self, namespace: str) -> bool:
         """Whether the namespace's labels keep its pods from being evicted for a gang of any namespace."""
-        return not self._labelled.get(namespace, FREE).allows(Act.PREEMPT)
+        return self.uncertain or not self._labelled.get(namespace, FREE).allows(Act.PREEMPT)
 
     def observes(self, namespace: str) -> bool:
         """Whether nothing at all may be done there."""
@@ -122,6 +127,14 @@ class Brake:
         if switches == self.everywhere:
             return False
         self.everywhere = switches
+        self.version += 1
+        return True
+
+    def set_uncertain(self, uncertain: bool) -> bool:
+        """Whether that is news."""
+        if uncertain == self.uncertain:
+            return False
+        self.uncertain = uncertain
         self.version += 1
         return True
 

@@ -86,6 +86,8 @@ class Service:
     certificate_ends: datetime | None = None
     """None where it is not https."""
     observes_only: bool = False
+    without: tuple[str, ...] = ()
+    """Kinds that it runs without."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,6 +47,7 @@ def _read(
     ready = get("/readyz")
     if ready.status == 200:
         said["ages"] = {kind: float(age) for kind, age in (ready.body.get("ages") or {}).items()}
+        said["without"] = tuple(map(str, ready.body.get("without") or ()))
     else:
         said["not_ready"] = _why(ready)
     brake = get("/v1/brake")

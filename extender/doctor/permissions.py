@@ -33,27 +33,29 @@ _NOBODY = "with `authorization: kubernetes` the management API serves nobody"
 PAST_BUDGETS = Permission("", "pods", "delete", "a disruption budget keeps its pods from every priority")
 """Not needed with `preempts_despite_budgets: never`, which says the same."""
 
+_NOT_READY = "the service is not ready, unless its setting `without` names the kind"
+
 NEEDED = (
     *_all("", "nodes", "list watch"),
     *_all("", "nodes/status", "patch", "ephemeral resources are not written to nodes"),
     *_all("", "pods", "get list watch"),
     *_all("", "pods", "patch", "scheduling gates are not taken off, and pods that were turned away are not woken"),
     PAST_BUDGETS,
-    *_all("", "namespaces", "list watch", "labels of namespaces hold nothing back"),
+    *_all("", "namespaces", "list watch", _NOT_READY),
     *_all("", "pods/status", "patch", "kube-scheduler is not told which node a gang's member keeps"),
     *_all("", "pods/binding", "create", "no pod that Escher is to bind gets a node"),
     *_all("", "pods/eviction", "create", "nobody is evicted, not even parts of gangs that are known to be such"),
     *_all("events.k8s.io", "events", "create", "no event says why a gang waits"),
     *_all("policy", "poddisruptionbudgets", "list watch", "no gang preempts"),
     *_all("apps", "daemonsets", "list watch", "pods of DaemonSets leave for higher priority like any others"),
-    *_all("batch", "jobs", "list watch", "a gang is planned when all of its members exist, and not before"),
+    *_all("batch", "jobs", "list watch", "it is ready a minute later, and plans a gang when all of its members exist"),
     *_all(DOMAIN, "ephemeralresources", "get list watch create patch delete"),
     *_all(DOMAIN, "ephemeralresources/status", "patch", "objects do not say whether they are in force"),
-    *_all(DOMAIN, "escherpolicies", "get list watch create patch delete", "no EscherPolicy is in force"),
+    *_all(DOMAIN, "escherpolicies", "get list watch create patch delete", _NOT_READY),
     *_all(DOMAIN, "escherpolicies/status", "patch", "policies do not say whether they are in force"),
     *_all("authentication.k8s.io", "tokenreviews", "create", _NOBODY),
     *_all("authorization.k8s.io", "subjectaccessreviews", "create", _NOBODY),
-    *_all("scheduling.x-k8s.io", "podgroups", "list watch", "PodGroups of scheduler-plugins are not heeded"),
+    *_all("scheduling.x-k8s.io", "podgroups", "list watch", _NOT_READY),
 )
 """Everything, and nothing more: what least privilege is."""
 

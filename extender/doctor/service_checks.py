@@ -67,6 +67,13 @@ def _observes(facts: Facts) -> Iterator[Found]:
         yield Found(facts.service.address, wrong, "Set observe_only: false in its settings when you have seen enough.")
 
 
+def _without(facts: Facts) -> Iterator[Found]:
+    for kind in facts.service.without:
+        wrong = f"it runs without {kind}: what they would narrow is not narrowed"
+        mend = f"Give it the right to list and watch {kind}, and leave {kind} out of the setting `without`."
+        yield Found(facts.service.address, wrong, mend)
+
+
 def _open(facts: Facts) -> Iterator[Found]:
     if not on_this_machine(facts.settings.host) and facts.settings.tls_client_ca is None:
         wrong = (
@@ -84,6 +91,7 @@ CHECKS = (
     Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
     Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
     Check("observe-only", "it is set to observe only", _observes, (Part.BRAKE,), Severity.NOTE),
+    Check("goes-without", "kinds that it does not read", _without, (Part.SERVICE,), Severity.NOTE),
     Check(
         "open-to-all", "settings by which it listens to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)
     ),

@@ -98,7 +98,13 @@ async def test_who_follows_is_ready_once_it_could_take_over() -> None:
     async with following() as client:
         answer = await client.get("/readyz")
     assert answer.status_code == 200
-    assert answer.json() == {"status": "ok", "ages": {}, "leading": False, "leader": "escher-1"}
+    assert answer.json() == {
+        "status": "ok",
+        "ages": {},
+        "leading": False,
+        "leader": "escher-1",
+        "without": [],
+    }
 
 
 @pytest.mark.anyio

@@ -727,6 +727,14 @@ MISTAKES = (
         "Renew it",
     ),
     Mistake(
+        "goes-without",
+        lambda s: s.service.update(without=("escherpolicies",)),
+        "it runs without escherpolicies",
+        lambda s: s.service.update(without=()),
+        "the right to list and watch",
+        is_note=True,
+    ),
+    Mistake(
         "observe-only",
         lambda s: s.service.update(observes_only=True),
         "observe_only holds everywhere",

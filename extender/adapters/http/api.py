@@ -32,7 +32,7 @@ from extender.adapters.http.problems import (
     dotted,
     quoted,
 )
-from extender.adapters.http.readiness import Standing, require_ready
+from extender.adapters.http.readiness import Gaps, Standing, require_ready
 from extender.adapters.http.routes import (
     asks,
     brake,
@@ -89,6 +89,7 @@ def create_api(
     ages: Callable[[], Mapping[str, float]] = dict,
     replica: Callable[[], Standing] | None = None,
     *,
+    gaps: Callable[[], Gaps] = Gaps,
     behind_entry: bool = False,
 ) -> FastAPI:
     """The app, calling `application`; `/v1` answers 503 until `ready()`, and so does `/readyz`, but for a replica that
@@ -104,6 +105,7 @@ def create_api(
     app.state.management = application
     app.state.ready = ready
     app.state.ages = ages
+    app.state.gaps = gaps
     app.state.registry = registry
     app.state.behind_entry = behind_entry
     app.state.replica = replica

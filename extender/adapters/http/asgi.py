@@ -34,7 +34,7 @@ from extender.adapters.http.entry import Entry
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.peer import Peer
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.http.readiness import Standing, unready
+from extender.adapters.http.readiness import Gaps, Standing, unready
 from extender.adapters.http.shedding import ALWAYS, Shedding
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.management import Management
@@ -57,6 +57,7 @@ def create_app(
     ready: Callable[[], bool],
     registry: CollectorRegistry,
     ages: Callable[[], Mapping[str, float]] = dict,
+    gaps: Callable[[], Gaps] = Gaps,
     body_limit: int = BODY_LIMIT,
     room: BodyRoom | None = None,
     longest_wait: float = LONGEST_WAIT,
@@ -68,15 +69,16 @@ def create_app(
     """The whole service as one ASGI callable.
 
     `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
-    ago each watch said anything. `room`: for all bodies together; by default twice the largest. `longest_wait`: the
-    scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what must start and stop with the server.
+    ago each watch said anything. `gaps`: what is not known of the cluster. `room`: for all bodies together; by default
+    twice the largest. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what
+    must start and stop with the server.
     `entry`: who is let in; by default everybody.
     `replica`: how this one stands among several, of which one decides. `shedding`: which calls give way.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     return Service(
         calls,
-        lambda: create_api(management, ready, registry, lifespan, ages, replica, behind_entry=True),
+        lambda: create_api(management, ready, registry, lifespan, ages, replica, gaps=gaps, behind_entry=True),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),

@@ -26,6 +26,12 @@ class Readiness(Status):
     ]
     leading: Annotated[bool, Field(description="Whether this replica decides; true for the only one")]
     leader: Annotated[str, Field(description="The replica that does, as far as is known; empty for the only one")]
+    without: Annotated[
+        list[str],
+        Field(
+            description="Kinds that it runs without: its settings say so, or they cannot be read", examples=[["jobs"]]
+        ),
+    ]
 
 
 class Version(BaseModel):
@@ -50,6 +56,7 @@ async def readyz(request: Request) -> Readiness:
         ages={kind: round(age, 1) for kind, age in state.ages().items()},
         leading=replica is None or replica.leading,
         leader=replica.leader if replica is not None else "",
+        without=list(state.gaps().without),
     )
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fastapi import Request
 
@@ -21,6 +21,15 @@ class Standing:
     at: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Gaps:
+    """`waits_for`: kinds without which nothing is decided yet, and why each cannot be read; `without`: kinds that the
+    service runs without."""
+
+    waits_for: Mapping[str, str] = field(default_factory=dict)
+    without: Sequence[str] = ()
+
+
 async def require_ready(request: Request) -> None:
     """The first full sync is over, and this replica decides. Raises Problem (503) else."""
     if not request.app.state.ready():
@@ -31,7 +40,8 @@ async def require_warm(request: Request) -> None:
     """As `require_ready`; but of a replica that follows it is enough that it can take over. Raises Problem (503)."""
     replica: Standing | None = request.app.state.replica and request.app.state.replica()
     if replica is None or replica.leading:
-        await require_ready(request)
+        if not request.app.state.ready():
+            raise _not_ready(request.app.state.gaps().waits_for)
     elif not replica.warm:
         raise _not_ready()
 
@@ -42,12 +52,14 @@ def unready(replica: Callable[[], Standing] | None) -> Problem:
     return _not_ready() if not standing or standing.leading else _not_leading(standing)
 
 
-def _not_ready() -> Problem:
+def _not_ready(waits_for: Mapping[str, str] | None = None) -> Problem:
     """Before the first full sync nothing can be decided: the ledger does not know the cluster yet."""
+    refused = "; ".join(f"{kind}: {why}" for kind, why in sorted((waits_for or {}).items()) if why)
     return Problem(
         ProblemKind.NOT_READY,
-        "the cluster has not been read completely yet; /readyz says when it has",
+        "the cluster has not been read completely yet; /readyz says when it has" + (f" ({refused})" if refused else ""),
         headers={"Retry-After": "1"},
+        extra={"waits_for": sorted(waits_for)} if waits_for else {},
     )
 
 

@@ -14,7 +14,7 @@ from extender.core.daemons import DaemonSet
 from extender.kube.node_match import Toleration
 from extender.kube.objects import Affinity, LabelSelector, PodSpec, TolerationJson
 from extender.kube.reading import required_terms, tolerations_of
-from extender.kube.requests import Requests, address
+from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "apps", "v1", "daemonsets"
 _MOST = 256
@@ -108,9 +108,3 @@ def _selected(selector: LabelSelector | None) -> int:
 
 def daemon_sets() -> WatchedKind[DaemonSet]:
     return WatchedKind("daemonsets", address("apis", GROUP, VERSION, PLURAL), DaemonSetJson, to_daemon_set)
-
-
-async def readable(requests: Requests) -> bool:
-    """DaemonSets may be listed. Raises Unavailable; Refused where they may not."""
-    await requests.request("GET", f"{address('apis', GROUP, VERSION, PLURAL)}?limit=1")
-    return True

@@ -12,12 +12,10 @@ import msgspec
 from msgspec import Raw
 
 from extender.adapters.kube.resources import to_json, to_resource
-from extender.adapters.kube.schema import Declaration, ObjectJson, ObjectMetadata, Shape, path_of
+from extender.adapters.kube.schema import Declaration, ObjectJson, ObjectMetadata, Shape
 from extender.app.objects.kind import Declared, Identity
 from extender.app.ports import EphemeralResource, Former, Intent
-from extender.kube.errors import Gone
 from extender.kube.nesting import Decoder
-from extender.kube.requests import Requests
 
 KIND, PLURAL = "TransactionIntent", "transactionintents"
 LARGEST_INTENT = 1_000_000
@@ -89,12 +87,3 @@ def _to_former(said: _Former) -> Former:
 def _to_resource(name: Identity, was: _Was) -> EphemeralResource:
     metadata = ObjectMetadata(name=name.name, namespace=name.namespace, annotations=was.annotations)
     return to_resource(ObjectJson(metadata, was.spec))
-
-
-async def readable(requests: Requests, namespace: str) -> bool:
-    """Whether the cluster has the kind. Raises Unavailable; Refused where it may not be listed in that namespace."""
-    try:
-        await requests.request("GET", f"{path_of(PLURAL, namespace)}?limit=1")
-    except Gone:
-        return False
-    return True

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from extender.adapters.kube.kinds import WatchedKind
 from extender.core.gangs.promises import Promise
-from extender.kube.requests import Requests, address
+from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "batch", "v1", "jobs"
 
@@ -66,9 +66,3 @@ def to_promise(job: JobJson) -> Promise:
 
 def jobs() -> WatchedKind[Promise]:
     return WatchedKind("jobs", address("apis", GROUP, VERSION, PLURAL), JobJson, to_promise)
-
-
-async def readable(requests: Requests) -> bool:
-    """Jobs may be listed. Raises Unavailable; Refused where they may not."""
-    await requests.request("GET", f"{address('apis', GROUP, VERSION, PLURAL)}?limit=1")
-    return True

@@ -1,15 +1,12 @@
-"""PodGroups of scheduler-plugins (scheduling.x-k8s.io/v1alpha1): the kind, and whether it is installed."""
+"""PodGroups of scheduler-plugins (scheduling.x-k8s.io/v1alpha1), as the API server has them."""
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Struct
 
 from extender.adapters.kube.kinds import WatchedKind
 from extender.core.gangs.pod_groups import PodGroup
-from extender.kube.errors import Gone, Unavailable
-from extender.kube.nesting import Decoder
-from extender.kube.requests import Requests, address
+from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"
 
@@ -34,17 +31,6 @@ class PodGroupJson(_Json):
     spec: PodGroupSpec | None = None
 
 
-class _Resource(Struct):
-    name: str
-
-
-class _Resources(Struct):
-    resources: list[_Resource]
-
-
-_discovered = Decoder(_Resources)
-
-
 def to_pod_group(group: PodGroupJson) -> PodGroup:
     spec, metadata = group.spec or PodGroupSpec(), group.metadata
     seconds = spec.schedule_timeout_seconds
@@ -54,15 +40,3 @@ def to_pod_group(group: PodGroupJson) -> PodGroup:
 
 def pod_groups() -> WatchedKind[PodGroup]:
     return WatchedKind("podgroups", address("apis", GROUP, VERSION, PLURAL), PodGroupJson, to_pod_group)
-
-
-async def installed(requests: Requests) -> bool:
-    """Whether the API server knows the kind. Raises Unavailable, Refused."""
-    try:
-        body = await requests.request("GET", address("apis", GROUP, VERSION))
-    except Gone:
-        return False
-    try:
-        return any(each.name == PLURAL for each in _discovered.decode(body).resources)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"the answer is no list of kinds: {error}") from error

@@ -12,13 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from extender.adapters.kube.schema import Declaration, Shape, path_of
+from extender.adapters.kube.schema import Declaration, Shape
 from extender.adapters.spelling import camel
 from extender.core.policy_types import TYPES, PodSelector, PolicySpec
-from extender.kube.errors import Gone
 from extender.kube.label_match import LabelRequirement
 from extender.kube.nesting import Decoder, shallow
-from extender.kube.requests import Requests
 
 KIND, PLURAL = "EscherPolicy", "escherpolicies"
 
@@ -97,12 +95,3 @@ def _selector_json(selector: PodSelector) -> dict[str, Any]:
 def _requirement_json(requirement: LabelRequirement) -> dict[str, Any]:
     values = {"values": list(requirement.values)} if requirement.values else {}
     return {"key": requirement.key, "operator": requirement.operator, **values}
-
-
-async def readable(requests: Requests) -> bool:
-    """Whether the cluster has the kind. Raises Unavailable; Refused where we may not list it."""
-    try:
-        await requests.request("GET", f"{path_of(PLURAL)}?limit=1")
-    except Gone:
-        return False
-    return True

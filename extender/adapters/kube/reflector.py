@@ -35,6 +35,7 @@ import msgspec
 import structlog
 
 from extender.adapters.kube.kinds import Unreadable, WatchedKind, WatchEvent
+from extender.adapters.kube.lost import Lost
 from extender.app.objects.versions import older
 from extender.app.ports import Sink
 from extender.core.back_off import BackOff, doubled
@@ -135,6 +136,7 @@ class Reflector(Generic[T]):
         self._goal = ""
         """How far the API server was when the watch last fell silent: what is taken up again gets there."""
         self._heard: float | None = None
+        self.lost = Lost(clock)
         self._reported: set[tuple[str, str]] = set()
 
     @property
@@ -201,6 +203,7 @@ class Reflector(Generic[T]):
                 # Others may have been asked to come back at the same moment.
                 wait = self._back_off.failed(asked and asked * (1 + self._chance() / 10))
                 failures = self._back_off.failures
+                self.lost.failed(str(error))
                 self._away = self._away + 1 if isinstance(error, Away) else 0
                 is_lost = self._away >= _AWAY_AFTER or failures % _LOST_AFTER == 0
                 if self._list_because is None and is_lost:
@@ -226,6 +229,7 @@ class Reflector(Generic[T]):
         self._still, self._goal = 0, ""
         self._heard = self._listed_at = self._clock()
         self._in_doubt, self._list_took = False, self._listed_at - asked_at
+        self.lost.over()
         for _ in self._sink.replace(items):
             # What happens meanwhile the watch tells, which begins at this list's version.
             await asyncio.sleep(0)
@@ -308,6 +312,7 @@ class Reflector(Generic[T]):
         self._back_off.succeeded()
         self._away = 0
         self._heard = self._clock()
+        self.lost.over()
 
     def _take(self, line: bytes) -> None:
         try:

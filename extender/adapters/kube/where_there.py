@@ -1,70 +1,112 @@
-"""Where there: a kind that a cluster need not have, or not let us read, is followed as soon as it can be.
+"""Where there: a kind that a cluster need not have is followed from when it has it, and known not to be there before.
 
-Must not know what the kind is for.
+Not to be there is what the API server says of its kinds. What it refuses, or cannot answer now, says nothing: it is
+asked again, as for nodes and pods. Must not know what the kind is for.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any
 
 import structlog
 
 from extender.adapters.kube.reflector import Reflector
+from extender.core.back_off import BackOff
 from extender.kube.errors import Refused, Unavailable
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_AGAIN_SECONDS = 60.0
-_ASK_AGAIN_SECONDS = 1.0
+_LOOKS_FIRST, _LOOKS_AT_LAST = 1.0, 60.0
+"""Seconds between two looks for a kind that is not there: soon at first, for it may be installed beside us."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+"""Seconds until it is asked again where nothing was said; those of a reflector."""
+_CHECKS_EVERY = 1.0
 
 
 class WhereThere:
-    """`look`: whether the kind can be followed; raises Unavailable, and Refused where it cannot. `without`: what is
-    true as long as it cannot. `gone_without` is called when that is so for the first time."""
+    """`is_there`: whether the cluster has the kind; raises Unavailable, Refused. None: every cluster has it. `after`:
+    it is looked for when that is set.
+
+    `known` is set once all that there is of it has been listed, or it is not there, or, where a `patience` is given,
+    it could not be listed for so many seconds: then `goes_without`, and `gone_without` is called.
+    """
 
     def __init__(
         self,
         reflector: Reflector[Any],
-        look: Callable[[], Awaitable[bool]],
-        without: str,
+        is_there: Callable[[], Awaitable[bool]] | None = None,
         *,
+        after: asyncio.Event | None = None,
+        patience: float = inf,
         gone_without: Callable[[], object] = lambda: None,
     ) -> None:
-        self.there = False
-        """Whether it can be followed, as far as is known."""
+        self.there = is_there is None
+        """Whether the cluster has it, as far as is known."""
+        self.known = asyncio.Event()
+        self.goes_without = False
         self.reflector = reflector
-        self._look = look
-        self._without = without
+        self.narrows = patience == inf
+        """Whether nothing is done without it, for it narrows what may be done."""
+        self._is_there = is_there
+        self._after = after
+        self._patience = patience
         self._gone_without = gone_without
-        self._goes_without = False
+        self._trouble = ""
 
     @property
-    def known(self) -> bool:
-        """Whether all that there is of it has been listed, or it was not there when it was looked for first."""
-        return self._goes_without or self.reflector.synced.is_set()
+    def kind(self) -> str:
+        return self.reflector.kind
+
+    @property
+    def trouble(self) -> str:
+        """Why it cannot be read now; empty: nothing speaks against it."""
+        return self._trouble or self.reflector.lost.why
 
     async def run(self) -> None:
-        while True:
-            if await self._is_there():
-                break
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS if self._goes_without else _ASK_AGAIN_SECONDS)
-        await self.reflector.run()
+        """Follows it until it is cancelled."""
+        if self._after is not None:
+            await self._after.wait()
+        if self._is_there is not None:
+            await self._until_there(self._is_there)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reflector.run())
+            await self._until_listed()
+            self.known.set()
+            await self.reflector.synced.wait()
+            self.goes_without = False
 
-    async def _is_there(self) -> bool:
-        kind = self.reflector.kind
-        try:
-            there = await self._look()
-        except Refused as error:
-            if not self._goes_without:
-                _log.warning("a kind cannot be read", kind=kind, without_it=self._without, why=str(error))
-            there = False
-        except Unavailable as error:
-            _log.warning("cannot see whether a kind is there", kind=kind, why=str(error))
-            return False
-        self.there = there
-        if not there and not self._goes_without:
-            self._gone_without()
-        self._goes_without = self._goes_without or not there
-        return there
+    async def _until_there(self, is_there: Callable[[], Awaitable[bool]]) -> None:
+        back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        looks = _LOOKS_FIRST
+        while not self.there:
+            try:
+                self.there = await is_there()
+            except (Unavailable, Refused) as error:
+                if str(error) != self._trouble:
+                    _log.warning("cannot see whether a kind is there", kind=self.kind, why=str(error))
+                self._trouble = str(error)
+                wait = back_off.failed(error.retry_after if isinstance(error, Unavailable) else None)
+            else:
+                self._trouble = ""
+                back_off.succeeded()
+                if self.there:
+                    break
+                self.known.set()
+                wait, looks = looks, min(2 * looks, _LOOKS_AT_LAST)
+            await asyncio.sleep(wait)
+
+    async def _until_listed(self) -> None:
+        while not self.reflector.synced.is_set():
+            if self.reflector.lost.seconds >= self._patience:
+                self.goes_without = True
+                self._gone_without()
+                _log.warning("a kind cannot be read: this runs without it", kind=self.kind, why=self.trouble)
+                return
+            try:
+                async with asyncio.timeout(None if self._patience == inf else _CHECKS_EVERY):
+                    await self.reflector.synced.wait()
+            except TimeoutError:
+                pass

@@ -143,7 +143,7 @@ class Victims:
         budgets, comes_again = self.budgets if self.budgets else None, self.daemons.comes_again
         banned = {maker for maker, strikes in self._strikes.items() if strikes.until > now}
         refused = {uid for uid, until in self._refused.items() if until > now}
-        some_stay = bool(banned or refused or self._brake.labelled)
+        some_stay = bool(banned or refused or self._brake.labelled or self._brake.uncertain)
         units: list[Unit] = []
         last: list[Unit] = []
         welcome: set[str] = set()

@@ -32,7 +32,8 @@ async def test_the_process_is_alive_before_it_is_ready(client: httpx.AsyncClient
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     problem(await client.get("/readyz"), 503)
     ready.now = True
-    assert (await client.get("/readyz")).json() == {"status": "ok", "ages": {}, "leading": True, "leader": ""}
+    said = {"status": "ok", "ages": {}, "leading": True, "leader": "", "without": []}
+    assert (await client.get("/readyz")).json() == said
 
 
 async def test_how_old_what_is_known_is_stands_in_readyz() -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.jobs import jobs, readable
+from extender.adapters.kube.jobs import jobs
 from extender.core.gangs.promises import Promise
-from extender.kube.errors import Refused
-from tests.adapters.kube.scripted_api import ScriptedApi
 
 
 def event(spec: dict[str, Any], status: dict[str, Any] | None = None, **metadata: str) -> bytes:
@@ -48,13 +46,3 @@ def test_one_that_is_being_deleted_makes_no_pods() -> None:
     assert jobs().read_event(event({"parallelism": 8}, deletionTimestamp="2026-01-01T00:00:00Z")).item == Promise(
         "u1", 0, "team"
     )
-
-
-@pytest.mark.anyio
-async def test_it_is_asked_beforehand_whether_they_may_be_read() -> None:
-    api = ScriptedApi()
-    api.answers += [b'{"items":[]}', Refused(403, "forbidden")]
-    await readable(api)
-    with pytest.raises(Refused):
-        await readable(api)
-    assert set(api.requested) == {"GET /apis/batch/v1/jobs?limit=1"}

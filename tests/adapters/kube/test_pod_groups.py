@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from extender.adapters.kube.pod_groups import installed, pod_groups
+from extender.adapters.kube.pod_groups import pod_groups
 from extender.core.gangs.pod_groups import PodGroup
-from extender.kube.errors import Gone, Unavailable
-from tests.adapters.kube.scripted_api import ScriptedApi
 
 pytestmark = pytest.mark.anyio
 
@@ -32,21 +30,3 @@ def test_a_group_is_reduced_to_its_quorum_and_time(spec: dict[str, object], grou
     event = pod_groups().read_event(manifest(**spec))
     assert event.item == group
     assert event.version == "7"
-
-
-async def test_the_kind_is_installed_where_discovery_names_it() -> None:
-    api = ScriptedApi()
-    api.answers += [
-        json.dumps({"resources": [{"name": "elasticquotas"}, {"name": "podgroups"}]}).encode(),
-        json.dumps({"resources": [{"name": "elasticquotas"}]}).encode(),
-        Gone(404, "not found"),
-    ]
-    assert [await installed(api) for _ in range(3)] == [True, False, False]
-    assert set(api.requested) == {"GET /apis/scheduling.x-k8s.io/v1alpha1"}
-
-
-async def test_an_answer_that_is_no_list_of_kinds_says_nothing() -> None:
-    api = ScriptedApi()
-    api.answers.append(b"<html>")
-    with pytest.raises(Unavailable, match="no list of kinds"):
-        await installed(api)

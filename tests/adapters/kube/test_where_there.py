@@ -1,16 +1,18 @@
-"""A kind that may not be there is followed as soon as it is, and nobody waits for it meanwhile."""
+"""A kind that may not be there is followed as soon as it is; what is refused is not taken for not there."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
+from math import inf
 from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from extender.adapters.kube.lost import Lost
+from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
 from extender.adapters.kube.where_there import WhereThere
 from extender.kube.errors import Refused, Unavailable
 from kubesim.virtual_time import BACKEND
@@ -23,16 +25,25 @@ def anyio_backend() -> object:
 
 pytestmark = pytest.mark.anyio
 
+FORBIDDEN = Refused(403, "forbidden")
+
 
 class Reflector:
-    """Has listed at once."""
+    """Has listed after so many seconds, each of which failed before."""
 
     kind = "things"
+    age: float | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, after: float = 0.0) -> None:
         self.synced = asyncio.Event()
+        self.lost = Lost(asyncio.get_running_loop().time)
+        self._after = after
 
     async def run(self) -> None:
+        if self._after:
+            self.lost.failed("forbidden")
+        await asyncio.sleep(min(self._after, 1e9))
+        self.lost.over()
         self.synced.set()
         await asyncio.Event().wait()
 
@@ -53,58 +64,89 @@ class Asked:
 
     @property
     def pauses(self) -> list[float]:
-        return [later - at for at, later in zip(self.at, self.at[1:], strict=False)]
+        return [round(later - at, 3) for at, later in zip(self.at, self.at[1:], strict=False)]
 
 
 @asynccontextmanager
-async def following(asked: Asked) -> AsyncIterator[WhereThere]:
-    kind = WhereThere(cast(Any, Reflector()), asked, "there are none")
+async def following(
+    asked: Asked | None, *, listed_after: float = 0.0, patience: float = inf, after: asyncio.Event | None = None
+) -> AsyncIterator[WhereThere]:
+    kind = WhereThere(cast(Any, Reflector(listed_after)), asked, patience=patience, after=after)
     running = asyncio.ensure_future(kind.run())
     yield kind
     running.cancel()
     await asyncio.wait([running])
 
 
+def stands(kind: WhereThere) -> tuple[bool, bool, bool]:
+    return kind.there, kind.known.is_set(), kind.reflector.synced.is_set()
+
+
 async def test_what_is_there_is_known_once_it_is_listed() -> None:
-    async with following(Asked(True)) as kind:
-        assert not kind.known
-        await asyncio.sleep(0.1)
-        assert (kind.there, kind.known, kind.reflector.synced.is_set()) == (True, True, True)
-
-
-async def test_what_is_not_there_is_looked_for_once_a_minute_and_followed_when_it_comes() -> None:
-    async with following(asked := Asked(False, False, True)) as kind:
+    async with following(Asked(True), listed_after=2) as kind:
         await asyncio.sleep(1)
-        assert (kind.there, kind.known, kind.reflector.synced.is_set()) == (False, True, False)
-        await asyncio.sleep(200)
-        assert (kind.there, kind.known, kind.reflector.synced.is_set()) == (True, True, True)
-    assert asked.pauses == [60, 60]
+        assert stands(kind) == (True, False, False)
+        await asyncio.sleep(2)
+        assert stands(kind) == (True, True, True)
 
 
-async def test_what_may_not_be_read_counts_as_not_there_and_is_told_once() -> None:
+async def test_what_is_not_there_is_looked_for_soon_and_then_once_a_minute_and_followed_when_it_comes() -> None:
+    async with following(asked := Asked(*[False] * 8, True)) as kind:
+        await asyncio.sleep(0.5)
+        assert stands(kind) == (False, True, False)
+        await asyncio.sleep(300)
+        assert stands(kind) == (True, True, True)
+    assert asked.pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, Unavailable("no route"), Refused(404, "no such path")])
+async def test_what_is_refused_or_not_answered_is_asked_again_soon_and_waited_for(error: Exception) -> None:
     with capture_logs() as logged:
-        async with following(Asked(Refused(403, "forbidden"))) as kind:
-            await asyncio.sleep(500)
-            assert (kind.there, kind.known) == (False, True)
-    [entry] = logged
-    assert (entry["kind"], entry["without_it"], entry["why"]) == ("things", "there are none", "forbidden")
+        async with following(asked := Asked(*[error] * 20, True)) as kind:
+            await asyncio.sleep(10)
+            assert stands(kind) == (False, False, False)
+            assert kind.trouble == str(error)
+            await asyncio.sleep(120)
+            assert stands(kind) == (True, True, True)
+            assert kind.trouble == ""
+    assert max(asked.pauses) <= 5.5
+    assert len(logged) == 1
 
 
-async def test_that_it_is_gone_without_is_told_once_and_not_while_nothing_is_known() -> None:
-    for answers, times in (((Unavailable("no route"), True), 0), ((Refused(403, "forbidden"),), 1), ((False, True), 1)):
-        told: list[str] = []
-        kind = WhereThere(cast(Any, Reflector()), Asked(*answers), "", gone_without=partial(told.append, "without"))
-        running = asyncio.ensure_future(kind.run())
-        await asyncio.sleep(500)
-        running.cancel()
-        await asyncio.wait([running])
-        assert len(told) == times
+async def test_a_kind_that_helps_is_waited_for_as_long_as_a_start_takes_and_followed_when_it_may_be() -> None:
+    async with following(None, listed_after=300, patience=START_SECONDS) as kind:
+        await asyncio.sleep(START_SECONDS - 2)
+        assert not kind.known.is_set()
+        await asyncio.sleep(4)
+        assert (kind.known.is_set(), kind.goes_without) == (True, True)
+        assert Narrowing([kind], ["namespaces"]).without() == ["namespaces", "things"]
+        await asyncio.sleep(300)
+        assert (kind.reflector.synced.is_set(), kind.goes_without) == (True, False)
 
 
-async def test_an_api_server_that_says_nothing_is_asked_again_soon_and_waited_for() -> None:
-    async with following(asked := Asked(Unavailable("no route"), Unavailable("no route"), True)) as kind:
-        await asyncio.sleep(1.5)
-        assert (kind.there, kind.known) == (False, False)
-        await asyncio.sleep(1)
-        assert (kind.there, kind.known) == (True, True)
-    assert asked.pauses == [1, 1]
+async def test_a_kind_that_narrows_is_waited_for_as_long_as_it_takes() -> None:
+    async with following(None, listed_after=10_000) as kind:
+        narrowing = Narrowing([kind])
+        await asyncio.sleep(9_000)
+        assert not narrowing.known
+        assert narrowing.waits_for() == {"things": "forbidden"}
+        assert narrowing.lost_for()["things"] >= 9_000
+        await asyncio.sleep(2_000)
+        assert narrowing.known
+        assert narrowing.waits_for() == {}
+
+
+async def test_what_the_settings_do_without_is_not_read() -> None:
+    kind = WhereThere(cast(Any, Reflector()), Asked(FORBIDDEN))
+    narrowing = Narrowing([kind], ["things"])
+    assert (narrowing.known, narrowing.work(), narrowing.without()) == (True, [], ["things"])
+
+
+async def test_it_is_not_looked_for_before_what_it_comes_after_is_known() -> None:
+    event = asyncio.Event()
+    async with following(asked := Asked(False), after=event) as kind:
+        await asyncio.sleep(60)
+        assert (asked.at, kind.known.is_set()) == ([], False)
+        event.set()
+        await asyncio.sleep(0.1)
+        assert kind.known.is_set()

@@ -1,0 +1,66 @@
+"""Discovery: whether the API server serves a kind, by what it says of its kinds and not by one answer that failed."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.requests import Requests, address
+
+T = TypeVar("T")
+
+
+class _Resource(Struct):
+    name: str
+
+
+class _Resources(Struct):
+    resources: list[_Resource]
+
+
+class _Version(Struct):
+    version: str
+
+
+class _Group(Struct):
+    name: str
+    versions: list[_Version]
+
+
+class _Groups(Struct):
+    groups: list[_Group]
+
+
+_resources = msgspec.json.Decoder(_Resources)
+_groups = msgspec.json.Decoder(_Groups)
+
+
+async def is_served(requests: Requests, group: str, version: str, plural: str) -> bool:
+    """Whether the kind is installed. Raises Unavailable and Refused where that cannot be seen.
+
+    A 404 alone says nothing, for an API server that has just started may not know its kinds yet.
+    """
+    try:
+        found = await _asked(requests, address("apis", group, version), _resources)
+    except Gone:
+        groups = (await _asked(requests, address("apis"), _groups)).groups
+        if any(each.name == group and any(one.version == version for one in each.versions) for each in groups):
+            raise Unavailable(f"the API server names {group}/{version}, and does not say which kinds it has") from None
+        if not groups:
+            raise Unavailable("the API server names no group of kinds yet") from None
+        return False
+    except Refused:
+        # Discovery may be closed to us where the kind is not.
+        await requests.request("GET", f"{address('apis', group, version, plural)}?limit=1")
+        return True
+    return any(each.name == plural for each in found.resources)
+
+
+async def _asked(requests: Requests, path: str, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        return decoder.decode(await requests.request("GET", path))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unavailable(f"GET {path}: the answer is no discovery: {error}") from error
