@@ -34,7 +34,7 @@ class Kept(Town):
     def __init__(self, zones: str) -> None:
         super().__init__(zones)
         self.table = Table()
-        self.places = KeptPlaces(self.ledger, self.nodes, self.bystanders, self.table)
+        self.places = KeptPlaces(self.ledger, self.nodes, self.bystanders, self.table, 0.25)
         self.kept: list[tuple[Pod, Node]] = []
 
     def keep(self, member: Pod, on: str, kind: HoldingKind = HoldingKind.RESERVATION) -> Holder:

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
+from extender.controlplane.nodes import NodeShape
 from extender.simulation import Simulation
-from kubesim.kinds import JOB, NAMESPACE, POD, Json, Kind
+from kubesim.kinds import JOB, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
 from loadtests.pods import pod
 from tests.kubesim.asking import EPHEMERAL_RESOURCE
 from tests.kubesim.until import until
 
-VICTIM, LIAR = "victim", "liar"
+VICTIM, LIAR, THIRD = "victim", "liar", "third"
+PRIORITIES = {"low": 10, "mid": 100, "high": 1000}
 POLICY = Kind("escher.dev", "v1alpha1", "EscherPolicy", "escherpolicies")
 DATA = f"escher.dev/{VICTIM}.data"
 MERGE = "application/merge-patch+json"
@@ -100,6 +102,19 @@ def a_job(name: str, pods: int, **about: Any) -> Json:
     metadata = {key: template["metadata"][key] for key in ("labels", "annotations")}
     work = {"metadata": metadata, "spec": template["spec"]}
     return {"metadata": {"name": name}, "spec": {"parallelism": pods, "completions": pods, "template": work}}
+
+
+@asynccontextmanager
+async def no_tenants_yet(nodes: int = 4) -> AsyncIterator[Town]:
+    """Both namespaces, and a third; priorities `low`, `mid` and `high`; and no pod."""
+    async with Simulation(nodes=nodes, node_shape=NodeShape(cpu="8")) as simulation:
+        for name in (VICTIM, LIAR, THIRD):
+            await simulation.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, NAMESPACE)
+        for name, value in PRIORITIES.items():
+            about = {"value": value, "preemptionPolicy": "PreemptLowerPriority"}
+            body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, **about}
+            await simulation.create(body, PRIORITY_CLASS)
+        yield Town(simulation)
 
 
 @asynccontextmanager

@@ -40,8 +40,8 @@ class Constrained:
     _nodes: Mapping[NodeName, Node]
     _bystanders: Bystanders
     _staying: Staying
-    place_of: Callable[[Holding], Pod | None] = lambda held: None
-    """The pod that a gang's place is for."""
+    place_of: Callable[[Holding, str], Pod | None] = lambda held, namespace: None
+    """The pod that a gang's place is for; None where it closes nothing, room aside, to that namespace."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_REMEMBERED), init=False
@@ -152,7 +152,7 @@ class Constrained:
                     continue
                 pod = self._bystanders.get(PodUid(held.holder))
                 if pod is None:
-                    pod = _template(gang) if own else self.place_of(held)
+                    pod = _template(gang) if own else self.place_of(held, gang.key.namespace)
                 if pod is not None:
                     found.append((pod, node))
         return found

@@ -85,8 +85,8 @@ class Gangs:
         self.slots = slots = Slots(ledger, nodes, staying)
         offers = Offers()
         constrained = Constrained(ledger, nodes, bystanders, staying)
-        self.kept_places = KeptPlaces(ledger, nodes, bystanders, table)
-        constrained.place_of = self.kept_places.pod_of
+        self.kept_places = KeptPlaces(ledger, nodes, bystanders, table, thrift.share)
+        constrained.place_of = self.kept_places.pod_before
         quota = PlaceQuota(ledger, around.isolation)
         places = Places(ledger, slots, constrained, offers, quota)
         prospects = Prospects(ledger, places, slots, constrained)
@@ -96,6 +96,7 @@ class Gangs:
         surplus = Surplus(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
         victims = Victims(table, brake, around.budgets, bounds, ours, around.daemons)
         preempting = Preempting(ledger, prospects, table, brake, victims)
+        self.kept_places.is_made_free = preempting.has_evicted_for
         self.evictions = Evictions(table, victims, staying.pods, brake)
         self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, brake)
         self.planning = planning = Planning(

@@ -5,6 +5,10 @@ pod must not go where a place would be lost by it: by host ports, by required an
 one too many for a member's topology spread, or since the first of a series that wants to be near its own kind could
 then go only to that pod. By the rules that plans are made by (`neighbours`).
 
+What is only saved, and for which no pod was evicted, is bounded where it closes nodes to pods of other namespaces: its
+host ports and terms may close a share of the nodes to these, as `backfill` may keep a share of their room. Where a
+gang's would close more, they close none to them: a small pod may say that it stays apart from all others.
+
 Kept node by node as the ledger changes. A pod that no place is concerned with costs a look-up for each kind of terms in
 its namespace. Must not know units (`ledger`), nor why a place is kept.
 """
@@ -19,7 +23,7 @@ from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, Constraints, Peers
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers
 from extender.core.gangs.constrained import like
 from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
@@ -29,6 +33,7 @@ from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
 _MOST_WOKEN = 64
+_MEASURED = 16
 Takes = Callable[[NodeName], bool]
 """For one pod: whether on that node it would take a place away."""
 
@@ -39,9 +44,13 @@ class _Place:
     """The member."""
     gang: GangKey
     node: NodeName
+    saved: bool
+    """For the gang, which has no plan."""
 
     def is_same(self, other: _Place | None) -> bool:
-        return other is not None and self.pod is other.pod and self.gang == other.gang
+        if other is None or self.pod is not other.pod:
+            return False
+        return (self.gang, self.saved) == (other.gang, other.saved)
 
 
 @dataclass(eq=False)
@@ -50,6 +59,10 @@ class KeptPlaces:
     _nodes: Mapping[NodeName, Node]
     _bystanders: Bystanders
     _table: Table
+    _share: float
+    """Of the nodes, that may be closed by what is only saved."""
+    is_made_free: Callable[[GangKey], bool] = lambda key: False
+    """Whether pods were evicted for that gang, which is not bound yet."""
     _on: dict[NodeName, dict[Holder, _Place]] = field(default_factory=dict, init=False)
     _places: Bystanders = field(default_factory=Bystanders, init=False)
     """The places, each as a pod that is bound there."""
@@ -60,6 +73,10 @@ class KeptPlaces:
     _drawn: dict[str | None, dict[Peers, dict[GangKey, int]]] = field(default_factory=dict, init=False)
     """By namespace, None for all: whom members want to be near, or evenly among, and how many places of each gang."""
 
+    _saving: dict[GangKey, None] = field(default_factory=dict, init=False)
+    """Gangs that room is, or was, saved for, and that have places."""
+    _measured: Bounded[GangKey, tuple[object, bool]] = field(default_factory=lambda: Bounded(_MEASURED), init=False)
+    """Whether what is saved for a gang would close too much; and at which state of things."""
     _far: Bounded[PodUid, Pod] = field(default_factory=lambda: Bounded(_MOST_WOKEN), init=False)
     """Pods that were refused a node for the sake of a place on another."""
     _given_up: bool = field(default=False, init=False)
@@ -99,7 +116,7 @@ class KeptPlaces:
             return
         for held in self._ledger.rows[node].holdings.values():
             if held.owner is not None and _keeps(held) and (pod := self.pod_of(held)) is not None:
-                yield held.holder, _Place(pod, held.owner, node)
+                yield held.holder, _Place(pod, held.owner, node, held.kind is HoldingKind.SAVING)
 
     def pod_of(self, held: Holding) -> Pod | None:
         """The pod that a place which is not bound is for; None: it is no gang's, or its gang is no more."""
@@ -108,9 +125,50 @@ class KeptPlaces:
             return None
         return like(gang, held.holder)
 
+    def pod_before(self, held: Holding, namespace: str) -> Pod | None:
+        """As `pod_of`; None too where the place closes nothing, room aside, to pods of that namespace."""
+        pod = self.pod_of(held)
+        if (
+            pod is None
+            or held.owner is None
+            or held.kind is not HoldingKind.SAVING
+            or held.owner.namespace == namespace
+        ):
+            return pod
+        return None if self._closes_too_much(held.owner) else pod
+
+    def _closes_too_much(self, key: GangKey) -> bool:
+        """Whether what is saved for the gang would close more than the share of the nodes to other namespaces."""
+        if self.is_made_free(key):
+            return False
+        saved = [held for held in self._ledger.held_for(key) if held.kind is HoldingKind.SAVING]
+        state = (self._ledger.changes.capacity_count, self._table.by_key[key].roster.changes, saved)
+        if self._measured.get(key, (None, False))[0] != state:
+            self._measured[key] = (state, self._measure(key.namespace, saved))
+        return self._measured[key][1]
+
+    def _measure(self, namespace: str, saved: Iterable[Holding]) -> bool:
+        closed: set[NodeName] = set()
+        domains: set[tuple[str, str | None]] = set()
+        for held in saved:
+            own = getattr(self.pod_of(held), "constraints", None) or NO_CONSTRAINTS
+            if any(_is_about_others(term, namespace) for group in own.affinities for term in group):
+                # All nodes but those beside it.
+                return True
+            if own.host_ports:
+                closed.add(held.node)
+            labels = self._nodes[held.node].labels if held.node in self._nodes else {}
+            apart = (term.topology_key for term in own.anti_affinity if _is_about_others(term, namespace))
+            domains |= {(key, labels[key]) for key in apart if key in labels}
+        if domains:
+            closed |= {name for name, node in self._nodes.items() if not domains.isdisjoint(node.labels.items())}
+        return len(closed) > max(1, self._share * len(self._nodes))
+
     def _put(self, holder: Holder, place: _Place) -> None:
         self._places.put(replace(place.pod, uid=PodUid(holder), node=place.node, deleting=False))
         self._of.setdefault(place.gang, {})[holder] = place
+        if place.saved:
+            self._saving[place.gang] = None
         self._count(place, +1)
 
     def _drop(self, holder: Holder, place: _Place) -> None:
@@ -123,6 +181,7 @@ class KeptPlaces:
             del of_gang[holder]
             if not of_gang:
                 del self._of[place.gang]
+                self._saving.pop(place.gang, None)
 
     def _count(self, place: _Place, by: int) -> None:
         add_in(self._like, place.pod.uid, place.node, by)
@@ -157,10 +216,11 @@ class KeptPlaces:
         if not self._on or self._table.key_asked_for(pod) is not None:
             return None
         own = pod.constraints or NO_CONSTRAINTS
+        open_to_it = self._open_to(pod.namespace)
         drawing = self._draws(pod)
         if not (own.host_ports or own.anti_affinity or drawing or self._places.repels(pod)):
             return None
-        without = dict.fromkeys((Holder(pod.uid), *giving_way))
+        without = dict.fromkeys((Holder(pod.uid), *giving_way, *open_to_it))
         found = [self._clashes(pod, without), *(self._spoils(pod, key, without) for key in drawing)]
         judges = [each for each in found if each is not None]
 
@@ -171,6 +231,11 @@ class KeptPlaces:
             return refused
 
         return judge if judges else None
+
+    def _open_to(self, namespace: str) -> list[Holder]:
+        """Places that close nothing, room aside, to pods of that namespace."""
+        saved = [key for key in self._saving if key.namespace != namespace and self._closes_too_much(key)]
+        return [holder for key in saved for holder, place in self._of[key].items() if place.saved]
 
     def take_freed(self) -> list[Pod]:
         """Pods that may go to another node now than one that has gained room, for a place is kept no more; some of
@@ -243,6 +308,11 @@ class KeptPlaces:
 def _keeps(held: Holding) -> bool:
     """Whether others are kept off: a gang that only intends holds no units, and what is saved may be of none yet."""
     return held.kind is HoldingKind.SAVING or any(held.units.values())
+
+
+def _is_about_others(term: AffinityTerm, namespace: str) -> bool:
+    """Whether pods of other namespaces may be meant."""
+    return term.peers.namespaces is None or not term.peers.namespaces <= {namespace}
 
 
 def _drawing(pod: Pod) -> list[Peers]:

@@ -278,6 +278,10 @@ class Preempting:
         if not order.evicted:
             self._clear(key)
 
+    def has_evicted_for(self, key: GangKey) -> bool:
+        """Whether pods are evicted, or were, so that the gang can be bound, and it is not yet."""
+        return key in self._orders
+
     def _is_evicting(self) -> bool:
         return any(order.evicting for order in self._orders.values())
 
