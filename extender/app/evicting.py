@@ -113,6 +113,7 @@ class Evicting:
                     evicted = await self._evict(
                         unit,
                         f"for gang {named} of higher priority",
+                        "" if unit[0].namespace == key.namespace else "for a gang of higher priority",
                         wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
                         begin=lambda: self._announce(order),
                         took=lambda pod: self._told(Evicted(pod, key)),
@@ -153,10 +154,12 @@ class Evicting:
 
     async def _follow(self, order: EvictRest) -> None:
         named = self._keeper.tables.gangs.naming.spoken(order.gang)
+        is_own = order.preemptor.namespace == order.gang.namespace
         async with self._turn:
             evicted = await self._evict(
                 order.rest,
                 f"with its gang {named}, for pod {order.preemptor} of higher priority",
+                "" if is_own else "with its gang, for a pod of higher priority",
                 wanted=lambda: self._still_wants(order),
                 took=lambda pod: self._told(Evicted(pod)),
                 gone=order.gone,
@@ -185,6 +188,7 @@ class Evicting:
         self,
         unit: Sequence[Pod],
         why: str,
+        told: str,
         *,
         wanted: Callable[[], bool],
         took: Callable[[Pod], None],
@@ -194,8 +198,10 @@ class Evicting:
     ) -> tuple[int, str] | None:
         """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
 
+        `why` is logged. On the pods `told` stands instead, if there is one: they learn no name of another namespace.
         `gone`: how many others of it have left before. `despite_budgets`: those that a budget protects are deleted.
         """
+        told = told or why
         await self.pace(len(unit))
         protected: dict[PodUid, str] = {}
         pods, objection = await self._check.look(unit, protected if despite_budgets else None)
@@ -217,14 +223,12 @@ class Evicting:
                 continue
             if not begun and not wanted():
                 if left:
-                    self._tell_unfinished(pods, left, size, why, _UNWANTED)
+                    self._tell_unfinished(pods, left, size, told, _UNWANTED)
                 return left, _UNWANTED
             begun = True
-            said = (
-                why
-                if pod.uid not in protected
-                else f"{why}, despite disruption budget {protected[pod.uid]}: there is no room without"
-            )
+            budget = protected.get(pod.uid)
+            despite = f", despite disruption budget {budget}: there is no room without" if budget is not None else ""
+            said = f"{told}{despite}"
             try:
                 if pod.uid in protected:
                     await self._evictor.preempt(PodRef.of(pod), f"escher: deleted {said}")
@@ -237,7 +241,7 @@ class Evicting:
                 pause = back_off.failed()
                 if not left or loop.time() + pause > give_up:
                     if left:
-                        self._tell_unfinished(pods, left, size, why, str(error))
+                        self._tell_unfinished(pods, left, size, told, str(error))
                     return left, str(error)
                 await asyncio.sleep(pause)
                 if despite_budgets:
@@ -252,7 +256,7 @@ class Evicting:
                 back_off.succeeded()
                 kind = Destruction.PREEMPTED if begin else Destruction.PREEMPTED_BY_POD
                 self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {said}")
-                self._destroyed(kind, pod, f"{said}: {left} of a unit of {size}")
+                self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None
 
