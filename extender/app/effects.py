@@ -6,7 +6,8 @@ Knows asyncio and the ports; must not decide anything about placement. What take
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from math import inf
 from typing import Any, TypeVar
 
@@ -49,7 +50,7 @@ from extender.core.gangs.gang import (
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.parts import Proof
 from extender.core.names import GangKey
-from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.errors import Gone, Refused, Unavailable, rights_may_come
 from extender.kube.names import NodeName
 
 _log = structlog.get_logger(__name__)
@@ -249,19 +250,15 @@ class Effects:
     async def _void_attempt(self, pod: Pod) -> None:
         ref, waker = PodRef.of(pod), self._waker
         try:
-            await insist(lambda: waker.void_attempt(ref), inf, what="void", pod=str(ref))
+            await insist(partial(_with_rights, lambda: waker.void_attempt(ref)), inf, what="void", pod=str(ref))
         except Refused as error:
             _log.info("what a pod says of its attempt stays", pod=str(ref), why=str(error))
 
     async def _wake(self, pod: Pod, token: str) -> None:
         ref, waker = PodRef.of(pod), self._waker
         try:
-            await insist(
-                lambda: waker.open_gate(ref) if pod.at_our_gate else waker.wake(ref, token),
-                inf,
-                what="wake",
-                pod=str(ref),
-            )
+            wake = partial(waker.open_gate, ref) if pod.at_our_gate else partial(waker.wake, ref, token)
+            await insist(partial(_with_rights, wake), inf, what="wake", pod=str(ref))
         except Gone as error:
             _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
         except Refused as error:
@@ -280,6 +277,11 @@ class Effects:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+async def _with_rights(write: Callable[[], Awaitable[None]]) -> None:
+    with rights_may_come():
+        await write()
 
 
 def _subject(effect: Effect) -> Sequence[object]:

@@ -57,7 +57,7 @@ from extender.esl.furnishing import units_of
 from extender.esl.policy_asks import PolicyAsks, Tell
 from extender.esl.policy_esl import PolicyEsl, Task
 from extender.esl.several import Several
-from extender.kube.errors import Refused, Unavailable
+from extender.kube.errors import Refused, Unavailable, rights_may_come
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 _log = structlog.get_logger(__name__)
@@ -359,7 +359,8 @@ class HostedPolicies(PolicyAsks):
         why = ""
         refused: dict[NodeName, str] = {}
         try:
-            refused = dict(await self._resources.spread(name, units, self.mark))
+            with rights_may_come():
+                refused = dict(await self._resources.spread(name, units, self.mark))
         except BeingDeleted as error:
             raise Unavailable(str(error)) from error
         except (ManagementError, Refused) as error:

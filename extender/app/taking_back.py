@@ -17,7 +17,7 @@ from extender.app.objects.marks import Marks, transaction_of
 from extender.app.objects.writing import Writing
 from extender.app.ports import EphemeralResource, Former, ResourceChange, ResourceStore
 from extender.app.steps import restoring
-from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable, rights_may_come
 
 _log = structlog.get_logger(__name__)
 
@@ -51,10 +51,11 @@ class TakingBack:
             entry = await self._writing.refresh(former.name)
             now = None if entry is None else entry.item
             try:
-                if not refused:
-                    await self._restore_from(now, former, transaction, still)
-                elif now is not None and transaction_of(now.mark) == transaction:
-                    await self._spare(now)
+                with rights_may_come():
+                    if not refused:
+                        await self._restore_from(now, former, transaction, still)
+                    elif now is not None and transaction_of(now.mark) == transaction:
+                        await self._spare(now)
                 return
             except (Occupied, Gone):
                 continue

@@ -9,6 +9,10 @@ LONGEST_RETRY_AFTER = 30.0
 """Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
 
 
+_RIGHTS_COME_AFTER = 10.0
+"""Seconds: a person, or an installation that is under way, has to give them."""
+
+
 class Unavailable(Exception):
     """The API server could not be asked, or could not say: try again.
 
@@ -50,6 +54,22 @@ class Away(Unavailable):
 
 class Silent(Unavailable):
     """Nothing came on a stream for as long as the caller was ready to wait."""
+
+
+def may_pass(error: Refused) -> bool:
+    """Whether rights that come, or come back, would let the same request through."""
+    return error.status in (401, 403) and not isinstance(error, Terminating)
+
+
+@contextmanager
+def rights_may_come() -> Iterator[None]:
+    """What is refused for want of rights is not refused for good: it is tried again. Raises Unavailable then."""
+    try:
+        yield
+    except Refused as error:
+        if not may_pass(error):
+            raise
+        raise Unavailable(str(error), _RIGHTS_COME_AFTER) from error
 
 
 @contextmanager

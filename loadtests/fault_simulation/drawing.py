@@ -34,6 +34,10 @@ _PORT = 29500
 """The share of seeds in which pods want this host port."""
 _RESTORED, _WATCHES_FAIL, _CLOCK_SET = 0.3, 0.1, 0.05
 """The shares of seeds in which etcd is restored, watches fall silent or end with 410 in a row, a clock is set far."""
+_FORBIDDEN = 0.3
+"""The share of seeds in which the service is refused with 403, mostly while it starts."""
+_WRITTEN_WITH_RIGHTS = ("bindings", "pod patches", "resource status")
+_READS = tuple(target for target in TARGETS if target.startswith("reads"))
 _ONE_OF_REPLICAS = 6
 """One seed in so many has two replicas."""
 
@@ -76,7 +80,7 @@ def plan_of(seed: int) -> Plan:
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
-    more = _of_time(random.Random(f"{seed} time"), works)
+    more = _of_time(random.Random(f"{seed} time"), works) + _of_rights(random.Random(f"{seed} rights"))
     return Plan(seed, (*works, *others), tuple(sorted((*faults, *more), key=_moment)), nodes, replicas)
 
 
@@ -104,6 +108,19 @@ def _of_time(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
         # And back, as when it is corrected: one that stays behind ends times to live as late as that.
         at, by = _round(rng.uniform(0, WORK_ENDS)), rng.choice((-36000.0, -3600.0, 3600.0, 36000.0))
         found += [Fault("set-clock", at, by), Fault("set-clock", _round(at + rng.uniform(0.1, 60.0)), -by)]
+    return found
+
+
+def _of_rights(rng: random.Random) -> list[Fault]:
+    """What is refused for a while, and mostly a start that meets it: an API server whose RBAC is not read yet, rights
+    that come after the Deployment, or that are taken away and given back. Drawn apart, as what is of time."""
+    if rng.random() >= _FORBIDDEN:
+        return []
+    at = _round(rng.choice((0.0, rng.uniform(0, 12), rng.uniform(0, WORK_ENDS))))
+    long = _round(rng.choice((rng.uniform(0.5, 5.0), rng.uniform(5.0, 50.0))))
+    found = [Fault("forbid", at, long, of=rng.choice((*_READS, *_READS, *_WRITTEN_WITH_RIGHTS)))]
+    if rng.random() < 0.6:
+        found.append(Fault("kill-service", _round(max(0.0, at - rng.uniform(0, 2.0))), 1.0))
     return found
 
 

@@ -23,6 +23,7 @@ FaultKind = Literal[
     "fail",
     "refuse",
     "outage",
+    "forbid",
     "hold-watches",
     "repeat-events",
     "break-watches",
@@ -60,6 +61,8 @@ MEANING: Mapping[FaultKind, str] = {
     "fail": "a request is refused with 500, so many seconds later",
     "refuse": "a Binding is refused for good, with 422, so many seconds later: an admission webhook may take its time",
     "outage": "all requests of this kind are refused with 503, for so many seconds",
+    "forbid": "requests of this kind are refused with 403, for so many seconds: rights were withdrawn, or are not read "
+    "yet",
     "hold-watches": "these watches tell nothing for so many seconds, and then all of it: facts of other kinds overtake",
     "repeat-events": "whatever a watch tells is told twice, for so many seconds",
     "break-watches": "all watches of the service fail, and what they had to tell is lost",
@@ -105,6 +108,16 @@ TARGETS: Mapping[str, tuple[str, str]] = {
     "watch of nodes": ("GET", r"/nodes\?.*watch=1"),
     "watch of resources": ("GET", r"/ephemeralresources\?.*watch=1"),
     "leases": ("", r"/leases"),
+    "reads": ("GET", ""),
+    "reads of pods": ("GET", r"/pods(\?|$)"),
+    "reads of nodes": ("GET", r"/nodes(\?|$)"),
+    "reads of resources": ("GET", r"/ephemeralresources(\?|$)"),
+    "reads of policies": ("GET", r"/escherpolicies(\?|$)"),
+    "reads of namespaces": ("GET", r"/namespaces(\?|$)"),
+    "reads of jobs": ("GET", r"/jobs(\?|$)"),
+    "reads of daemon sets": ("GET", r"/daemonsets(\?|$)"),
+    "reads of budgets": ("GET", r"/poddisruptionbudgets(\?|$)"),
+    "reads of intents": ("GET", r"/transactionintents(\?|$)"),
 }
 """What requests of the service a fault is about: a method (empty: any) and a pattern that is found in the path."""
 

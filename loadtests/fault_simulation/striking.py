@@ -51,6 +51,7 @@ class Striking:
         self._others = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user="others"))
         self._ways: dict[FaultKind, Callable[[Fault], Awaitable[None]]] = {
             "outage": self._outage,
+            "forbid": self._forbid,
             "hold-watches": self._hold_watches,
             "repeat-events": self._repeat_events,
             "break-watches": self._break_watches,
@@ -94,11 +95,21 @@ class Striking:
     # -- between the service and the API server --------------------------------------------------------------------
 
     async def _outage(self, fault: Fault) -> None:
+        await self._answer(fault, Unavailable("etcdserver: no leader"))
+
+    async def _forbid(self, fault: Fault) -> None:
+        """The watches end with it: it is what they are asked anew that is refused."""
+        for life in self._stage.living:
+            life.line.break_watches()
+        await self._answer(fault, Refused(403, 'User "escher" is forbidden: RBAC: clusterrole.rbac not found'))
+
+    async def _answer(self, fault: Fault, error: Unavailable | Refused) -> None:
+        """All requests that the fault is about are answered so, for its time."""
         method, path = TARGETS[fault.of]
-        gone = api.Fault(Unavailable("etcdserver: no leader"), method=method, path=path, user=ANY_SERVICE, times=None)
-        self._stage.cluster.api.faults.add(gone)
+        met = api.Fault(error, method=method, path=path, user=ANY_SERVICE, times=None)
+        self._stage.cluster.api.faults.add(met)
         await asyncio.sleep(fault.seconds)
-        self._stage.cluster.api.faults.remove(gone)
+        self._stage.cluster.api.faults.remove(met)
 
     async def _hold_watches(self, fault: Fault) -> None:
         lives = self._stage.living

@@ -469,7 +469,7 @@ async def test_what_cannot_be_taken_back_for_now_is_taken_back_by_its_intent(wor
 
 
 async def test_what_the_api_server_will_not_have_taken_back_stays_and_is_logged(world: World) -> None:
-    world.api.forever.append(Fault(Refused(403, "forbidden"), of="delete team/stays"))
+    world.api.forever.append(Fault(Refused(422, "not this one"), of="delete team/stays"))
     with capture_logs() as logs:
         world.api.faults.append(unavailable(of="create team/u"))
         with pytest.raises(Unavailable):
@@ -478,14 +478,39 @@ async def test_what_the_api_server_will_not_have_taken_back_stays_and_is_logged(
         await world.quiet()
     said = [(each["event"], each["name"], each["why"]) for each in logs if each["log_level"] == "error"]
     assert said == [
-        ("a transaction is not wholly taken back", "team/stays", "forbidden"),
-        ("what a transaction wrote cannot be taken back", "team/stays", "forbidden"),
+        ("a transaction is not wholly taken back", "team/stays", "not this one"),
+        ("what a transaction wrote cannot be taken back", "team/stays", "not this one"),
     ]
     assert world.api.objects.keys() == {("team", "stays")}
     calls = len(world.api.calls)
     await world.quiet(3600)
     assert not [call for call in world.api.calls[calls:] if call.startswith("delete")], "it is not tried for ever"
     world.agree()
+
+
+async def test_what_may_not_be_taken_back_for_want_of_rights_is_when_they_come_back(world: World) -> None:
+    forbidden = Fault(Refused(403, "forbidden"), of="delete team/r")
+    world.api.forever.append(forbidden)
+    world.api.faults.append(unavailable(of="create team/s"))
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    await world.quiet(600)
+    assert world.api.objects.keys() == {("team", "r")}
+    world.api.forever.remove(forbidden)
+    await world.quiet(600)
+    assert world.api.objects == {}
+    world.agree()
+
+
+async def test_a_status_that_may_not_be_written_is_written_when_rights_come_back(world: World) -> None:
+    forbidden = Fault(Refused(403, "forbidden"), of="status team/r")
+    world.api.forever.append(forbidden)
+    await world.set("r", 1, "n1")
+    await world.quiet(600)
+    assert world.api.store.statuses == []
+    world.api.forever.remove(forbidden)
+    await world.quiet(60)
+    assert [said[:3] for said in world.api.store.statuses] == [("team/r", True, "Set")]
 
 
 async def test_status_that_is_written_meanwhile_does_not_keep_it_from_being_taken_back(world: World) -> None:

@@ -79,6 +79,17 @@ def test_restores_are_drawn_in_all_their_forms_and_change_nothing_else_of_a_seed
         assert set(plain.faults) <= set(plan_of(seed).faults)
 
 
+def test_refusals_are_drawn_for_all_that_is_read_and_change_nothing_else_of_a_seed() -> None:
+    drawn = [[each for each in plan_of(seed).faults if each.kind == "forbid"] for seed in SEEDS]
+    assert len(SEEDS) // 5 < sum(map(bool, drawn)) < len(SEEDS) // 2
+    assert {"reads", "reads of namespaces", "bindings"} <= {each.of for found in drawn for each in found}
+    for seed in range(20):
+        with patch.object(drawing, "_of_rights", lambda rng: []):
+            plain = plan_of(seed)
+        assert plain.works == plan_of(seed).works
+        assert set(plain.faults) <= set(plan_of(seed).faults)
+
+
 def test_a_clock_that_is_set_by_hours_is_set_right_again() -> None:
     set_far = [sum(each.seconds for each in plan_of(seed).faults if abs(each.seconds) >= 3600) for seed in SEEDS]
     assert not any(set_far)

@@ -208,3 +208,32 @@ async def test_a_switch_that_is_set_while_namespaces_may_not_be_read_protects_fr
         await asyncio.sleep(120)
         assert (bound(simulation, "low"), bound(simulation, "high")) == (2, 0)
         assert simulation.application.keeper.tables.brake.protects("default")
+
+
+async def test_pods_that_may_not_be_changed_are_let_through_their_gate_and_woken_when_rights_come_back() -> None:
+    """Room comes while the service may not patch pods: once, and it is not asked for again."""
+    async with Simulation(nodes=1) as simulation:
+        await simulation.create(pod("first", cpu=8), POD)
+        await until(lambda: bound_of(simulation) == {"first"}, within=10)
+        for number in range(2):
+            await simulation.create(pod(f"gated-{number}", gang="gated", quorum=2, gated=True), POD)
+        asks: dict[str, Any] = {"escher.dev/default.late": 1}
+        await simulation.create(pod("waits", "escher-ledger", **asks), POD)
+        await asyncio.sleep(5)
+        refused = Fault(error=FORBIDDEN, user=SERVICE, method="PATCH", path=r"/pods/", times=None)
+        simulation.cluster.api.faults.add(refused)
+        await simulation.ask("DELETE", "/api/v1/namespaces/default/pods/first")
+        late = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": "late"}}
+        path = "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+        await simulation.ask("POST", path, late | {"spec": {"nodes": {"node-0": 1}}})
+        await asyncio.sleep(40)
+        simulation.cluster.api.faults.remove(refused)
+        await until(lambda: bound_of(simulation) == {"gated-0", "gated-1", "waits"}, within=30)
+
+
+def bound_of(simulation: Simulation) -> set[str]:
+    return {
+        each["metadata"]["name"]
+        for each in simulation.cluster.api.store.list(POD, "default")
+        if each["spec"].get("nodeName")
+    }

@@ -18,7 +18,7 @@ from extender.app.insisting import insist
 from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
 from extender.core.back_off import BackOff
-from extender.kube.errors import Gone, Refused
+from extender.kube.errors import Gone, Refused, rights_may_come
 
 _log = structlog.get_logger(__name__)
 
@@ -147,7 +147,8 @@ class Conditions(Generic[O, S]):
             try:
                 async with self._free:
                     asked = self._known.asking(name)
-                    stored = await self._store.set_status(item, status)
+                    with rights_may_come():
+                        stored = await self._store.set_status(item, status)
             except Gone:
                 now = self._known.get(name)
                 if now is not None and now.item.uid != item.uid:
