@@ -54,11 +54,12 @@ class GangMemory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnsMemory:
     """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans,
-    until then."""
+    until then; `after_others`: those that have their turn last."""
 
     saved_for: GangKey | None = None
     savings: Account = field(default_factory=Account)
     giving_way: Mapping[str, float] = field(default_factory=dict)
+    after_others: Mapping[str, float] = field(default_factory=dict)
 
 
 def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
@@ -68,6 +69,7 @@ def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
         saved_for=None if saved.gang is None else saved.gang.key,
         savings=saved.savings.account,
         giving_way=dict(gangs.planning.plans.giving_way),
+        after_others=dict(gangs.waiting.queue.after_others),
     )
     return [_of(gangs, gang) for gang in gangs.by_key.values()], turns
 
@@ -107,6 +109,7 @@ def recall(gangs: Gangs, memories: Sequence[GangMemory], turns: TurnsMemory) -> 
     since."""
     gangs.waiting.begin_anew()
     gangs.planning.plans.giving_way.update(turns.giving_way)
+    gangs.waiting.queue.after_others.update(turns.after_others)
     for memory in memories:
         if (gang := gangs.by_key.get(memory.key)) is not None:
             _recall(gangs, gang, memory)

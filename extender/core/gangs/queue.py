@@ -5,7 +5,8 @@ among those that would fit into the cluster beside what stays there (`staying`),
 (priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one gang
 at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes behind
 all of its priority that wait now, and no room is saved for it for a time, twice as long each time. It is tried as
-before whenever room comes free.
+before whenever room comes free. For as long as the first such time all gangs of its namespace have their turn after
+those of others: else a namespace would keep the turn with one gang after another.
 
 Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put
 before has its turn by age.
@@ -81,6 +82,8 @@ class Queue:
         """How many of them have a shape of their own."""
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
+        self.after_others: dict[str, float] = {}
+        """Namespaces of which a gang has lost its turn: until when their gangs come after those of others."""
         self._version = 0
         self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
         self._ordered_by = 0
@@ -256,7 +259,8 @@ class Queue:
 
     def _find_first(self) -> Gang | None:
         heads = (next(filter(self._may_save, queue), None) for queue in self._queues.values())
-        for turn in sorted(turn for turn in heads if turn is not None):
+        turns = (turn for turn in heads if turn is not None)
+        for turn in sorted(turns, key=lambda turn: (turn[0], turn[-1].namespace in self.after_others, turn)):
             entry = self._entries[turn[-1]]
             if self.fits.could_ever(entry.gang, entry.shape, entry.rank):
                 return entry.gang
@@ -290,6 +294,7 @@ class Queue:
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
             *self._paused.values(),
+            *self.after_others.values(),
         )
 
     # -- what is saved -------------------------------------------------------------------------------------------
@@ -299,6 +304,9 @@ class Queue:
         more_may_be_saved = self.saved.savings.heed_time(now)
         for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
+            self._version += 1
+        for namespace in [namespace for namespace, until in self.after_others.items() if until <= now]:
+            del self.after_others[namespace]
             self._version += 1
         saver = self.saved.gang
         if saver is not None and not self._may_be_saved_for(self._entries[saver.key]):
@@ -325,6 +333,7 @@ class Queue:
         gang.wait.behind = max(turn[2] for turn in rivals)
         gang.wait.behind_order = max(turn[1] for turn in rivals)
         gang.wait.saves_after = now + self.saved.savings.thrift.pause(gang.wait.rounds_lost)
+        self.after_others[gang.key.namespace] = now + self.saved.savings.thrift.pause(1)
         self._take_out(gang.key)
         self.enter(gang)
         self.lost.append(gang)
