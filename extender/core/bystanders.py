@@ -124,9 +124,9 @@ class Bystanders:
         """The pod, bound or not, as it was put last."""
         return self._pods.get(uid) or self._waiting.get(uid)
 
-    def nominated_on(self, node: NodeName) -> Iterable[Pod]:
-        """Pods that are not bound and that kube-scheduler keeps room for there."""
-        return self._nominated.get(node, {}).values()
+    def nominated(self) -> Iterator[tuple[Pod, NodeName]]:
+        """Pods that are not bound and that kube-scheduler keeps room for, and where."""
+        return ((pod, node) for node, pods in self._nominated.items() for pod in pods.values())
 
     def repels_in(self, namespace: str) -> bool:
         """Whether any pod requires pods of that namespace, or some of them, to be away."""

@@ -546,6 +546,19 @@ def test_nobody_leaves_where_kube_scheduler_keeps_room_for_a_pod_that_is_not_beh
     assert bool(world.preempted) is may
 
 
+def test_beside_a_small_pod_that_it_keeps_room_for_others_leave(world: GangWorld) -> None:
+    runs(world, "stays-0", priority=9)
+    world.add_node(node("n1", {"cpu": 9000}))
+    runs(world, where=N1)
+    world.create(pod("stays-1", {"cpu": 500}, priority=9, node=N1))
+    world.create(pod("nominated", {"cpu": 500}, priority=9, nominated=N1))
+    comes(world)
+    assert world.preempted == [["low"]]
+    gone(world)
+    [held] = world.keeper.tables.ledger.held_for(TOP)
+    assert held.node == N1
+
+
 def test_another_node_is_emptied_and_saved_than_the_one_that_it_keeps(world: GangWorld) -> None:
     world.add_node(node("n1"))
     runs(world, "low-0", N0)

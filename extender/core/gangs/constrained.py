@@ -18,7 +18,7 @@ from extender.core.constraints import NO_CONSTRAINTS, Constraints
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.room import Promised, Room, Slot
 from extender.core.gangs.staying import Staying
 from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
@@ -72,11 +72,11 @@ class Constrained:
             return True
         return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
 
-    def is_promised(self, gang: Gang, node: NodeName) -> bool:
-        """Whether kube-scheduler keeps room there for a pod of no gang that the gang does not come before: others have
-        left for that one, most likely."""
-        others = self._bystanders.nominated_on(node)
-        return any(pod.gang is None and pod.priority >= gang.terms.claims for pod in others)
+    def promised(self, gang: Gang) -> Promised:
+        """Pods of no gang that the gang does not come before, and where kube-scheduler keeps room for each: others have
+        left for it, most likely. O(nominated pods)."""
+        nominated = self._bystanders.nominated()
+        return [(pod, node) for pod, node in nominated if pod.gang is None and pod.priority >= gang.terms.claims]
 
     # -- plans ---------------------------------------------------------------------------------------------------
 
@@ -87,11 +87,13 @@ class Constrained:
         candidates: Sequence[NodeName],
         releasing: Sequence[Holder] = (),
         leaving: Collection[Holder] = (),
+        promised: Promised = (),
     ) -> dict[Holder, NodeName] | Shortfall:
-        """As `packing.plan`, with all that the members require."""
+        """As `packing.plan`, with all that the members require; and beside what is `promised`."""
         own = [slot.holder for slot in slots]
         room = Room(self._ledger, [*releasing, *own], leaving)
-        around = Around(self._bystanders, self._besides(gang, {*releasing, *own}), map(PodUid, leaving))
+        room.keep_for(promised)
+        around = Around(self._bystanders, [*self._besides(gang, {*releasing, *own}), *promised], map(PodUid, leaving))
         return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
 
     def allowed(
@@ -182,13 +184,13 @@ class Constrained:
         found = plan(lasting, self._seats(gang, slots), list(self._nodes), self._nodes, self._emptied(gang))
         return found if isinstance(found, Shortfall) else None
 
-    def _emptied(self, gang: Gang) -> Around:
+    def _emptied(self, gang: Gang, promised: Promised = ()) -> Around:
         staying = [
             (pod, pod.node)
             for pod in self._bystanders.bound()
             if pod.node is not None and (pod.uid in gang.roster.members or pod.uid in self._staying)
         ]
-        return Around(self._bystanders, staying, emptied=True)
+        return Around(self._bystanders, [*staying, *promised], emptied=True)
 
     def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
         """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
@@ -220,17 +222,25 @@ class Constrained:
         )
 
     def aims(
-        self, gang: Gang, slots: Sequence[Slot], names: Sequence[NodeName], releasing: Sequence[Holder], lasting: Room
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        names: Sequence[NodeName],
+        releasing: Sequence[Holder],
+        lasting: Room,
+        promised: Promised = (),
     ) -> dict[Holder, tuple[NodeName, Vector]] | None:
         """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`.
         Nodes come first that the pods around leave to a member now."""
         holders = [*releasing, *(slot.holder for slot in slots)]
         now = Room(self._ledger, holders)
+        for room in (now, lasting):
+            room.keep_for(promised)
         need = asked_of(slots[0].units) if slots else ()
-        around = Around(self._bystanders, self._besides(gang, frozenset(holders)))
+        around = Around(self._bystanders, [*self._besides(gang, frozenset(holders)), *promised])
         left = frozenset(allows(_template(gang), names, self._nodes, around))
         emptiest = sorted(dict.fromkeys(names), key=lambda name: (name not in left, -now.part(name, need)[1]))
-        found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang))
+        found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang, promised))
         if isinstance(found, Shortfall):
             return None
         aims: dict[Holder, tuple[NodeName, Vector]] = {}

@@ -17,7 +17,7 @@ from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.core.fit import NOTHING, lacking
 from extender.core.gangs.packing import Shortfall, plan
-from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.room import Promised, Room, Slot
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
@@ -107,12 +107,13 @@ def choose(
     units: Sequence[Unit],
     going: Sequence[Pod],
     releasing: Sequence[Holder],
+    promised: Promised = (),
 ) -> Choice | None:
     """The victims among `units`; none of them if there is room once `going` are gone. None if all would not suffice.
 
     No disruption budget is broken if that can be; then the highest priority among the victims is as low as it can be;
     then of those units each is kept that can be: those that break a budget, the highest, largest and oldest first.
-    `going`: pods that leave anyway. `releasing`: what is saved for the slots.
+    `going`: pods that leave anyway. `releasing`: what is saved for the slots. `promised`: what is no room for them.
     """
     gone = [Holder(pod.uid) for pod in going]
     left = _left_by(units)
@@ -121,6 +122,7 @@ def choose(
     def room_without(up_to: int) -> Room:
         """What is free if the units of so many levels leave."""
         room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], gone)
+        room.keep_for(promised)
         for level in levels[:up_to]:
             for node, units_there in left[level].items():
                 room.give(node, units_there)

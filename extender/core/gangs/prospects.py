@@ -18,7 +18,7 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.placing import Places, commit
 from extender.core.gangs.preemption import Choice, Unit, choose
-from extender.core.gangs.room import Room, Slot, Staying, templates_of
+from extender.core.gangs.room import Promised, Room, Slot, Staying, templates_of
 from extender.core.gangs.slots import Slots
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.units import add_to
@@ -73,7 +73,8 @@ class Prospects:
         """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
         nothing yet. `nodes`: those to choose from; None for all. `limit`: how much at most; a place that would exceed
         it is left free. How large a part of all is saved now, a part of a place counting by its scarcest resource."""
-        nodes = self._open_to(gang, self._slots.nodes if nodes is None else nodes)
+        nodes = list(self._slots.nodes if nodes is None else nodes)
+        promised = self._constrained.promised(gang)
         slots = self._slots.in_empty(gang)
         saved = self._places.unbound(gang)
         constrained = self._constrained.concerns(gang)
@@ -87,10 +88,16 @@ class Prospects:
         ]
         others = [held.holder for held in saved if held.holder not in kept]
         if constrained:
-            found = self._constrained.aims(gang, lacking, nodes, others, self._slots.emptied(gang))
+            found = self._constrained.aims(gang, lacking, nodes, others, self._slots.emptied(gang), promised)
         else:
             found = aim(
-                self._ledger, lacking, nodes, self._slots.lasting(gang), releasing=others, kept=list(kept.values())
+                self._ledger,
+                lacking,
+                nodes,
+                self._slots.lasting(gang),
+                releasing=others,
+                kept=list(kept.values()),
+                promised=promised,
             )
         claims = [
             Holding(holder, node, units, HoldingKind.SAVING, gang.key, until)
@@ -132,10 +139,6 @@ class Prospects:
         )
         return {held.holder: held for held in islice(whole, len(slots))}
 
-    def _open_to(self, gang: Gang, nodes: Iterable[NodeName]) -> list[NodeName]:
-        """Those that kube-scheduler keeps for no pod which the gang does not come before: that one has its victims."""
-        return [node for node in nodes if not self._constrained.is_promised(gang, node)]
-
     # -- if others left -------------------------------------------------------------------------------------------
 
     def victims_for(
@@ -143,19 +146,21 @@ class Prospects:
     ) -> Choice | None:
         """Whose leaving would make room for the quorum: see `preemption.choose`."""
         slots = self._slots.in_empty(gang)
+        # kube-scheduler keeps room there for others, who have their victims.
+        promised = self._constrained.promised(gang)
         room, need = Room(self._ledger, ()), asked_of(slots[0].units)
+        room.keep_for(promised)
         lost: dict[NodeName | None, int] = {}
         for unit in units:
             for pod in unit.pods:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
-        nodes = self._open_to(gang, self._slots.nodes)
-        nodes.sort(key=lambda node: (-room.times(node, need), lost.get(node, 0)))
+        nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
-            return choose(self._ledger, slots, nodes, units, going, saved)
+            return choose(self._ledger, slots, nodes, units, going, saved, promised)
         gone = [Holder(pod.uid) for pod in going]
         everybody = [*gone, *(Holder(pod.uid) for unit in units for pod in unit.pods)]
-        could = self._constrained.plan(gang, slots, nodes, saved, everybody)
+        could = self._constrained.plan(gang, slots, nodes, saved, everybody, promised)
         if isinstance(could, Shortfall):
             return None
         # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
@@ -164,12 +169,12 @@ class Prospects:
         must = [unit for unit in units if any(pod.uid in in_the_way for pod in unit.pods)]
         others = [unit for unit in units if unit not in must]
         leaving = [*going, *(pod for unit in must for pod in unit.pods)]
-        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, leaving, saved)
+        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, leaving, saved, promised)
         if choice is None:
             return None
         choice = Choice((*must, *choice.units), choice.places)
         gone += [Holder(pod.uid) for pod in choice.victims]
-        surely = self._constrained.plan(gang, slots, nodes, saved, gone)
+        surely = self._constrained.plan(gang, slots, nodes, saved, gone, promised)
         return None if isinstance(surely, Shortfall) else choice
 
 
@@ -181,15 +186,19 @@ def aim(
     *,
     releasing: Sequence[Holder] = (),
     kept: Sequence[Holding] = (),
+    promised: Promised = (),
 ) -> dict[Holder, tuple[NodeName, Vector]] | None:
     """For every slot the node that it should wait for, and what of its units is free there; None if the slots would
     have no room even if nothing were held but what stays.
 
     Nodes with room now come first, then those where the largest part of a slot is free. What holders in `releasing`
-    hold counts as free; `kept` is what would be held even then. O(slots + candidates x templates), and a logarithm.
+    hold counts as free; `kept` and `promised` is what would be held even then. O(slots + candidates x templates), and a
+    logarithm.
     """
     now = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
     ever = Room.emptied(ledger, candidates, staying)
+    for room in (now, ever):
+        room.keep_for(promised)
     for held in kept:
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core import fit
+from extender.core.cluster import Pod
 from extender.core.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
 from extender.core.rows import NOWHERE
 from extender.core.units import add_to
@@ -18,6 +19,8 @@ from extender.kube.quantities import Vector
 Accepts = Callable[[NodeName], bool]
 Staying = Callable[[NodeName], Vector]
 """What stays on a node, whoever else leaves it."""
+Promised = Sequence[tuple[Pod, NodeName]]
+"""Pods that are not bound, and on which node room is kept for each by others than us."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,11 @@ class Room:
 
     def take(self, node: NodeName, need: Iterable[tuple[ResourceKey, int]]) -> None:
         self._add(node, need, -1)
+
+    def keep_for(self, promised: Promised) -> None:
+        """What these need is not free."""
+        for pod, node in promised:
+            self.take(node, pod.requests.items())
 
     def free(self, node: NodeName) -> dict[ResourceKey, int]:
         """What is free there, of each resource; below 0 where more is held than there is."""
