@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
 from extender.core.feedback import Evicted, UnitStays
+from extender.core.gang_ask import GangAsk
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.preempting import PREEMPTS_EVERY
 from extender.core.gangs.restraint import (
@@ -644,6 +645,22 @@ class TestBoundsOfAGangAndAnHour:
         assert world.preempted == [["web-0"], ["web-1"]]
         gone(world)
 
+    def test_that_holds_for_gangs_of_the_namespace_for_which_they_left_alone(self, world: GangWorld) -> None:
+        """Else a tenant has a gang of its own evict one of its pods, deletes it, and no priority takes its room."""
+        owner = Owner("ReplicaSet", "web", "web")
+        runs(world, "web-0", owner=owner)
+        [member] = comes(world)
+        gone(world)
+        world.delete(member.uid)
+        runs(world, "web-1", owner=owner)
+        [template] = gang_pods("other", 1, FULL)
+        assert isinstance(template.gang, GangAsk)
+        ask = replace(template.gang, key=GangKey("team-b", "other"))
+        other = replace(template, namespace="team-b", gang=ask, priority=9)
+        world.create(other)
+        world.filter(other, list(world.nodes))
+        assert world.preempted == [["web-0"], ["web-1"]]
+
     def test_no_more_pods_than_that(self, world: GangWorld) -> None:
         world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(pods=3)
         for number in range(4):
@@ -720,7 +737,7 @@ class TestPodsThatAreMadeAgain:
         comes(world, "next")
         assert world.preempted == [["web-0"], ["high"]]
         runs(world, "web-1", owner=owner)
-        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {("default", "web")}
+        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {("default", ("default", "web"))}
 
     def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")

@@ -122,7 +122,7 @@ class Preempting:
         if order is None or pod.uid in order.evicted or pod.node not in order.nodes or maker in order.struck:
             return
         order.struck.add(maker)
-        self.victims.strike(maker, now)
+        self.victims.strike(self._made[maker].namespace, maker, now)
 
     # -- whether, and who ----------------------------------------------------------------------------------------
 
@@ -179,7 +179,7 @@ class Preempting:
         if asks := _unknown_asks(gang):
             return UnknownAsks(asks)
         protected: dict[str, int] = {}
-        units, last, going = self.victims.units_below(gang.terms.claims, now, protected)
+        units, last, going = self.victims.units_below(gang.key.namespace, gang.terms.claims, now, protected)
         history = self._history.setdefault(gang.key, History())
         self._prune(now)
         self._latest = self._circumstances(gang, [*units, *last])
@@ -307,7 +307,7 @@ class Preempting:
         self._vain.add(Spent(key, order.began, len(order.evicted)))
         for maker in dict.fromkeys(maker for makers in order.evicted.values() for maker in makers):
             if maker not in order.struck:
-                self.victims.strike(maker, now, TAKEN_IN_VAIN)
+                self.victims.strike(key.namespace, maker, now, TAKEN_IN_VAIN)
 
     def placed(self, gang: Gang) -> None:
         """The gang is bound: what was done for it was not in vain."""

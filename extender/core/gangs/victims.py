@@ -3,7 +3,8 @@
 These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once (`core.daemons` says
 which are); pods of schedulers that are not ours, but where that is allowed; for a while whom nobody could evict; and,
 for a while that doubles, all pods of a maker (a controller, or a gang) one of whose new pods took the room
-that an earlier one had left. What a disruption budget protects, counted over all that leave together, leaves as a last
+that an earlier one had left: from gangs of the namespace for which it left, and no others, for a tenant may have
+its own pods leave in vain. What a disruption budget protects, counted over all that leave together, leaves as a last
 resort, or never: a setting decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
 """
 
@@ -74,7 +75,7 @@ class Victims:
     """Each pod that is bound, and stays so far, by itself."""
     _going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
     """Bound pods that are being deleted, and since when."""
-    _strikes: dict[Maker, _Strikes] = field(default_factory=dict, init=False)
+    _strikes: dict[tuple[str, Maker], _Strikes] = field(default_factory=dict, init=False)
     _refused: dict[PodUid, float] = field(default_factory=dict, init=False)
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -98,10 +99,12 @@ class Victims:
         self._going.pop(uid, None)
         self._refused.pop(uid, None)
 
-    def strike(self, maker: Maker, now: float, why: str = MADE_AGAIN) -> None:
-        """One of its new pods took the room that an earlier one had left; or some of its pods left in vain."""
-        count = self._strikes[maker].count + 1 if maker in self._strikes else 1
-        self._strikes[maker] = _Strikes(count, now + back_off(count), why)
+    def strike(self, namespace: str, maker: Maker, now: float, why: str = MADE_AGAIN) -> None:
+        """One of its new pods took the room that an earlier one had left; or some of its pods left in vain: for a gang
+        of that namespace."""
+        known = self._strikes.get((namespace, maker))
+        count = known.count + 1 if known is not None else 1
+        self._strikes[namespace, maker] = _Strikes(count, now + back_off(count), why)
 
     def refuse(self, unit: Iterable[Pod], now: float) -> None:
         """These could not be evicted."""
@@ -119,7 +122,7 @@ class Victims:
 
     def prune(self, now: float) -> None:
         """What was long ago is forgotten."""
-        self._strikes = {maker: each for maker, each in self._strikes.items() if each.until > now - HOUR}
+        self._strikes = {struck: each for struck, each in self._strikes.items() if each.until > now - HOUR}
 
     # -- who could leave -----------------------------------------------------------------------------------------
 
@@ -134,14 +137,16 @@ class Victims:
         return "" if self.bounds.others or self.ours(pod) else OTHERS
 
     def units_below(
-        self, claims: int, now: float, protected: dict[str, int]
+        self, namespace: str, claims: int, now: float, protected: dict[str, int]
     ) -> tuple[list[Unit], list[Unit], list[Pod]]:
-        """Who of a lower priority could be evicted; as a last resort; and who is about to go anyway.
+        """Who of a lower priority could be evicted for a gang of that namespace; as a last resort; and who is about to
+        go anyway.
 
         Counts those that are protected.
         """
         budgets, comes_again = self.budgets if self.budgets else None, self.daemons.comes_again
-        banned = {maker for maker, strikes in self._strikes.items() if strikes.until > now}
+        struck = ((by, maker, strikes) for (by, maker), strikes in self._strikes.items())
+        banned = {maker: strikes.why for by, maker, strikes in struck if by == namespace and strikes.until > now}
         refused = {uid for uid, until in self._refused.items() if until > now}
         some_stay = bool(banned or refused or self._brake.labelled or self._brake.uncertain)
         units: list[Unit] = []
@@ -159,7 +164,7 @@ class Victims:
             if self._brake.protects(pod.namespace):
                 return BRAKED
             if banned and (found := next((maker for maker in makers_of(pod) if maker in banned), None)) is not None:
-                return self._strikes[found].why
+                return banned[found]
             return REFUSED if refused and pod.uid in refused else ""
 
         def take(unit: Unit, why: str) -> None:
