@@ -169,6 +169,7 @@ class Application:
                 settings.preempted_pods_per_gang_and_hour,
                 settings.preempts_other_schedulers,
                 settings.preempts_despite_budgets == "last-resort",
+                settings.preempts_for_policies,
             ),
         )
         self.keeper = Keeper(

@@ -117,6 +117,10 @@ class Settings(BaseModel):
         description="whether pods that a disruption budget protects leave for higher priority, where there is no room "
         "otherwise (last-resort, as with kube-scheduler), or never",
     )
+    preempts_for_policies: bool = Field(
+        False,
+        description="evict pods of lower priority also for a pod of no gang that policies alone keep from their place",
+    )
     evictions_per_second: float = Field(5.0, gt=0.0, le=1000.0, description="how fast pods are evicted, on average")
     saved_share: float = Field(
         0.25, gt=0.0, le=1.0, description="at most so much of the cluster is kept idle for the gang whose turn it is"

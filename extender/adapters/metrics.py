@@ -18,6 +18,7 @@ from extender.app.reconcile import drift_units
 from extender.app.tables import Tables
 from extender.app.write_back import WriteBack
 from extender.core.brake import Act
+from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import in_domain
@@ -228,8 +229,8 @@ class Metrics(Collector):
     def _gangs(self) -> Metric:
         family = GaugeMetricFamily("escher_gang_phase", "Gangs by phase", labels=["phase"])
         counts = dict.fromkeys(Phase, 0)
-        for gang in self._tables.gangs.by_key.values():
-            counts[gang.phase] += 1
+        for key, gang in self._tables.gangs.by_key.items():
+            counts[gang.phase] += not lone_pod(key)
         for phase, count in counts.items():
             family.add_metric([phase.value], count)
         return family

@@ -20,7 +20,9 @@ from extender.app.verbs import Verdict
 from extender.app.wording import in_words
 from extender.core.brake import Withheld
 from extender.core.cluster import Pod
+from extender.core.gang_of_one import WAITS, lone_pod
 from extender.core.gangs.gang import (
+    NO_ROOM,
     EvictFor,
     EvictMembers,
     GangBound,
@@ -183,8 +185,10 @@ def announced(
         return f"pod {pod}" if within in (None, pod.namespace) else "a pod of another namespace"
 
     def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
+        alone = lone_pod(gang)
+        name, pod = ("", alone) if alone else (gang.name, pod)
         return Announcement(
-            number=number, time=when, what=what, namespace=gang.namespace, gang=named(gang), pod=pod, detail=detail
+            number=number, time=when, what=what, namespace=gang.namespace, gang=name, pod=pod, detail=detail
         )
 
     def of_pod(what: str, pod: Pod | PodRef, detail: str = "", node: str = "") -> Announcement:
@@ -214,7 +218,10 @@ def announced(
         case GangBound(gang, seconds):
             return of_gang("GangBound", gang, f"{seconds:.3f} s after its first member was seen")
         case GangTurnedAway(gang, member, reason, shortfall):
-            words = reason if shortfall is None else f"{reason}: {in_words(shortfall, member.governed)}"
+            alone = bool(lone_pod(gang))
+            words = WAITS if alone and reason == NO_ROOM else reason
+            if shortfall is not None:
+                words = f"{words}: {in_words(shortfall, member.governed, alone=alone)}"
             return of_gang("GangTurnedAway", gang, words, member.name)
         case RoomSaved(gang, needed):
             return of_gang("GangRoomSaved", gang, f"what comes free is saved for its {needed} places")

@@ -19,6 +19,7 @@ from extender.app.ports import Clock, PodRef
 from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_of_one import lone_pod
 from extender.core.names import GangKey
 from extender.core.policy_types import PolicyInForce, type_of
 from extender.kube.names import NodeName, ResourceKey
@@ -107,7 +108,7 @@ class LoggedVerbs:
 
 
 def _gang_of(pod: Pod) -> str:
-    return pod.gang.key.name if isinstance(pod.gang, GangAsk) else ""
+    return pod.gang.key.name if isinstance(pod.gang, GangAsk) and not lone_pod(pod.gang.key) else ""
 
 
 class LoggedGoverning:

@@ -29,6 +29,7 @@ from extender.app.waits import WaitTold
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.feedback import NotEvicted
+from extender.core.gang_of_one import called, lone_pod
 from extender.core.gangs.gang import (
     DeadlineSet,
     EvictFor,
@@ -143,18 +144,19 @@ class Effects:
                 self._start(self._wake(pod, f"{self._keeper.tables.clock.now():.3f}-{self._wakes}"))
             case PodEnded(pod):
                 self._ended(pod)
-            case GangBound(_, seconds):
-                self._placed(seconds)
+            case GangBound(key, seconds):
+                if not lone_pod(key):
+                    self._placed(seconds)
             case WaitTold(pod, gang, note):
-                about = "PolicyWaiting" if gang is None else "GangWaiting"
+                about = "PolicyWaiting" if gang is None else "PodWaiting" if lone_pod(gang) else "GangWaiting"
                 self._telling.tell(pod, EventType.WARNING, about, note)
             case RoomSaved(key, needed, members):
-                note = f"gang {named(key)}: its turn has come: what comes free is saved for its {needed} places"
+                note = f"{called(key, named(key))}: its turn has come: what comes free is saved for its {needed} places"
                 for pod in members:
                     self._telling.tell(pod, EventType.NORMAL, "GangRoomSaved", note)
             case TurnLost(key, seconds, members):
                 given_back = "what was saved for it led to nothing and is given back"
-                note = f"gang {named(key)}: {given_back}; none is saved for {seconds:g} s"
+                note = f"{called(key, named(key))}: {given_back}; none is saved for {seconds:g} s"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangTurnLost", note)
             case EvictFor():
@@ -169,16 +171,16 @@ class Effects:
                 self._evicting.let_room_go(effect)
             case GangTimedOut(key, arrived, quorum, members):
                 for pod in members:
-                    note = f"gang {named(key)}: {arrived} of {quorum} members were ready to be bound in time"
+                    note = f"{called(key, named(key))}: {arrived} of {quorum} members were ready to be bound in time"
                     self._telling.tell(pod, EventType.WARNING, "GangTimedOut", note)
             case GangInPart(key, quorum, members, seconds):
                 bound = f"{len(members)} of {quorum} members are bound"
-                note = f"gang {named(key)}: {bound}; the others have {seconds:g} s to follow"
+                note = f"{called(key, named(key))}: {bound}; the others have {seconds:g} s to follow"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInPart", note)
             case GangInDoubt(key, quorum, members):
                 bound = f"{len(members)} of {quorum} members are bound, and whether it ever ran is not known"
-                note = f"gang {named(key)}: {bound}; they are left alone. To start it anew, delete them"
+                note = f"{called(key, named(key))}: {bound}; they are left alone. To start it anew, delete them"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInDoubt", note)
             case VoidAttempts(_, members):
@@ -188,7 +190,7 @@ class Effects:
                 self._start(self._evict_part(key, quorum, members, proof))
             case GangQuarantined(key, members, defect):
                 _log.error("a gang cannot be handled, and is left as it is", gang=str(key), exc_info=defect)
-                note = f"gang {named(key)}: Escher has met a defect of its own with it; please report its log"
+                note = f"{called(key, named(key))}: Escher has met a defect of its own with it; please report its log"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangQuarantined", note)
             case AskRefused(pod, ask):
@@ -217,7 +219,7 @@ class Effects:
                 self.do(self._keeper.heed(NotEvicted(pod.uid)))
             return
         name = self._keeper.tables.gangs.naming.of(key)
-        note = f"gang {name}: the rest of {quorum} did not follow in time; this one is evicted"
+        note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
         for pod in members:
             self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
         await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members))

@@ -38,6 +38,7 @@ from extender.core.back_off import BackOff
 from extender.core.brake import Act
 from extender.core.cluster import Pod
 from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
+from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
 from extender.core.gangs.gang import EvictFor
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.kube.errors import Gone, Refused, Unavailable
@@ -112,9 +113,10 @@ class Evicting:
                         break
                     evicted = await self._evict(
                         unit,
-                        f"for gang {named} of higher priority",
-                        "" if unit[0].namespace == key.namespace else "for a gang of higher priority",
+                        f"for {called_in_full(key, named)} of higher priority",
+                        "" if unit[0].namespace == key.namespace else f"for {called_apart(key)} of higher priority",
                         wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
+                        by="PreemptedByPod" if lone_pod(key) else "PreemptedByGang",
                         begin=lambda: self._announce(order),
                         took=lambda pod: self._told(Evicted(pod, key)),
                         despite_budgets=order.despite_budgets,
@@ -139,9 +141,9 @@ class Evicting:
         if not self._keeper.tables.gangs.waiting.preempting.tells(order.gang):
             return
         name = self._keeper.tables.gangs.naming.of(order.gang)
-        note = f"gang {name}: {len(order.victims)} pods of lower priority are evicted for it"
+        note = f"{called(order.gang, name)}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
-            self._tell(pod, EventType.NORMAL, "GangPreempts", note)
+            self._tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
         await asyncio.gather(
             *(self._nominate(pod, node) for pod in order.members if (node := order.nominated.get(pod.uid)))
         )
@@ -192,6 +194,7 @@ class Evicting:
         *,
         wanted: Callable[[], bool],
         took: Callable[[Pod], None],
+        by: str = "GangPreempted",
         begin: Callable[[], Coroutine[Any, Any, None]] | None = None,
         gone: int = 0,
         despite_budgets: bool = False,
@@ -199,7 +202,8 @@ class Evicting:
         """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
 
         `why` is logged. On the pods `told` stands instead, if there is one: they learn no name of another namespace.
-        `gone`: how many others of it have left before. `despite_budgets`: those that a budget protects are deleted.
+        `by`: the event that each is told of. `gone`: how many others of it have left before. `despite_budgets`: those
+        that a budget protects are deleted.
         """
         told = told or why
         await self.pace(len(unit))
@@ -254,8 +258,8 @@ class Evicting:
                 pods.pop(0)
                 left += 1
                 back_off.succeeded()
-                kind = Destruction.PREEMPTED if begin else Destruction.PREEMPTED_BY_POD
-                self._tell(pod, EventType.WARNING, "PreemptedByGang" if begin else "GangPreempted", f"evicted {said}")
+                kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
+                self._tell(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None

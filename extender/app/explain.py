@@ -17,10 +17,11 @@ from extender.app.inquiries import gang_of, pod_of
 from extender.app.node_groups import ABSENT, CORDONED, NO_ROOM, TAINTED, Group, Judged, NodeGroups
 from extender.app.policy_numbers import PolicyNumbers
 from extender.app.tables import Tables
-from extender.app.wording import amount, left_in_part, what_runs, why_gang_waits, why_nobody_leaves
-from extender.core.brake import Act
+from extender.app.who_leaves import what_is_done, who_leaves_for
+from extender.app.wording import amount, left_in_part, what_runs, why_gang_waits
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.isolation import Over
@@ -112,7 +113,7 @@ class Explain:
         if isinstance(pod.gang, MalformedAsk):
             return _waits(subject, pod.gang.reason, pod.gang.remedy)
         gang = self._tables.gangs.of(pod.uid)
-        if gang is not None:
+        if gang is not None and not lone_pod(gang.key):
             of_gang = self._gang(gang)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
         if pod.gated or pod.at_our_gate:
@@ -128,7 +129,10 @@ class Explain:
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
         found, groups = _waits(subject, summary, *remedies), list(self._nodes.shown(pod, judged.groups))
-        return replace(found, groups=groups, for_a_place=not judged.fitting and never is None)
+        said, remedy = (
+            ("", "") if judged.fitting or never is not None else who_leaves_for(self._tables, pod, judged.groups)
+        )
+        return replace(_adding(found, said, remedy), groups=groups, for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
@@ -137,15 +141,6 @@ class Explain:
         said = f"it would be turned away: {would}" if would else "it would pass"
         summary = f"is left to kube-scheduler, for Escher only observes here; {said}"
         return _waits(subject, summary, "`kubectl describe pod` tells why kube-scheduler has not placed it")
-
-    def _held_back(self, gang: Gang) -> list[str]:
-        """What would be done for the gang, and the brake holds."""
-        brake, where = self._tables.brake, gang.key.namespace
-        saves = brake.allows(Act.SAVE_ROOM, where)
-        held = [] if saves else ["no room is saved for it"]
-        if not (saves and brake.allows(Act.PREEMPT, where)):
-            held.append("nobody is evicted for it")
-        return held
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -215,23 +210,8 @@ class Explain:
                 each = amount(shortfall.cause.resource, shortfall.cause.asked)
                 more = f"{gang.needed - shortfall.placed} more members"
                 remedies.insert(0, f"free or add {each} for each of {more}, or lower the quorum")
-        ahead = sum(
-            other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING)
-            for other in self._tables.gangs.by_key.values()
-        )
-        if self._tables.around.staying.anybody() and not self._tables.gangs.planning.could_ever_fit(gang):
-            # Nothing is saved for it, and nobody evicted: that would lead to nothing.
-            stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
-            reason = f"{reason}; it would not fit if all that may leave had left: {stays}"
-            remedies.append("add nodes that suit it, or ask for less in each member")
-        elif ahead:
-            reason = f"{reason}; gangs that wait before it: {ahead}"
-        elif (why := self._tables.gangs.waiting.preempting.why_not(gang)) is not None:
-            said, remedy = why_nobody_leaves(why, self._tables.clock.steady())
-            reason = f"{reason}; {said}" if said else reason
-            remedies += [remedy] if remedy else []
-        if held := self._held_back(gang):
-            reason = f"{reason}; {' and '.join(held)} (the brake: GET /v1/brake)"
+        is_done, helps = what_is_done(self._tables, gang)
+        reason, remedies = "; ".join([reason, *is_done]), [*remedies, *helps]
         found = _waits(subject, f"waits: {reason}", *remedies)
         return replace(found, groups=list(self._nodes.shown(template, judged.groups)), for_a_place=True)
 

@@ -21,7 +21,8 @@ from extender.app.turned_away import TurnedAway
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import WakePod
+from extender.core.gang_of_one import WAITS
+from extender.core.gangs.gang import NO_ROOM, WakePod
 from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.governed import is_placed_by
 from extender.core.names import MANAGED
@@ -116,13 +117,16 @@ class Filtering:
             if place is REFUSED:
                 # Nobody else wakes it.
                 self._turned_away.add(pod)
-            refused = dict.fromkeys(sent, place.reason)
+            of_one = pod.uid in tables.of_one.uids and place.reason == NO_ROOM
+            refused = dict.fromkeys(sent, WAITS if of_one else place.reason)
             return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
         return self._judged(pod, [place])
 
     def _place_alone(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool) -> Verdict:
         pod = self._first_to_be_had(pod, sent)
         verdict = self._judged(pod, sent)
+        if not verdict.passed and not alone and self._tables.of_one.wants(pod, verdict):
+            return self._have_placed(self._population.take_for_one(pod), sent)
         if verdict.passed:
             if self._reserves(pod, alone=alone):
                 verdict = self._reserve_one(pod, verdict, alone=alone)

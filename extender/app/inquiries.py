@@ -11,6 +11,7 @@ from extender.app.ports import PodRef
 from extender.app.tables import Tables
 from extender.app.wording import why_gang_waits
 from extender.core.cluster import Pod
+from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.naming import Ambiguous
 from extender.core.ledger import Holding, HoldingKind, Row
@@ -86,7 +87,7 @@ class Inquiries:
 
     def _holder_state(self, holding: Holding, units: Vector) -> HolderState:
         pod = self._tables.pods.get(PodUid(holding.holder))
-        for_gang = holding.owner is not None and not is_claim(holding)
+        for_gang = holding.owner is not None and not is_claim(holding) and not lone_pod(holding.owner)
         return HolderState(
             holder=holding.holder,
             kind=holding.kind,
@@ -101,7 +102,8 @@ class Inquiries:
     def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
         """As `management.GangCalls` says."""
         by_key, naming = self._tables.gangs.by_key, self._tables.gangs.naming
-        named = sorted((naming.of(key), key) for key in by_key if key.namespace == namespace)
+        theirs = (key for key in by_key if key.namespace == namespace and not lone_pod(key))
+        named = sorted((naming.of(key), key) for key in theirs)
         return (self._state(by_key[key]) for name, key in named if after is None or name > after)
 
     def gang(self, key: GangKey) -> GangState:

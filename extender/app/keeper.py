@@ -236,6 +236,11 @@ class Keeper:
             return self._decided({})
         # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
         open_to_it = tables.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
+        with_units = tables.of_one.with_units(pod, victims, open_to_it)
+        if open_to_it and not with_units and tables.of_one.wants_more(pod, open_to_it):
+            tables.policies.placing.sleeps(self.population.take_for_one(pod), tables.clock.steady())
+            self._settlement.settle()
+        open_to_it = with_units
         chosen = {node: victims[node].pods for node in open_to_it}
         safe = tables.policies.placing.may_evict(pod, chosen, tables.clock.steady())
         return self._decided({node: each for node, each in victims.items() if node in safe})
@@ -264,6 +269,7 @@ class Keeper:
                 self._binds.heed_brake()
                 self.population.misunderstood.heed_brake()
                 self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
+                self._effects += (WakePod(self.tables.pods[uid]) for uid in self.tables.of_one.take_let_go())
             case _:
                 pass
         return self.settle()

@@ -161,6 +161,26 @@ class Population:
             self._turned_away.add(pod)
         self._heed_alternatives(pod, now)
         tables.policies.following.observe(pod, now)
+        if pod.node is not None and tables.of_one.end(pod.uid):
+            self._is_none_any_more(pod, now)
+
+    def take_for_one(self, pod: Pod) -> Pod:
+        """The pod of which kube-scheduler asks is a gang of one from now on, and known as that."""
+        tables = self._tables
+        tables.of_one.uids.add(pod.uid)
+        known = tables.of_one.understood(tables.pods.get(pod.uid, pod))
+        self._turned_away.drop(pod.uid)
+        tables.keep(known)
+        tables.policies.following.observe(known, tables.clock.steady())
+        return tables.of_one.understood(pod)
+
+    def _is_none_any_more(self, pod: Pod, now: float) -> None:
+        """A gang of one is bound, and what holds for gangs holds for the pod no more."""
+        tables, pod = self._tables, replace(pod, gang=None)
+        tables.keep(pod)
+        if pod.node is not None:
+            tables.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=None)
+        tables.policies.following.observe(pod, now)
 
     def _heed_alternatives(self, pod: Pod, now: float) -> None:
         if pod.node is None and (pod.governed or pod.annotations):
@@ -180,14 +200,17 @@ class Population:
     def _resolved(self, pod: Pod) -> Pod:
         """The pod with its ask, as others' news have it."""
         pod = self._tables.governing.resolved(pod)
-        pod = replace(pod, gang=None) if self._tables.strangers.asks(pod) else self.groups.resolved(pod)
+        if self._tables.strangers.asks(pod):
+            pod = replace(pod, gang=None)
+        else:
+            pod = self._tables.of_one.understood(self.groups.resolved(pod))
         told = self.misunderstood.left_out.get(pod.uid)
         return replace(pod, gang=told) if told and pod.node is None and isinstance(pod.gang, GangAsk) else pod
 
     def as_asked(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
         self.not_asked_about.discard(pod.uid)
-        return self.groups.resolved(self._tables.governing.resolved(pod))
+        return self._tables.of_one.understood(self.groups.resolved(self._tables.governing.resolved(pod)))
 
     def _finish(self, pod: Pod) -> None:
         tables = self._tables
@@ -221,6 +244,7 @@ class Population:
     def _leave(self, uid: PodUid) -> None:
         """Nothing is to be done about it any more, and it is in nobody's way."""
         self._binds.end(uid)
+        self._tables.of_one.end(uid)
         self.not_asked_about.discard(uid)
         self.misunderstood.end(uid)
         self._hold_without_us.discard(uid)
@@ -260,6 +284,9 @@ class Population:
                     self.misunderstood.add(pod)
                 elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._turned_away.add(pod)
+                    if tables.of_one.why_none(pod) is None:
+                        # That it is to be a gang of one is seen when kube-scheduler asks about it again.
+                        self._effects.append(WakePod(pod))
                 else:
                     self.not_asked_about.add(pod.uid)
 

@@ -88,12 +88,13 @@ class ResourceKept:
 class PodsMemory:
     """What is known of pods and no fact tells. `turns`: how often the next of a pod's alternatives has come.
     `left_out`: that kube-scheduler would bind without us. `asleep`: turned away everywhere, and not woken since.
-    `not_asked_about`: waiting since this life began."""
+    `not_asked_about`: waiting since this life began. `of_one`: each is a gang by itself."""
 
     turns: Mapping[PodUid, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[PodUid, MalformedAsk] = field(default_factory=dict)
     asleep: tuple[PodUid, ...] = ()
     not_asked_about: tuple[PodUid, ...] = ()
+    of_one: tuple[PodUid, ...] = ()
     waits: Mapping[PodUid | GangKey, float] = field(default_factory=dict)
     """Since when each waits for the reasons for which it was turned away last."""
 
@@ -151,6 +152,7 @@ def records(
         left_out=population.misunderstood.left_out,
         asleep=tuple(keeper.asleep()),
         not_asked_about=tuple(sorted(population.not_asked_about)),
+        of_one=tuple(sorted(tables.of_one.uids)),
         waits=tables.waits.all_since(),
     )
     gangs, turns = remembered(tables.gangs)
@@ -256,6 +258,7 @@ def reopened(told: Iterable[Record]) -> Reopened:
     tables.around.budgets.known = there.budgets_known
     tables.around.daemons.replace(every(DaemonSet))
     tables.around.daemons.known = there.daemon_sets_known
+    tables.of_one.uids.update(pods.of_one)
     keeper.begin(every(Node), every(Pod), pods.left_out, every(Holding))
     recall(tables.gangs, every(GangMemory), turns)
     tables.waits.resume(pods.waits)

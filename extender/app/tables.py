@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from extender.app.claims import is_claim
 from extender.app.departures import Departures
+from extender.app.gangs_of_one import GangsOfOne
 from extender.app.knowledge import Knowledge
 from extender.app.observing import Observing
 from extender.app.policies import Policies
@@ -84,7 +85,8 @@ DEFAULT_RULES = Rules()
 class Tables:
     """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
     those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
-    ask us. `waits`: why who waits does. `gangs`: for those who tell of them; who decides asks `policies`.
+    ask us. `waits`: why who waits does. `of_one`: pods that are gangs by themselves. `gangs`: for those who
+    tell of them; who decides asks `policies`.
     """
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
@@ -128,6 +130,7 @@ class Tables:
         self.gangs.slots.preferred = self.policies.judging.preferred
         order = self.gangs.waiting.queue.order
         order.of, order.version = self.policies.following.order, self.policies.following.order_version
+        self.of_one = GangsOfOne(self)
         self.observing = Observing(self.policies)
         self.knowledge = Knowledge()
 
@@ -140,13 +143,16 @@ class Tables:
         self.around.staying.observe(pod, known)
         self.around.bystanders.put(pod)
         self.gangs.kept_places.observe(pod)
+        self.of_one.count(known, pod)
 
     def drop(self, uid: PodUid) -> Pod | None:
         """It is gone, or has finished. How it looked last; None: it was not known."""
         self.around.staying.forget(uid)
         self.around.daemons.forget(uid)
         self.around.bystanders.remove(uid)
-        return self.pods.pop(uid, None)
+        known = self.pods.pop(uid, None)
+        self.of_one.count(known, None)
+        return known
 
     def ours(self, pod: Pod) -> bool:
         """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""

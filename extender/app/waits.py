@@ -16,7 +16,8 @@ from extender.app.verbs import Verdict
 from extender.app.wording import in_words
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import GangPlanned, GangTurnedAway
+from extender.core.gang_of_one import WAITS, called, lone_pod
+from extender.core.gangs.gang import NO_ROOM, GangPlanned, GangTurnedAway
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
@@ -119,8 +120,11 @@ class Waits:
             case GangTurnedAway(key, member, reason, shortfall):
                 if self.turned_away(key, (effect.why,), now):
                     self._told_for[member.uid] = key
-                    detail = f": {in_words(shortfall, member.governed)}" if shortfall is not None else ""
-                    return WaitTold(member, key, f"gang {named(key)}: {reason}{detail}")
+                    alone = bool(lone_pod(key))
+                    words = "" if shortfall is None else in_words(shortfall, member.governed, alone=alone)
+                    detail = f": {words}" if words else ""
+                    said = WAITS if alone and reason == NO_ROOM else reason
+                    return WaitTold(member, key, f"{called(key, named(key))}: {said}{detail}")
             case _:
                 pass
         return None

@@ -78,18 +78,18 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
     return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
 
 
-def in_words(shortfall: Shortfall, governed: Sequence[Governed] = ()) -> str:
-    """Why a plan was not found for pods that these govern."""
-    found = f"room for {shortfall.placed} of {shortfall.asked} members"
+def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: bool = False) -> str:
+    """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
+    found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
     if shortfall.rule:
         said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))
         by = f" of policy {said}" if said else ""
-        return f"{found}; {shortfall.rule}{by} keeps the next from every node that has room"
+        return f"{found}{shortfall.rule}{by} keeps {one} from every node that has room"
     if shortfall.cause is None:
-        return f"{found}; no other node may take one"
+        return "no node may take it" if alone else f"{found}no other node may take one"
     cause = shortfall.cause
     return (
-        f"{found}; the next asks for {amount(cause.resource, cause.asked)},"
+        f"{found}{one} asks for {amount(cause.resource, cause.asked)},"
         f" and a node has at most {number(cause.resource, cause.free)} free"
     )
 

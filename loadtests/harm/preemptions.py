@@ -19,6 +19,8 @@ from loadtests.harm.history import GangSeen, History, Seen
 from loadtests.harm.owners import is_static
 
 _FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.@%-]*[A-Za-z0-9])")
+_ALONE = "evicted for pod "
+"""How it is said that a pod was evicted for one of no gang, and not since kube-scheduler took others of its gang."""
 _HOUR = 3600.0
 
 
@@ -103,9 +105,9 @@ class Preemptions:
         facts, uid = pod.facts, pod.facts.uid
         came, bound = before is None, bool(facts.node) and (before is None or not before.node)
         ended = pod.gone_at is not None or (facts.finished and not (before is not None and before.finished))
-        key = "" if facts.gang is None else facts.gang.id
+        of_its_own = (f"pod {facts.key}", "" if facts.gang is None else f"gang {facts.gang.id}")
         for name in list(self._courses):
-            course, gang = self._courses[name], self._history.gangs.get(name)
+            course, gang = self._courses[name], self._preemptor(name)
             if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
                 # It came to something, or there is nobody left to do it for.
                 del self._courses[name]
@@ -114,7 +116,7 @@ class Preemptions:
                 pass
             elif (
                 came or pod.gone_at is not None
-                if key == name
+                if name in of_its_own
                 else (bound or ended) and facts.identity not in course.taken and uid not in course.taken
             ):
                 course.changed = course.ever_changed = True
@@ -144,20 +146,36 @@ class Preemptions:
         whom = f"{said[1]} {said[2]}" if said else ""
         for why in self._wrong_victim(pod):
             self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
-        if said and said[1] == "gang":
-            gang = self._history.gang_called(said[2])
+        if said and (said[1] == "gang" or note.startswith(_ALONE)):
+            gang = self._preemptor(whom)
+            if gang is None and said[1] == "pod":
+                # It was there when that was ordered, and there is nobody left to have harmed for it.
+                return
             if gang is None:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
                 return
-            for why in self._wrong_preemptor(pod, gang, followed=followed):
+            # It may be bound by the time at which the reason is told.
+            placed_since = said[1] == "pod" and any((each.bound_at or 0.0) >= at for each in gang.bound.values())
+            for why in self._wrong_preemptor(pod, gang, whom, followed=followed or placed_since):
                 self._harm(harms.VICTIM, pod, at, why)
             self._heed_intruder(pod, gang, at)
-            self._heed_course(pod, gang, at)
+            self._heed_course(pod, gang, whom, at)
         elif said and said[1] == "pod":
             preemptor = self._history.latest.get(said[2])
             if preemptor is not None and preemptor.facts.priority <= pod.facts.priority:
                 higher = f"has priority {preemptor.facts.priority}, and it has {pod.facts.priority}"
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which {higher}")
+
+    def _preemptor(self, whom: str) -> GangSeen | None:
+        """Whom others were evicted for, as it is now: a pod of no gang is as a gang of one."""
+        kind, _, key = whom.partition(" ")
+        if kind == "gang":
+            return self._history.gangs.get(key)
+        pod = self._history.latest.get(key)
+        if pod is None or pod.gone_at is not None:
+            return None
+        members = {pod.facts.uid: pod}
+        return GangSeen(key, members, members if pod.lives or pod.facts.finished else {}, quorum=1)
 
     # -- judgements ----------------------------------------------------------------------------------------------
 
@@ -172,7 +190,7 @@ class Preemptions:
             self._call_at(again, lambda: self._look_for_success(key, course, again))
             return
         why = (
-            f"{len(course.victims)} pods were evicted for gang {key} from then on, which is not bound {within:g} s "
+            f"{len(course.victims)} pods were evicted for {key} from then on, which is not bound {within:g} s "
             "after the last of them went, though nothing else has changed"
         )
         self._find(Harm(harms.IN_VAIN, course.first, course.began, why))
@@ -189,16 +207,16 @@ class Preemptions:
             wrong.append("it was not bound: its eviction makes no room")
         return wrong
 
-    def _wrong_preemptor(self, pod: Seen, gang: GangSeen, *, followed: bool) -> list[str]:
+    def _wrong_preemptor(self, pod: Seen, gang: GangSeen, whom: str, *, followed: bool) -> list[str]:
         facts, wrong = pod.facts, []
         lowest, waiting = gang.lowest, gang.waiting
         if facts.priority >= lowest:
             what = "it is system-critical" if facts.priority >= SYSTEM_CRITICAL else f"it has priority {facts.priority}"
-            wrong.append(f"{what}, and the lowest member of gang {gang.key}, for which it was evicted, has {lowest}")
+            wrong.append(f"{what}, and the lowest member of {whom}, for which it was evicted, has {lowest}")
         if not waiting and not followed:
-            wrong.append(f"no member of gang {gang.key}, for which it was evicted, waits for a place")
+            wrong.append(f"no member of {whom}, for which it was evicted, waits for a place")
         if any(not each.facts.preempts for each in waiting):
-            wrong.append(f"a member of gang {gang.key} has preemptionPolicy Never, and it was evicted for that gang")
+            wrong.append(f"a member of {whom} has preemptionPolicy Never, and it was evicted for it")
         return wrong
 
     def _heed_intruder(self, pod: Seen, gang: GangSeen, at: float) -> None:
@@ -215,15 +233,15 @@ class Preemptions:
         earlier[:] = [each for each in earlier if each.gone_at is None or each.gone_at > at - _HOUR]
         earlier.append(pod)
 
-    def _heed_course(self, pod: Seen, gang: GangSeen, at: float) -> None:
+    def _heed_course(self, pod: Seen, gang: GangSeen, whom: str, at: float) -> None:
         bounds, facts = self._bounds, pod.facts
         if gang.quorum is not None and gang.placed >= gang.quorum:
             return
-        course = self._courses.get(gang.key)
+        course = self._courses.get(whom)
         if course is None:
-            course = self._courses[gang.key] = _Course(began=at, first=facts.key)
+            course = self._courses[whom] = _Course(began=at, first=facts.key)
             due = at + bounds.placed_within
-            self._call_at(due, lambda: self._look_for_success(gang.key, course, due))
+            self._call_at(due, lambda: self._look_for_success(whom, course, due))
         identity = facts.identity
         before = course.taken.get(identity)
         anew = before is not None and pod.seen_at > before
@@ -233,22 +251,22 @@ class Preemptions:
                     harms.IN_VAIN,
                     pod,
                     at,
-                    f"gang {gang.key} was not bound by the round of evictions that ended {at - course.last:.0f} s ago, "
+                    f"{whom} was not bound by the round of evictions that ended {at - course.last:.0f} s ago, "
                     "nothing has changed since, and it was made anew in the place of a victim",
                 )
             course.rounds = [each for each in course.rounds if each > at - _HOUR]
             course.rounds.append(at)
             course.changed = False
             if len(course.rounds) > bounds.rounds_an_hour:
-                said = f"{len(course.rounds)} rounds of evictions within an hour for gang {gang.key}, never bound"
+                said = f"{len(course.rounds)} rounds of evictions within an hour for {whom}, never bound"
                 self._harm(harms.TOO_OFTEN, pod, at, said)
         course.last = at
         course.victims.append(pod)
-        self._heed_place(pod, course, gang, at)
+        self._heed_place(pod, course, whom, at)
         course.taken.setdefault(identity, at)
         course.taken[facts.uid] = at
 
-    def _heed_place(self, pod: Seen, course: _Course, gang: GangSeen, at: float) -> None:
+    def _heed_place(self, pod: Seen, course: _Course, whom: str, at: float) -> None:
         """A pod made anew in the same place is left alone, each time for longer."""
         bounds, times = self._bounds, course.places[pod.facts.identity, pod.facts.node]
         if times and pod.seen_at <= times[-1]:
@@ -263,7 +281,7 @@ class Preemptions:
                     harms.SAME_AGAIN,
                     pod,
                     at,
-                    f"one of {pod.facts.identity} was evicted on node {pod.facts.node} for gang {gang.key} "
+                    f"one of {pod.facts.identity} was evicted on node {pod.facts.node} for {whom} "
                     f"{at - times[-1]:.1f} s ago, for the {len(times)}. time, and was to be left alone for {wait:g} s",
                 )
         times.append(at)

@@ -228,6 +228,11 @@ class Chronicle:
         self.state(name, "PreemptedByGang", f"evicted for {of} of higher priority")
         self.evict(name)
 
+    def follow(self, name: str, of: str) -> None:
+        """The rest of a gang follows those whom kube-scheduler has evicted for a pod."""
+        self.state(name, "GangPreempted", f"evicted with its gang default/g, for {of} of higher priority")
+        self.evict(name)
+
     def nominate(self, name: str, node: str) -> None:
         """kube-scheduler keeps room for the pod there, since others leave for it."""
         self.pods[name]["status"]["nominatedNodeName"] = node

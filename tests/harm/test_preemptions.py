@@ -311,7 +311,7 @@ def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
         chronicle.create("urgent", priority=100)
         chronicle.preempt_by_scheduler(names[0])
         for name in names[1:] if rest_follows else ():
-            chronicle.preempt(name, of="pod default/urgent")
+            chronicle.follow(name, of="pod default/urgent")
         assert chronicle.found() == ([] if rest_follows else [harms.HALF])
 
 
@@ -394,6 +394,7 @@ def test_a_pod_of_no_higher_priority_takes_nobody() -> None:
     chronicle.create("equal")
     chronicle.running("a")
     chronicle.preempt("a", of="pod default/equal")
+    chronicle.bind("equal")
     assert chronicle.found() == [harms.VICTIM]
 
 
@@ -587,3 +588,46 @@ def test_a_job_and_its_successor_of_the_same_name_are_two_gangs(said: str) -> No
     for name in after:
         chronicle.bind(name)
     assert chronicle.found() == []
+
+
+# -- for a pod of no gang --------------------------------------------------------------------------------------------
+
+LONE = "pod default/lone"
+
+
+def with_lone(**about: Any) -> Chronicle:
+    chronicle = Chronicle()
+    chronicle.create("lone", **{"priority": 10, **about})
+    return chronicle
+
+
+def test_a_lower_pod_that_makes_room_for_a_pod_which_is_then_bound_is_no_harm() -> None:
+    chronicle = with_lone()
+    chronicle.running("a")
+    chronicle.preempt("a", of=LONE)
+    chronicle.bind("lone")
+    chronicle.wait(3600)
+    assert chronicle.found() == []
+
+
+@pytest.mark.parametrize(
+    ("about", "said"), [({"priority": 0}, "priority 0"), ({"never_preempts": True}, "preemptionPolicy Never")]
+)
+def test_nobody_is_evicted_for_a_pod_of_no_higher_priority_or_that_must_not_preempt(
+    about: dict[str, Any], said: str
+) -> None:
+    chronicle = with_lone(**about)
+    chronicle.running("a")
+    chronicle.preempt("a", of=LONE)
+    chronicle.bind("lone")
+    [harm] = chronicle.harms()
+    assert harm.rule == harms.VICTIM
+    assert said in harm.evidence
+
+
+def test_an_eviction_for_a_pod_that_is_not_bound_by_it_is_in_vain() -> None:
+    chronicle = with_lone()
+    chronicle.running("a")
+    chronicle.preempt("a", of=LONE)
+    chronicle.wait(3600)
+    assert harms.IN_VAIN in chronicle.found()

@@ -21,6 +21,7 @@ from extender.core.bounded import Bounded
 from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
+from extender.core.gang_of_one import called_in_full, lone_pod
 from extender.core.gangs.gang import EvictFor, Gang
 from extender.core.gangs.orders import KeepRoomFor, LetRoomGo
 from extender.core.gangs.preemption import Choice, Unit, within_budgets
@@ -192,7 +193,7 @@ class Preempting:
             # Whoever leaves anyway may still be waited for.
             units, last = [], []
         choice, kept = within_budgets(
-            lambda leaving: self._prospects.victims_for(gang, leaving, going, saved),
+            lambda leaving: self._victims_for(gang, leaving, going, saved),
             units,
             last,
             self.victims.budgets,
@@ -206,6 +207,13 @@ class Preempting:
         if choice is None:
             return exhausted or NobodySuffices(protected)
         return (self._exhausted(gang, len(choice.victims), now) if choice.units else None) or choice
+
+    def _victims_for(
+        self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
+    ) -> Choice | None:
+        alone = bool(lone_pod(gang.key)) and any(pod.governed for pod in gang.roster.unplaced())
+        for_policies = self.victims.bounds.for_policies or not alone
+        return self._prospects.victims_for(gang, units, going, saved, for_policies=for_policies)
 
     def _exhausted(self, gang: Gang, more: int, now: float) -> Exhausted | None:
         return self._vain.exhausted(gang.key, more, self.victims.bounds, self._undecided(), now)
@@ -266,7 +274,8 @@ class Preempting:
         """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
         self.victims.refuse(unit, now)
         if left and (victim := self._gang_of(unit)) is not None:
-            self.victims.is_left_in_part(victim, f"gang {self._table.naming.spoken(key)}", left, len(unit), why)
+            spoken = called_in_full(key, self._table.naming.spoken(key))
+            self.victims.is_left_in_part(victim, spoken, left, len(unit), why)
 
     def done(self, key: GangKey, now: float) -> None:
         """Nobody else is evicted for that order. Where nobody was, it does not count."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
@@ -21,6 +22,9 @@ from extender.core.gangs.room import Promised, Room, Slot
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
+
+_COMPARED = 64
+"""So many nodes are compared for a single slot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,35 @@ def choose(
     spare = _spare(room_without(low), slots, nodes)
     victims = [unit for unit in sorted(leaving, key=_worth, reverse=True) if not _kept(unit, spare)]
     return Choice(tuple(reversed(victims)), nodes)
+
+
+def choose_for_one(
+    ledger: Ledger,
+    slot: Slot,
+    candidates: Sequence[NodeName],
+    units: Sequence[Unit],
+    going: Sequence[Pod],
+    releasing: Sequence[Holder],
+    promised: Promised = (),
+) -> Choice | None:
+    """As `choose`, for a single slot: of the first nodes the one where least is lost."""
+    found = choose(ledger, [slot], candidates, units, going, releasing, promised)
+    if found is None or len(found.victims) <= 1:
+        return found
+    there: dict[NodeName, list[Unit]] = {}
+    for unit in units:
+        for node in dict.fromkeys(pod.node for pod in unit.pods if pod.node is not None):
+            there.setdefault(node, []).append(unit)
+    for node in islice((node for node in candidates if node in there), _COMPARED):
+        other = choose(ledger, [slot], [node], there[node], going, releasing, promised)
+        if other is not None and loss(other) < loss(found):
+            found = other
+    return found
+
+
+def loss(choice: Choice) -> tuple[tuple[bool, int], int]:
+    """How much is lost with its victims: a budget first, then the highest priority, then the number of pods."""
+    return max((unit.level for unit in choice.units), default=(False, 0)), len(choice.victims)
 
 
 _Spare = dict[NodeName, dict[ResourceKey, int]]

@@ -17,13 +17,18 @@ from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.placing import Places, commit
-from extender.core.gangs.preemption import Choice, Unit, choose
+from extender.core.gangs.preemption import Choice, Unit, choose, choose_for_one, loss
 from extender.core.gangs.room import Promised, Room, Slot, Staying, templates_of
 from extender.core.gangs.slots import Slots
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.units import add_to
-from extender.kube.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
+
+_COMPARED = 16
+"""So many nodes are compared for a single place among others; each costs a plan."""
+_ROUNDS = 16
+"""So often a place is looked for where nobody is in the way but by what they hold."""
 
 
 @dataclass(eq=False)
@@ -142,9 +147,16 @@ class Prospects:
     # -- if others left -------------------------------------------------------------------------------------------
 
     def victims_for(
-        self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
+        self,
+        gang: Gang,
+        units: Sequence[Unit],
+        going: Sequence[Pod],
+        saved: Sequence[Holder],
+        *,
+        for_policies: bool = True,
     ) -> Choice | None:
-        """Whose leaving would make room for the quorum: see `preemption.choose`."""
+        """Whose leaving would make room for the quorum: see `preemption.choose`. `for_policies`: also of those whom
+        members may not be near, or too many of whom would be in one place."""
         slots = self._slots.in_empty(gang)
         # kube-scheduler keeps room there for others, who have their victims.
         promised = self._constrained.promised(gang)
@@ -157,19 +169,52 @@ class Prospects:
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
         nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
+            if len(slots) == 1:
+                return choose_for_one(self._ledger, slots[0], nodes, units, going, saved, promised)
             return choose(self._ledger, slots, nodes, units, going, saved, promised)
+        if len(slots) != 1:
+            return self._beside_others(gang, slots, nodes, units, going, saved, promised, for_policies=for_policies)
+        first = self._beside_others(gang, slots, nodes, units, going, saved, promised, for_policies=for_policies)
+        if first is None or not first.units:
+            return first
+        each = (
+            self._beside_others(gang, slots, [node], units, going, saved, promised, for_policies=for_policies)
+            for node in islice((node for node in nodes if node in lost), _COMPARED)
+        )
+        return min((first, *(choice for choice in each if choice is not None)), key=loss)
+
+    def _beside_others(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        nodes: Sequence[NodeName],
+        units: Sequence[Unit],
+        going: Sequence[Pod],
+        saved: Sequence[Holder],
+        promised: Promised,
+        *,
+        for_policies: bool,
+    ) -> Choice | None:
+        """The same where members require something of the pods around them."""
         gone = [Holder(pod.uid) for pod in going]
-        everybody = [*gone, *(Holder(pod.uid) for unit in units for pod in unit.pods)]
-        could = self._constrained.plan(gang, slots, nodes, saved, everybody, promised)
-        if isinstance(could, Shortfall):
+        staying: set[PodUid] = set()
+        for _ in range(_ROUNDS):
+            leaving = [Holder(pod.uid) for unit in units for pod in unit.pods if pod.uid not in staying]
+            could = self._constrained.plan(gang, slots, nodes, saved, [*gone, *leaving], promised)
+            if isinstance(could, Shortfall):
+                return None
+            in_the_way = self._constrained.in_the_way(gang, could, (pod for unit in units for pod in unit.pods))
+            if for_policies or not in_the_way:
+                break
+            staying |= in_the_way
+        else:
             return None
         # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
         slots = [replace(slot, accepts=frozenset((could[slot.holder],)).__contains__) for slot in slots]
-        in_the_way = self._constrained.in_the_way(gang, could, (pod for unit in units for pod in unit.pods))
         must = [unit for unit in units if any(pod.uid in in_the_way for pod in unit.pods)]
         others = [unit for unit in units if unit not in must]
-        leaving = [*going, *(pod for unit in must for pod in unit.pods)]
-        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, leaving, saved, promised)
+        also = [*going, *(pod for unit in must for pod in unit.pods)]
+        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, also, saved, promised)
         if choice is None:
             return None
         choice = Choice((*must, *choice.units), choice.places)

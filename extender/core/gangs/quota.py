@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from heapq import nsmallest
 
+from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.gang import Gang, Turn
 from extender.core.isolation import Counted, Isolation, Over
 from extender.core.ledger import Ledger
@@ -53,13 +54,15 @@ class PlaceQuota:
 
     def _over(self, gang: Gang, more: int) -> Over | None:
         namespace = gang.key.namespace
+        if lone_pod(gang.key):
+            return None
         return self.isolation.over(namespace, Counted.GANG_PLACES, more, self.used(namespace))
 
     # -- who waits -----------------------------------------------------------------------------------------------
 
     def sets_aside(self, gang: Gang) -> bool:
         """The gang waits for room; whether it is set aside instead."""
-        if self.isolation.limit(gang.key.namespace, Counted.GANG_PLACES) is None:
+        if lone_pod(gang.key) or self.isolation.limit(gang.key.namespace, Counted.GANG_PLACES) is None:
             self.leave(gang)
             return False
         self.watch(gang)

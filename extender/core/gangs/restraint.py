@@ -15,12 +15,14 @@ class Bounds:
     ours may be victims.
 
     `despite_budgets`: pods that a disruption budget protects leave too, where the gang finds no room without them.
+    `for_policies`: whether pods leave for a gang of one where nothing but a policy keeps it from their place.
     """
 
     preemptions: int = 4
     pods: int = 1000
     others: bool = False
     despite_budgets: bool = True
+    for_policies: bool = False
 
 
 DEFAULT_BOUNDS = Bounds()

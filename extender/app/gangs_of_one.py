@@ -1,0 +1,200 @@
+"""Gangs of one: pods of no gang for which others may be evicted, and for which kube-scheduler evicts nobody itself.
+
+kube-scheduler preempts where its own fit finds something lacking that victims hold. What the ledger alone matches, and
+the places of policies, it knows nothing of: there it finds no victims, and such a pod would wait for ever. So a pod
+that was turned away for them is taken for a gang by itself, and all that holds for gangs holds for it: its turn, the
+search for victims, the limits, and the room that is kept. It is none any more as soon as it is bound.
+
+Must not know how victims are found: see `core.gangs.preempting`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import Enum
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from extender.app.verbs import Verdict, Victims
+from extender.core.bounded import Bounded
+from extender.core.brake import Act
+from extender.core.cluster import Pod
+from extender.core.gang_of_one import ask_of_one
+from extender.core.governed import of_type
+from extender.core.names import in_domain
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.filters import ephemeral_fit
+from extender.kube.names import NodeName, PodUid, ResourceKey
+
+if TYPE_CHECKING:
+    from extender.app.tables import Tables
+
+_LOOKED_AT = 256
+"""So many nodes are looked at for a pod of lower priority that holds what is short; beyond that there may be one."""
+_REMEMBERED = 16_384
+_PLANNED = (AntiAffinity, Balance, CoLocation)
+"""Types of policies whose places others may leave; who has not the data, or no label, has them no sooner for that."""
+
+
+class WhyNone(Enum):
+    """Why a pod of no gang has nobody evicted for it. The value is for people."""
+
+    SWITCHED_OFF = "preemption, or saving room for it, is switched off (the brake: GET /v1/brake)"
+    NEVER = "its preemptionPolicy is Never"
+    TOO_FEW = "no node has as many units as it asks for, free or held"
+    LOWEST = "no pod of lower priority is bound"
+    NO_LOWER_HOLDER = "no pod of lower priority holds the units that it lacks"
+    POLICIES = "the setting preempts_for_policies is off"
+    NOT_THEIRS = "its policies keep it waiting for what no other pod holds"
+    GROUP = "Escher does not plan the annotation escher.dev/anti-affinity-group"
+    ALTERNATIVES = "it has alternatives, and these are tried instead"
+    UNKNOWN_ASKS = "it requires what Escher cannot plan"
+
+
+class GangsOfOne:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.uids: set[PodUid] = set()
+        """Pods that are gangs of one."""
+        self._priorities: Counter[int] = Counter()
+        """Of all pods that are bound: how many have each."""
+        self._held_back: Bounded[PodUid, None] = Bounded(_REMEMBERED)
+        """Pods that would be gangs of one by now, were it not for the brake."""
+
+    # -- what pods are -------------------------------------------------------------------------------------------
+
+    def count(self, before: Pod | None, after: Pod | None) -> None:
+        """The pod looks like this now; None: it was not, or is no more, there."""
+        was, now = _priority(before), _priority(after)
+        if was == now:
+            return
+        if now is not None:
+            self._priorities[now] += 1
+        if was is not None:
+            self._priorities[was] -= 1
+            if not self._priorities[was]:
+                del self._priorities[was]
+
+    def understood(self, pod: Pod) -> Pod:
+        """The pod as it is to be understood."""
+        if pod.uid not in self.uids or pod.gang is not None:
+            return pod
+        return replace(pod, gang=ask_of_one(pod.namespace, pod.name))
+
+    def end(self, uid: PodUid) -> bool:
+        """The pod is bound, or is no more. Whether it was a gang of one."""
+        self._held_back.pop(uid, None)
+        if uid not in self.uids:
+            return False
+        self.uids.discard(uid)
+        return True
+
+    # -- whether it becomes one ----------------------------------------------------------------------------------
+
+    def wants(self, pod: Pod, verdict: Verdict) -> bool:
+        """kube-scheduler would have the pod on some nodes, and policies turned it away from all: whether it is to be a
+        gang of one."""
+        if not (pod.governed or self._tables.asks_ephemeral(pod)):
+            return False
+        units = [node for node, reason in verdict.rejected.items() if reason == ephemeral_fit.REASON]
+        why = self._why_none(pod, units, lacks_units=bool(units))
+        if why is WhyNone.SWITCHED_OFF:
+            self._held_back[pod.uid] = None
+        return why is None
+
+    def take_let_go(self) -> list[PodUid]:
+        """Pods that the brake held back, and holds back no more; each once."""
+        pods = self._tables.pods
+        let_go = [uid for uid in self._held_back if uid in pods and not self._is_held_back(pods[uid])]
+        for uid in let_go:
+            del self._held_back[uid]
+        return let_go
+
+    def _is_held_back(self, pod: Pod) -> bool:
+        brake = self._tables.brake
+        return not (brake.allows(Act.PREEMPT, pod.namespace) and brake.allows(Act.SAVE_ROOM, pod.namespace))
+
+    def wants_more(self, pod: Pod, offered: Iterable[NodeName]) -> bool:
+        """kube-scheduler would evict for the pod on these nodes, which would not have the units even so: the same."""
+        return self._why_none(pod, list(offered), lacks_units=True) is None
+
+    def why_none(self, pod: Pod) -> WhyNone | None:
+        """Why nobody would be evicted for the pod, which waits, if kube-scheduler asked about it now."""
+        asked = self._asked(pod)
+        short = self._short_of(pod, asked)
+        if asked and not short and not pod.governed:
+            return WhyNone.TOO_FEW
+        return self._why_none(pod, short, lacks_units=bool(asked) and bool(short))
+
+    def _why_none(self, pod: Pod, units_short_on: Sequence[NodeName], *, lacks_units: bool) -> WhyNone | None:
+        tables = self._tables
+        if self._is_held_back(pod):
+            return WhyNone.SWITCHED_OFF
+        if not pod.preempts:
+            return WhyNone.NEVER
+        if all(priority >= pod.priority for priority in self._priorities):
+            return WhyNone.LOWEST
+        if pod.unknown_asks:
+            return WhyNone.UNKNOWN_ASKS
+        if tables.policies.judging.judges_bind(pod):
+            return WhyNone.GROUP
+        if next(tables.governing.alternatives(pod), None) is not None:
+            return WhyNone.ALTERNATIVES
+        if lacks_units:
+            return None if self._lower_holds(pod, units_short_on) else WhyNone.NO_LOWER_HOLDER
+        if not any(True for kind in _PLANNED for _ in of_type(pod.governed, kind)):
+            return WhyNone.NOT_THEIRS
+        return None if tables.rules.preemption.for_policies else WhyNone.POLICIES
+
+    def _asked(self, pod: Pod) -> Mapping[ResourceKey, int]:
+        domain = self._tables.ledger.capacity.domain
+        return {key: units for key, units in pod.requests.items() if in_domain(key, domain) and units > 0}
+
+    def _short_of(self, pod: Pod, asked: Mapping[ResourceKey, int]) -> list[NodeName]:
+        """The nodes that have all the units which the pod asks for, and not free."""
+        if not asked:
+            return []
+        ledger = self._tables.ledger
+        having: Mapping[NodeName, None] = min((ledger.totals.providers.get(key, {}) for key in asked), key=len)
+        return [
+            node
+            for node in islice(having, _LOOKED_AT + 1)
+            if all(ledger.rows[node].capacity.get(key, 0) >= units for key, units in asked.items())
+            and ledger.rows.lacking(node, asked, (pod.uid,)) is not None
+        ]
+
+    def _lower_holds(self, pod: Pod, nodes: Collection[NodeName]) -> bool:
+        """Whether a pod of lower priority holds on one of these what the pod asks for."""
+        asked, tables = self._asked(pod), self._tables
+        for node in islice(nodes, _LOOKED_AT):
+            row = tables.ledger.rows.get(node)
+            for holder, held in row.holdings.items() if row is not None else ():
+                other = tables.pods.get(PodUid(holder))
+                if other is None or other.node is None or other.priority >= pod.priority:
+                    continue
+                if any(held.units.get(key) for key in asked):
+                    return True
+        return len(nodes) > _LOOKED_AT
+
+    # -- kube-scheduler preempts ---------------------------------------------------------------------------------
+
+    def with_units(
+        self, pod: Pod, victims: Mapping[NodeName, Victims], open_to_it: Iterable[NodeName]
+    ) -> list[NodeName]:
+        """Of these nodes those that would have the units which the pod asks for, once the victims are gone."""
+        nodes = list(open_to_it)
+        if not (asked := self._asked(pod)):
+            return nodes
+        rows, giving_way = self._tables.ledger.rows, self._tables.policies.placing.gives_way(pod)
+        return [
+            node
+            for node in nodes
+            if rows.lacking(node, asked, (pod.uid, *victims[node].pods, *giving_way.get(node, ()))) is None
+        ]
+
+
+def _priority(pod: Pod | None) -> int | None:
+    """That of a pod which is bound."""
+    return None if pod is None or pod.node is None else pod.priority
