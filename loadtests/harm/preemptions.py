@@ -111,7 +111,7 @@ class Preemptions:
             if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
                 # It came to something, or there is nobody left to do it for.
                 del self._courses[name]
-            elif bound and key != name and self._is_intruder(pod, course, gang):
+            elif bound and name not in of_its_own and self._is_intruder(pod, course, gang):
                 # What is made free for a gang is the gang's: that is no excuse.
                 pass
             elif (
@@ -147,6 +147,8 @@ class Preemptions:
         for why in self._wrong_victim(pod):
             self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
         if said and (said[1] == "gang" or note.startswith(_ALONE)):
+            if (gang := self._history.gang_called(said[2]) if said[1] == "gang" else None) is not None:
+                whom = f"gang {gang.key}"
             gang = self._preemptor(whom)
             if gang is None and said[1] == "pod":
                 # It was there when that was ordered, and there is nobody left to have harmed for it.
