@@ -92,7 +92,9 @@ def who_leaves_for(tables: Tables, pod: Pod, groups: Sequence[Group]) -> tuple[s
             return "", ""
         if why is WhyNone.UNKNOWN_ASKS:
             return why_nobody_leaves(UnknownAsks(pod.unknown_asks), 0.0)
-        return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "")
+        # A higher priority makes no pod leave for a policy's sake while the setting is off.
+        helps = why is not WhyNone.LOWEST or tables.asks_ephemeral(pod) or tables.rules.preemption.for_policies
+        return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
     if gang.phase is Phase.QUARANTINED:
         return QUARANTINE, ""
     if gang.plan.nominated:
