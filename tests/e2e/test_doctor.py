@@ -21,7 +21,7 @@ from extender.doctor import entry_checks, profile_checks
 from extender.doctor.checks import CHECKS
 from extender.doctor.findings import examine
 from extender.doctor.from_files import scheduler_files
-from extender.doctor.permissions import NEEDED
+from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED
 from loadtests.pods import Json, pod
 from tests.controlplane.deadline import eventually
 from tests.doctor.mistakes import MISTAKES, Mistake
@@ -59,7 +59,7 @@ def grant(api: Api, *left_out: str) -> None:
     """The account has what the table of permissions says, without these."""
     rules = [
         {"apiGroups": [each.group], "resources": [each.resource], "verbs": [each.verb]}
-        for each in NEEDED
+        for each in (*NEEDED, *IN_OWN_NAMESPACE)
         if str(each) not in left_out
     ]
     body = {

@@ -61,6 +61,8 @@ def cluster(state_folder: Path) -> Iterator[RealCluster]:
             path = f"{DEFINITIONS}/{definition['metadata']['name']}"
             started.admin.delete(path)
             eventually(lambda path=path: gone(started, path), what=path)  # type: ignore[misc]
+        started.admin.delete(f"/api/v1/namespaces/{NAMESPACE}")
+        eventually(lambda: gone(started, f"/api/v1/namespaces/{NAMESPACE}"), within=60, what="the namespace gone")
         for kind, group in NOT_OF_KUBERNETES.items():
             started.admin.post(DEFINITIONS, by_name_alone(kind, group))
         yield started
