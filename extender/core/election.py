@@ -223,11 +223,9 @@ class Election:
     def _take_as(self, record: Record, now: float) -> None:
         if record.life != self.record.life or not self._changed:
             self._changed = now
-            said = record.seconds if record.version else self.record.seconds
-        else:
-            # Its holder has written nothing since: for how long it holds is what it said then.
-            said = self.record.seconds
-        record = replace(record, seconds=said)
+        # A holder never changes how long its lease holds: another number in its record is not its own.
+        known = not record.version or (record.holder == self.record.holder and self.record.version != "")
+        record = replace(record, seconds=self.record.seconds) if known else record
         self.record, self._knows = record, True
 
     def _holds_from(self, sent: float, now: float) -> None:

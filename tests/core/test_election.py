@@ -94,6 +94,21 @@ def test_another_takes_over_when_the_record_has_not_changed_for_as_long_as_its_h
     assert (store.record.holder, store.record.transitions) == ("b", 1)
 
 
+@pytest.mark.parametrize("renewal", [1, 2])
+def test_a_hand_that_makes_the_lease_hold_for_years_changes_nothing_also_where_its_holder_has_just_renewed_it(
+    renewal: int,
+) -> None:
+    store = Store()
+    store.put(Record("a", "http://a", 4, renewal=1))
+    second = Election("b", "", TERMS)
+    look(second, store, 20)
+    store.put(replace(store.record, seconds=10**9, renewal=renewal))
+    look(second, store, 21)
+    due = 20 + TERMS.lease if renewal == 1 else 21 + TERMS.lease
+    write(second, store, due)
+    assert second.leads(due)
+
+
 def test_where_there_is_no_record_one_is_made_only_when_nobody_can_lead_by_one_that_was_deleted() -> None:
     store = Store()
     first = elected("a", store, 10)
