@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from extender.app.verbs import Verdict, Victims
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 256
 """So many nodes are looked at for a pod of lower priority that holds what is short; beyond that there may be one."""
+_HOLDERS_LOOKED_AT = 4096
+"""So many of their holders are looked at in all: the same."""
 _REMEMBERED = 16_384
 _PLANNED = (AntiAffinity, Balance, CoLocation)
 """Types of policies whose places others may leave; who has not the data, or no label, has them no sooner for that."""
@@ -168,15 +170,16 @@ class GangsOfOne:
     def _lower_holds(self, pod: Pod, nodes: Collection[NodeName]) -> bool:
         """Whether a pod of lower priority holds on one of these what the pod asks for."""
         asked, tables = self._asked(pod), self._tables
-        for node in islice(nodes, _LOOKED_AT):
-            row = tables.ledger.rows.get(node)
-            for holder, held in row.holdings.items() if row is not None else ():
-                other = tables.pods.get(PodUid(holder))
-                if other is None or other.node is None or other.priority >= pod.priority:
-                    continue
-                if any(held.units.get(key) for key in asked):
-                    return True
-        return len(nodes) > _LOOKED_AT
+        rows = (tables.ledger.rows.get(node) for node in islice(nodes, _LOOKED_AT))
+        there = chain.from_iterable(row.holdings.items() for row in rows if row is not None)
+        looked_at = list(islice(there, _HOLDERS_LOOKED_AT))
+        for holder, held in looked_at:
+            other = tables.pods.get(PodUid(holder))
+            if other is None or other.node is None or other.priority >= pod.priority:
+                continue
+            if any(held.units.get(key) for key in asked):
+                return True
+        return len(nodes) > _LOOKED_AT or len(looked_at) == _HOLDERS_LOOKED_AT
 
     # -- kube-scheduler preempts ---------------------------------------------------------------------------------
 
