@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -31,6 +32,26 @@ def test_an_ordinary_pod_gives_way(arena: Arena, scheduler: str, urgent: str) ->
     arena.until_bound(arena.create(arena.pod("urgent", scheduler, cpu=8, priority_class=urgent)))
     assert victim not in arena.pods()
     assert arena.report().disrupted == [f"{arena.namespace}/{victim}"]
+
+
+@pytest.mark.parametrize("size", [1, 2], ids=["a pod", "a gang"])
+def test_units_that_a_lower_pod_holds_are_left_to_a_higher_one(
+    arena: Arena, scheduler: str, urgent: str, size: int
+) -> None:
+    """Where only the ledger matches them kube-scheduler's own fit finds nothing lacking, and offers no victims."""
+    [node] = arena.nodes(1)
+    path = f"/apis/escher.dev/v1alpha1/namespaces/{arena.namespace}/ephemeralresources"
+    licences = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": "licence"}}
+    arena.api.post(path, licences | {"spec": {"nodes": {node: 2}}})
+    asks: dict[str, Any] = {f"escher.dev/{arena.namespace}.licence": 1}
+    lower = arena.create(*(arena.pod(f"low-{number}", scheduler, cpu=1, **asks) for number in range(2)))
+    arena.until_bound(lower)
+    gang: dict[str, Any] = {"gang": "high", "quorum": 2} if size > 1 else {}
+    higher = [
+        arena.pod(f"high-{number}", scheduler, cpu=1, priority_class=urgent, **gang, **asks) for number in range(size)
+    ]
+    arena.until_bound(arena.create(*higher))
+    assert len(arena.report().disrupted) == size
 
 
 def protected(members: list[Json], urgent: str) -> list[Json]:
