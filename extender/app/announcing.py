@@ -186,7 +186,7 @@ def announced(
 
     def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
         alone = lone_pod(gang)
-        name, pod = ("", alone) if alone else (gang.name, pod)
+        name, pod = ("", alone) if alone else (named(gang), pod)
         return Announcement(
             number=number, time=when, what=what, namespace=gang.namespace, gang=name, pod=pod, detail=detail
         )

@@ -26,6 +26,7 @@ from extender.core.governed import of_type
 from extender.core.names import in_domain
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.filters import ephemeral_fit
+from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ class GangsOfOne:
 
     def understood(self, pod: Pod) -> Pod:
         """The pod as it is to be understood."""
-        if pod.uid not in self.uids or pod.gang is not None:
+        # The annotation is for pods of no gang, and may come later.
+        if pod.uid not in self.uids or pod.gang is not None or GROUP in pod.annotations:
             return pod
         return replace(pod, gang=ask_of_one(pod.namespace, pod.name))
 

@@ -167,6 +167,7 @@ class Population:
     def take_for_one(self, pod: Pod) -> Pod:
         """The pod of which kube-scheduler asks is a gang of one from now on, and known as that."""
         tables = self._tables
+        self.believe(pod)
         tables.of_one.uids.add(pod.uid)
         known = tables.of_one.understood(tables.pods.get(pod.uid, pod))
         self._turned_away.drop(pod.uid)

@@ -21,6 +21,7 @@ from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.governing.anti_affinity import PolicyAntiAffinity
 from extender.filters.governing.balance import PolicyBalance
 from extender.filters.governing.co_location import PolicyCoLocation
+from extender.kube.names import NodeName, PodUid
 
 _OURS = (
     EphemeralFit.name,
@@ -97,8 +98,8 @@ def who_leaves_for(tables: Tables, pod: Pod, groups: Sequence[Group]) -> tuple[s
         return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
     if gang.phase is Phase.QUARANTINED:
         return QUARANTINE, ""
-    if gang.plan.nominated:
-        return f"pods of lower priority leave {', '.join(sorted(set(gang.plan.nominated.values())))} for it", ""
+    if (node := gangs.waiting.preempting.nomination_of(pod)) is not None and _is_left(tables, pod, node):
+        return f"pods of lower priority leave {node} for it", ""
     said, remedies = what_is_done(tables, gang)
     if not said and isinstance(gangs.waiting.preempting.why_not(gang), NobodySuffices):
         said.append("it would not fit if all pods of lower priority that may leave did")
@@ -107,3 +108,10 @@ def who_leaves_for(tables: Tables, pod: Pod, groups: Sequence[Group]) -> tuple[s
     return "; ".join(said) or "it waits its turn, in which pods of lower priority may be evicted for it", "; ".join(
         remedies
     )
+
+
+def _is_left(tables: Tables, pod: Pod, node: NodeName) -> bool:
+    """Whether a pod of lower priority is about to leave the node. O(what the node holds)."""
+    row = tables.ledger.rows.get(node)
+    there = (tables.pods.get(PodUid(holder)) for holder in (row.holdings if row is not None else ()))
+    return any(each is not None and each.deleting and each.priority < pod.priority for each in there)

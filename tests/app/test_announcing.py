@@ -8,13 +8,14 @@ import weakref
 
 import pytest
 
-from extender.app.announcing import OF_INTEREST, Announcement, Announcements, BindEnded, Filtered, Told
+from extender.app.announcing import OF_INTEREST, Announcement, Announcements, BindEnded, Filtered, Told, announced
 from extender.app.decisions import AdvertiseCapacity, AskRefused
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import PodRef
 from extender.app.verbs import Verdict
 from extender.core.brake import Act, Withheld
 from extender.core.gang_ask import MalformedAsk
+from extender.core.gang_of_one import ask_of_one
 from extender.core.gangs.gang import (
     EvictFor,
     EvictMembers,
@@ -207,3 +208,10 @@ async def test_who_follows_one_namespace_is_told_no_pods_of_others() -> None:
     assert [each.detail for each in said if isinstance(each, Announcement)] == [detail for _, detail in told]
     everywhere = [str(each) async for each in announcements.follow(0)]
     assert all("other/secret" in each for each in everywhere)
+
+
+def test_a_gang_is_told_of_as_it_is_called_and_a_gang_of_one_as_its_pod() -> None:
+    gang = announced(1, 0.0, GangPlanned(GangKey("team", "job.train", "batch", "u1")), lambda key: "job.train@batch")
+    assert (gang.gang, gang.pod) == ("job.train@batch", "")
+    alone = announced(1, 0.0, GangPlanned(ask_of_one("team", "web-0").key), lambda key: "job.train@batch")
+    assert (alone.gang, alone.pod) == ("", "web-0")

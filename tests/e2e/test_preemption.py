@@ -60,6 +60,20 @@ def protected(members: list[Json], urgent: str) -> list[Json]:
     return members
 
 
+def test_a_pod_runs_in_place_of_one_that_holds_the_unit_which_it_lacks(
+    arena: Arena, scheduler: str, urgent: str
+) -> None:
+    [node] = arena.nodes(1)
+    arena.set_resource("lic", 2, node)
+    asks = {arena.key("lic"): 1}
+    low = arena.create(*(arena.pod(f"low-{index}", scheduler, cpu=1, **asks) for index in range(2)))
+    arena.until_bound(low)
+    arena.until_bound(arena.create(arena.pod("urgent", scheduler, cpu=1, priority_class=urgent, **asks)))
+    [gone] = set(low) - arena.pods().keys()
+    assert stays(lambda: set(low) - arena.pods().keys(), what="the pods gone") == {gone}
+    assert arena.report().disrupted == [f"{arena.namespace}/{gone}"]
+
+
 @pytest.mark.older
 def test_a_gang_at_its_quorum_leaves_as_a_whole(arena: Arena, scheduler: str, urgent: str) -> None:
     arena.nodes(4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,10 +11,18 @@ from typing import Any
 import pytest
 
 from extender.app.explain import Explain
+from extender.app.remedies import Remedies
+from extender.app.supposed import Ended
+from extender.app.supposition import PodThere, Wondered
+from extender.app.verbs import Victims
+from extender.app.what_if import suppose
 from extender.controlplane.nodes import NodeShape
+from extender.core.cluster import Pod
+from extender.core.gangs.gang import QUARANTINE
+from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
 from extender.settings import Settings
 from extender.simulation import Simulation
-from kubesim.kinds import EVENT, NODE, PRIORITY_CLASS, Json
+from kubesim.kinds import DISRUPTION_BUDGET, EVENT, NODE, PRIORITY_CLASS, Json
 from loadtests.pods import pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR, Stage
 from tests.kubesim.until import until
@@ -53,6 +62,21 @@ class Alone(Stage):
 
     def told(self, reason: str) -> list[str]:
         return [each["message"] for each in self.store.list(EVENT, "default") if each["reason"] == reason]
+
+    def came_before(self, name: str) -> bool:
+        """Whether another has what was kept for the pod, as it may: a gang before it in turn, which was made no later,
+        or one of higher priority that came since."""
+        [waits] = self.pods(name)
+        made, priority = waits["metadata"]["creationTimestamp"], waits["spec"]["priority"]
+
+        def may(other: Json) -> bool:
+            its, rank = other["metadata"], other["spec"]["priority"]
+            is_gang = "escher.dev/gang" in its.get("labels", {})
+            is_later = its["creationTimestamp"] >= made
+            is_before = is_gang and rank >= priority and its["creationTimestamp"] <= made
+            return bool(is_before or (is_later and rank > priority))
+
+        return any(each["spec"].get("nodeName") and may(each) for each in self.pods(""))
 
     def node(self, name: str) -> Json:
         found = self.store.get(NODE, "", name)
@@ -251,6 +275,37 @@ async def test_what_is_short_besides_is_made_room_for_at_once() -> None:
         assert (made.runs("holder"), made.runs("bulk")) == (0, 1)
 
 
+async def test_what_if_shows_whose_end_would_place_the_pod_as_for_a_gang() -> None:
+    async with alone(1) as made:
+        await made.lows("default-scheduler")
+        await made.create(licensed("high", LEDGER, "high"))
+        await asyncio.sleep(60)
+        keeper = made.sim.application.keeper
+        [waits] = (each for each in keeper.tables.pods.values() if each.name == "high")
+        told = [ladder.rung(1).said for family in Remedies(keeper.tables).for_pod(waits) for ladder in family]
+        assert "pod default/low-0 on node-0 ends" in told
+        there = PodThere("default", "high")
+        assert suppose(keeper, Wondered([Ended("default", "low-0")], there)).fits
+
+
+async def test_a_gang_of_one_is_no_gang_to_those_who_look_at_gangs() -> None:
+    async with alone(1) as made:
+        await made.lows("default-scheduler")
+        await made.create(licensed("high", LEDGER, "high"))
+        await asyncio.sleep(5)
+        tables = made.sim.application.keeper.tables
+        assert len(tables.gangs.by_key) == 1
+        assert list(made.sim.application.management.gangs.gangs("default")) == []
+        assert all("gang" not in note.removeprefix("pod high: ") for note in made.told("PodWaiting"))
+
+
+async def test_the_quota_of_gang_places_says_nothing_of_a_pod() -> None:
+    async with alone(isolation={"namespaces": {"default": {"gang_places": 0}}}) as made:
+        await made.lows(LEDGER)
+        await made.create(licensed("high", LEDGER, "high"))
+        await until(lambda: made.runs("high") == 1)
+
+
 # -- the room is the pod's -------------------------------------------------------------------------------------------
 
 
@@ -396,3 +451,111 @@ async def test_for_a_place_of_an_annotated_group_nobody_leaves_and_explain_says_
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evicted == {}
         assert "Escher does not plan the annotation escher.dev/anti-affinity-group" in made.why("high")
+
+
+# -- whatever comes --------------------------------------------------------------------------------------------------
+
+
+async def _whatever(seed: int) -> int:
+    """Pods and gangs of all priorities come for few licences, and some go. How many were evicted for single pods."""
+    chance = random.Random(seed)
+    async with alone(3, 2, more={"node-1": 3}) as made:
+        priority: dict[str, str] = {}
+        for number in range(14):
+            rank, scheduler = chance.choice(list(PRIORITIES)), chance.choice([LEDGER, LEDGER, FIT])
+            more: dict[str, Any] = {"units": chance.choice([1, 1, 2]), "grace": chance.choice([0, 4])}
+            more |= chance.choice([{}, {}, {"gang": f"g{number}", "quorum": 2}])
+            for member in range(2 if "gang" in more else 1):
+                name = f"{rank}-{number}-{member}"
+                priority[name] = rank
+                await made.create(licensed(name, scheduler, rank, **more))
+            await asyncio.sleep(chance.choice([0.0, 0.5, 3.0, 20.0]))
+            if chance.random() < 0.15:
+                gone = chance.choice([each["metadata"]["name"] for each in made.pods("")])
+                await made.sim.ask("DELETE", f"/api/v1/namespaces/default/pods/{gone}")
+        await asyncio.sleep(HALF_AN_HOUR)
+        left = {each["metadata"]["name"] for each in made.pods("")}
+        single = 0
+        for event in made.store.list(EVENT, "default"):
+            if event["reason"] != "PreemptedByPod":
+                continue
+            single += 1
+            victim, preemptor = event["involvedObject"]["name"], event["message"].split("/")[1].split(" ")[0]
+            assert PRIORITIES[priority[victim]] < PRIORITIES[priority[preemptor]], event["message"]
+            # It runs for that, or is gone: deleted, or evicted by one that is higher still.
+            runs = made.runs(preemptor) == 1 or preemptor not in left
+            assert runs or made.came_before(preemptor), made.why(preemptor)
+        for name in left:
+            if not made.runs(name):
+                assert made.why(name)
+        return single
+
+
+async def test_whatever_comes_nobody_leaves_in_vain_nor_for_one_of_no_higher_priority() -> None:
+    assert sum([await _whatever(seed) for seed in range(8)]) > 4
+
+
+@pytest.mark.longer
+@pytest.mark.timeout(600)
+async def test_whatever_comes_many_times() -> None:
+    assert sum([await _whatever(seed) for seed in range(100, 140)]) > 20
+
+
+async def test_a_budget_is_broken_as_a_last_resort_alone_and_explain_names_it_where_it_is_never() -> None:
+    for despite, evicted in (("never", 0), ("last-resort", 1)):
+        async with alone(1, preempts_despite_budgets=despite) as made:
+            body = {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": "low"},
+                "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "low"}}},
+            }
+            await made.sim.create(body, DISRUPTION_BUDGET)
+            await made.lows(LEDGER, labels={"app": "low"})
+            await asyncio.sleep(5)
+            await made.create(licensed("high", LEDGER, "high"))
+            await asyncio.sleep(HALF_AN_HOUR)
+            assert made.runs("low-") == 2 - evicted
+            assert evicted or "2 a disruption budget's" in made.why("high")
+
+
+async def test_of_one_that_escher_cannot_handle_explain_says_so() -> None:
+    async with alone(1) as made:
+        await made.lows("default-scheduler")
+        await made.create(licensed("high", LEDGER, "high"))
+        await asyncio.sleep(5)
+        gangs = made.sim.application.keeper.tables.gangs
+        [key] = gangs.by_key
+        with gangs.quarantine.containing(key):
+            raise RuntimeError("planted")
+        assert QUARANTINE in made.why("high")
+
+
+# -- what is told late, or never -------------------------------------------------------------------------------------
+
+
+async def test_an_annotated_group_that_comes_later_makes_it_a_pod_of_no_gang_again() -> None:
+    async with alone(1) as made:
+        await made.lows("default-scheduler")
+        await made.create(licensed("high", LEDGER, "high"))
+        await asyncio.sleep(5)
+        patch = {"metadata": {"annotations": {"escher.dev/anti-affinity-group": "web"}}}
+        path = "/api/v1/namespaces/default/pods/high"
+        await made.sim.ask("PATCH", path, patch, content_type="application/merge-patch+json")
+        await asyncio.sleep(5)
+        assert made.sim.application.keeper.tables.gangs.by_key == {}
+        await made.sim.ask("DELETE", "/api/v1/namespaces/default/pods/low-0")
+        await until(lambda: made.runs("high") == 1)
+
+
+async def test_a_pod_of_which_no_watch_tells_is_forgotten_though_kube_scheduler_would_evict_for_it() -> None:
+    async with alone(1) as made:
+        await made.lows(LEDGER)
+        keeper = made.sim.application.keeper
+        key = ResourceKey(LICENCE)
+        unseen = Pod(PodUid("u"), "default", "unseen", {key: 1, PODS: 1}, scheduler=LEDGER, priority=1000)
+        assert keeper.preempt(unseen, {NodeName("node-0"): Victims([PodUid("none")])}).answer == {}
+        assert len(keeper.tables.gangs.by_key) == 1
+        await asyncio.sleep(300)
+        assert unseen.uid not in keeper.tables.pods
+        assert keeper.tables.gangs.by_key == {}
