@@ -40,10 +40,8 @@ def test_units_that_a_lower_pod_holds_are_left_to_a_higher_one(
 ) -> None:
     """Where only the ledger matches them kube-scheduler's own fit finds nothing lacking, and offers no victims."""
     [node] = arena.nodes(1)
-    path = f"/apis/escher.dev/v1alpha1/namespaces/{arena.namespace}/ephemeralresources"
-    licences = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource", "metadata": {"name": "licence"}}
-    arena.api.post(path, licences | {"spec": {"nodes": {node: 2}}})
-    asks: dict[str, Any] = {f"escher.dev/{arena.namespace}.licence": 1}
+    arena.set_resource("licence", 2, node)
+    asks = {arena.key("licence"): 1}
     lower = arena.create(*(arena.pod(f"low-{number}", scheduler, cpu=1, **asks) for number in range(2)))
     arena.until_bound(lower)
     gang: dict[str, Any] = {"gang": "high", "quorum": 2} if size > 1 else {}
@@ -58,20 +56,6 @@ def protected(members: list[Json], urgent: str) -> list[Json]:
     """The gang, one member of which is as urgent as anybody."""
     members[-1]["spec"]["priorityClassName"] = urgent
     return members
-
-
-def test_a_pod_runs_in_place_of_one_that_holds_the_unit_which_it_lacks(
-    arena: Arena, scheduler: str, urgent: str
-) -> None:
-    [node] = arena.nodes(1)
-    arena.set_resource("lic", 2, node)
-    asks = {arena.key("lic"): 1}
-    low = arena.create(*(arena.pod(f"low-{index}", scheduler, cpu=1, **asks) for index in range(2)))
-    arena.until_bound(low)
-    arena.until_bound(arena.create(arena.pod("urgent", scheduler, cpu=1, priority_class=urgent, **asks)))
-    [gone] = set(low) - arena.pods().keys()
-    assert stays(lambda: set(low) - arena.pods().keys(), what="the pods gone") == {gone}
-    assert arena.report().disrupted == [f"{arena.namespace}/{gone}"]
 
 
 @pytest.mark.older
