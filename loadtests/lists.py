@@ -77,6 +77,10 @@ def _pages(make: Callable[[int], dict[str, Any]], count: int) -> list[bytes]:
     ]
 
 
+_KINDS = b'{"resources": [{"name": "ephemeralresources"}, {"name": "jobs"}, {"name": "daemonsets"}]}'
+"""What each group has, as discovery tells it."""
+
+
 class Listed:
     """Implements the application's connection: lists are these, and no watch says a word but that of pods, which
     expires once when it is asked to."""
@@ -102,6 +106,10 @@ class Listed:
         where, _, query = path.partition("?")
         if "scheduling.x-k8s.io" in where or "escherpolicies" in where:
             raise Gone(404, "this kind is not there")
+        if where == "/apis":
+            return b'{"groups": [{"name": "escher.dev", "versions": [{"version": "v1alpha1"}]}]}'
+        if where.startswith("/apis/") and where.count("/") == 3:
+            return _KINDS
         pages = self._pages.get(where) or [b'{"metadata": {"resourceVersion": "9"}, "items": []}']
         following = query.partition("continue=")[2]
         return pages[int(following or 0)]
