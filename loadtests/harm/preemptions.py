@@ -19,6 +19,8 @@ from loadtests.harm.history import GangSeen, History, Seen
 from loadtests.harm.owners import is_static
 
 _FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.@%-]*[A-Za-z0-9])")
+_APART = re.compile(r"\bfor a (gang|pod) of higher priority")
+"""What is said on a pod of another namespace: it names nobody there."""
 _ALONE = "evicted for pod "
 """How it is said that a pod was evicted for one of no gang, and not since kube-scheduler took others of its gang."""
 _HOUR = 3600.0
@@ -141,7 +143,7 @@ class Preemptions:
         """
         self._breakups.broken_up(pod, at, by=SERVICE)
         said = _FOR.search(note)
-        if said is None and not followed:
+        if said is None and not followed and not _APART.search(note):
             self._harm(harms.UNSTATED, pod, at, f"the service evicted it and does not say for whom: {note!r}")
         whom = f"{said[1]} {said[2]}" if said else ""
         for why in self._wrong_victim(pod):

@@ -58,15 +58,7 @@ def _chooses_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("extender.app.steps.choose_again", choose)
 
 
-def _never_notices_that_time_went_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("extender.adapters.kube.reflector.older", lambda *_: False)
-    monkeypatch.setattr("extender.adapters.kube.reflector._AWAY_AFTER", 1_000_000)
-
-
-@pytest.mark.parametrize(
-    ("break_it", "seed", "finding"),
-    [(_chooses_anew, 0, "it has moved"), (_never_notices_that_time_went_back, 26, "the objects say otherwise")],
-)
+@pytest.mark.parametrize(("break_it", "seed", "finding"), [(_chooses_anew, 0, "it has moved")])
 @pytest.mark.longer
 def test_what_does_not_hold_is_found(
     monkeypatch: pytest.MonkeyPatch, break_it: Callable[[pytest.MonkeyPatch], None], seed: int, finding: str
