@@ -172,6 +172,15 @@ class Reflector(Generic[T]):
         if is_doubtful:
             self._list_because = self._list_because or DOUBTED
 
+    def uninstalled(self) -> None:
+        """There is no such kind any more, and so no object of it. To be called while it is not followed."""
+        self._version, self._list_because = "", STARTED
+        self._fell_silent = self._in_doubt = False
+        self._heard = None
+        self.lost.over()
+        for _ in self._sink.replace(()):
+            pass
+
     async def run(self) -> None:
         """Follows until it is cancelled."""
         while True:

@@ -24,6 +24,9 @@ _LOOKS_FIRST, _LOOKS_AT_LAST = 1.0, 60.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 """Seconds until it is asked again where nothing was said; those of a reflector."""
 _CHECKS_EVERY = 1.0
+_GONE_AFTER, _ASKS_EVERY = 30.0, 5.0
+"""Seconds for which a kind cannot be followed, and then the API server says each time that there is no such kind, until
+it is taken for uninstalled: one that has just started says so too, for a moment."""
 
 
 class WhereThere:
@@ -69,14 +72,38 @@ class WhereThere:
         """Follows it until it is cancelled."""
         if self._after is not None:
             await self._after.wait()
-        if self._is_there is not None:
+        if self._is_there is None:
+            await self._follow()
+            return
+        while True:
             await self._until_there(self._is_there)
+            async with asyncio.TaskGroup() as group:
+                following = group.create_task(self._follow())
+                await self._until_gone(self._is_there)
+                following.cancel()
+            self.there = self.goes_without = False
+            self.reflector.uninstalled()
+            _log.warning("a kind is not there any more: it is looked for again", kind=self.kind)
+
+    async def _follow(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reflector.run())
             await self._until_listed()
             self.known.set()
             await self.reflector.synced.wait()
             self.goes_without = False
+
+    async def _until_gone(self, is_there: Callable[[], Awaitable[bool]]) -> None:
+        denied = 0.0
+        while denied < _GONE_AFTER:
+            await asyncio.sleep(_ASKS_EVERY)
+            if self.reflector.lost.seconds < _GONE_AFTER:
+                denied = 0.0
+                continue
+            try:
+                denied = 0.0 if await is_there() else denied + _ASKS_EVERY
+            except (Unavailable, Refused):
+                denied = 0.0
 
     async def _until_there(self, is_there: Callable[[], Awaitable[bool]]) -> None:
         back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)

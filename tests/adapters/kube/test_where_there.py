@@ -150,3 +150,46 @@ async def test_it_is_not_looked_for_before_what_it_comes_after_is_known() -> Non
         event.set()
         await asyncio.sleep(0.1)
         assert kind.known.is_set()
+
+
+class Following(Reflector):
+    """Can be followed for a minute, and fails from then on."""
+
+    ends = 0
+
+    async def run(self) -> None:
+        self.lost.over()
+        self.synced.set()
+        await asyncio.sleep(60)
+        self.lost.failed("404 page not found")
+        await asyncio.Event().wait()
+
+    def uninstalled(self) -> None:
+        self.lost.over()
+        self.ends += 1
+
+
+@pytest.mark.parametrize("answers", [[True], [True, False, True], [True, False, Unavailable("starting")]], ids=str)
+async def test_one_that_fails_is_followed_as_long_as_the_api_server_does_not_deny_it_again_and_again(
+    answers: list[bool | Exception],
+) -> None:
+    reflector = Following()
+    running = asyncio.ensure_future(WhereThere(cast(Any, reflector), Asked(*answers)).run())
+    await asyncio.sleep(400)
+    assert reflector.ends == 0
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_one_that_the_api_server_denies_again_and_again_is_looked_for_anew() -> None:
+    reflector, asked = Following(), Asked(True, *[False] * 8, True)
+    kind = WhereThere(cast(Any, reflector), asked)
+    running = asyncio.ensure_future(kind.run())
+    await asyncio.sleep(59)
+    assert kind.there
+    await asyncio.sleep(58)
+    assert (kind.there, reflector.ends) == (False, 1)
+    await asyncio.sleep(10)
+    assert kind.there
+    running.cancel()
+    await asyncio.wait([running])
