@@ -20,13 +20,13 @@ class Answered:
         self._clock = clock
         self._unheard: dict[PodUid, float] = {}
         """Since when, oldest first."""
-        self._since_asked: set[PodUid] | None = None
-        """None while no list is asked for."""
+        self._since_asked: dict[PodUid, bool] | None = None
+        """Whether it had been told of before; None while no list is asked for."""
 
-    def note(self, uid: PodUid) -> None:
-        """A call about the pod was answered now."""
+    def note(self, uid: PodUid, *, told: bool = True) -> None:
+        """A call about the pod was answered now. `told`: a watch or a list had told of the pod."""
         if self._since_asked is not None:
-            self._since_asked.add(uid)
+            self._since_asked.setdefault(uid, told)
         self._unheard.setdefault(uid, self._clock.steady())
 
     def heard(self, uid: PodUid) -> None:
@@ -35,12 +35,13 @@ class Answered:
 
     def before_list(self) -> Callable[[], None]:
         """A list is asked for: it tells of all that was answered until now."""
-        self._since_asked = set()
+        self._since_asked = {}
         return lambda: None
 
-    def listed(self) -> set[PodUid]:
-        """The list is there. Those about which a call was answered meanwhile: it may be older than that."""
-        found, self._since_asked = self._since_asked or set(), None
+    def listed(self) -> dict[PodUid, bool]:
+        """The list is there. Those about which a call was answered meanwhile, and whether each had been told of before:
+        the list may be older than the answer, and than a pod that had not."""
+        found, self._since_asked = self._since_asked or {}, None
         self._unheard = {uid: since for uid, since in self._unheard.items() if uid in found}
         return found
 

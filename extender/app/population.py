@@ -72,8 +72,8 @@ class Population:
         """These pods and no others exist, and are as they are listed, once the slices are walked through. What is told
         between two is newer, and so is what a call of ours was answered since the list was asked for."""
         present = {pod.uid: pod for pod in pods}
-        gone = [uid for uid in self._known() if uid not in present and not self._is_on_its_way(uid)]
         newer = self.answered.listed()
+        gone = [uid for uid in self._known() if uid not in present and not self._may_be_newer(uid, newer)]
         self._disproved = {*gone, *(uid for uid in self._undone(present.values()) if uid not in newer)}
         # Those that are gone come first: a gang is not whole by who is no more. And a policy may count those that have
         # finished only beside the living.
@@ -407,9 +407,14 @@ class Population:
 
     def is_there(self, uid: PodUid) -> None:
         """The API server has it, though no watch may have told of it yet, nor the list that is being taken in."""
+        self.answered.note(uid, told=uid not in self._unseen)
         self._unseen.pop(uid, None)
         self._disproved.discard(uid)
-        self.answered.note(uid)
+
+    def _may_be_newer(self, uid: PodUid, answered: Mapping[PodUid, bool]) -> bool:
+        """Whether a list that lacks the pod may be older than it: it was bound since the list was asked for, or is
+        being bound, and nothing but calls has told of it."""
+        return not answered.get(uid, True) or self._is_on_its_way(uid)
 
     def _is_on_its_way(self, uid: PodUid) -> bool:
         """Whether the Binding is being written of a pod of which no watch has told: a list may be older than it."""
