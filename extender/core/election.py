@@ -119,6 +119,8 @@ class Election:
         """Whether `record` is what was there when it was last looked at, as far as we know."""
         self._changed = 0.0
         """When the record's holder was last seen to have written."""
+        self._held = 0
+        """The count of changes in the last record that named a holder."""
         self._sent: float | None = None
         """When our last write was sent of which it is known that it came to be."""
         self._renewals = 0
@@ -212,7 +214,8 @@ class Election:
             # One that nobody answered is not tried again at once.
             self.due = max(self._sent + self.terms.renew_every, self.due)
             return now >= self.due
-        if self.record.given_back:
+        if self.record.given_back and self.record.transitions >= self._held:
+            # One with fewer changes was restored from a backup: who has led since may lead still.
             return True
         # Where there is none, or it names us or nobody, a hand may have taken it from one that leads still.
         runs_out = self._changed + max(self.terms.lease, min(self.record.seconds, LONGEST_LEASE))
@@ -226,6 +229,7 @@ class Election:
         # A holder never changes how long its lease holds: another number in its record is not its own.
         known = not record.version or (record.holder == self.record.holder and self.record.version != "")
         record = replace(record, seconds=self.record.seconds) if known else record
+        self._held = record.transitions if record.holder else self._held
         self.record, self._knows = record, True
 
     def _holds_from(self, sent: float, now: float) -> None:
