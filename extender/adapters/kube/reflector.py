@@ -11,14 +11,14 @@ other calls while the list is under way may be newer: `before_list` is called be
 returns is called once the list is there, before the sink has it.
 
 A watch that ended at its time, or fell silent, is taken up again at the version reached. One that ended otherwise is
-too, but the API server may have come back with other contents at the same version: all is listed soon, at most once in
-`_LISTS_APART` seconds, and less often where that goes on. The API server sends a bookmark every minute: a watch without
-a byte for longer is dead, or waits for a version that lies ahead of a server restored from a backup; which of the two,
-a list of one object tells. One whose bookmarks stand still, though the API server has gone on and it was taken up
-again, is stuck behind the API server's cache: all is listed. Failures are waited out, longer each time, with jitter and
-with what the API server asks for (Retry-After). Knows lists and watches; must not know what an object means. Waits,
-time and chance are arguments. An exception of the sink is not caught: it is a defect, and a sink that has missed
-something is worse.
+too, but the API server may have come back with other contents at the same version: all is listed soon, and less often
+where that goes on. Lists that follow each other keep a pace (`list_pace`). The API server sends a bookmark every
+minute: a watch without a byte for longer is dead, or waits for a version that lies ahead of a server restored from a
+backup; which of the two, a list of one object tells. One whose bookmarks stand still, though the API server has gone on
+and it was taken up again, is stuck behind the API server's cache: all is listed. Failures are waited out, longer each
+time, with jitter and with what the API server asks for (Retry-After). Knows lists and watches; must not know what an
+object means. Waits, time and chance are arguments. An exception of the sink is not caught: it is a defect, and a sink
+that has missed something is worse.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ import msgspec
 import structlog
 
 from extender.adapters.kube.kinds import Unreadable, WatchedKind, WatchEvent
+from extender.adapters.kube.list_pace import FIRST_PAUSE, ListPace
 from extender.adapters.kube.lost import Lost
 from extender.app.objects.versions import older
 from extender.app.ports import Sink
-from extender.core.back_off import BackOff, doubled
+from extender.core.back_off import BackOff
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from extender.kube.requests import Requests, Status, refusal
 
@@ -50,16 +51,12 @@ _statuses = msgspec.json.Decoder(Status)
 STARTED, EXPIRED, BROKEN, REWOUND, STUCK, DOUBTED = "started", "expired", "broken", "rewound", "stuck", "doubted"
 """Why a list was made."""
 
-_FIRST_PAUSE = 0.2
 _LONGEST_PAUSE = 5.0
 """Short: until the watch goes on, all decisions are made on what was known before."""
 _TOO_SHORT = 1.0
 _AWAY_AFTER, _LOST_AFTER = 2, 8
 """So many watches in a row that failed for nobody was there, or for whatever reason, and all is listed: an etcd that
 was restored from a backup meanwhile may never reach the version from which we watch, or soon be past it."""
-_LISTS_APART, _LISTS_FAR_APART = 60.0, 900.0
-"""Seconds between a list and the next one that is made only for a watch that ended before its time: at first, and where
-watches go on to end so (a proxy may close connections every minute)."""
 _EARLY = 2.0
 """Seconds by which a watch may end before its time, and has ended at its time."""
 _LIST_WITHIN = 60.0
@@ -121,16 +118,13 @@ class Reflector(Generic[T]):
         self._grace = grace_seconds
         self._version = ""
         self._list_because: str | None = STARTED
-        self._back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, chance)
+        self._back_off = BackOff(FIRST_PAUSE, _LONGEST_PAUSE, chance)
         self._away = 0
         """How often in a row nobody was there, since the last list."""
         self._fell_silent = False
         self._in_doubt = False
         """Whether what is known may be of another time than what the API server says now, at whatever version."""
-        self._doubts = 0
-        """Lists in a row that were made for watches that ended before their time."""
-        self._listed_at = 0.0
-        self._list_took = 0.0
+        self._pace = ListPace(clock, chance)
         self._still = 0
         """Bookmarks in a row that told of no progress."""
         self._goal = ""
@@ -162,7 +156,8 @@ class Reflector(Generic[T]):
     def begin_from(self, items: Iterable[T], version: str) -> None:
         """The first list need not be made: it was this, at that version. To be called before `run`."""
         self._version, self._list_because = version, None
-        self._heard = self._listed_at = self._clock()
+        self._heard = self._clock()
+        self._pace.ended()
         for _ in self._sink.replace(items):
             pass
         self.synced.set()
@@ -188,8 +183,8 @@ class Reflector(Generic[T]):
                 if self._list_because is not None:
                     await self._list(self._list_because)
                     self._list_because = None
-                if self._in_doubt and self._clock() >= self._next_list:
-                    self._doubts += 1
+                if self._in_doubt and self._clock() >= self._pace.due_for_doubt:
+                    self._pace.doubted()
                     self._list_because = BROKEN
                     continue
                 if self._fell_silent and (reason := await self._why_silent()) is not None:
@@ -198,10 +193,6 @@ class Reflector(Generic[T]):
                 await self._watch()
             except Expired:
                 self._list_because = EXPIRED
-                wait = self._back_off.failed()
-                # The first is part of life; one after another means that lists are too slow or the server confused.
-                if self._back_off.failures > 1:
-                    await self._sleep(max(wait, self._list_took))
             except _WentBack:
                 self._list_because = REWOUND
             except Silent as error:
@@ -220,12 +211,11 @@ class Reflector(Generic[T]):
                 _log.warning("cannot follow", kind=self._kind.name, failures=failures, why=str(error))
                 await self._sleep(wait)
 
-    @property
-    def _next_list(self) -> float:
-        """When all may be listed again for a doubt."""
-        return self._listed_at + doubled(_LISTS_APART, self._doubts, _LISTS_FAR_APART)
-
     async def _list(self, reason: str) -> None:
+        if wait := self._pace.due_in(self._heard):
+            # Nothing tells of what happens meanwhile.
+            self.lost.failed(self.lost.why or f"it has to be listed time and again: {reason}")
+            await self._sleep(wait)
         self._on_relist(self._kind.name, reason)
         asked_at, is_there = self._clock(), self._before_list()
         items, version = await self._read()
@@ -236,8 +226,8 @@ class Reflector(Generic[T]):
         is_there()
         self._version, self._fell_silent, self._away = version, False, 0
         self._still, self._goal = 0, ""
-        self._heard = self._listed_at = self._clock()
-        self._in_doubt, self._list_took = False, self._listed_at - asked_at
+        self._heard, self._in_doubt = self._clock(), False
+        self._pace.ended(self._heard - asked_at)
         self.lost.over()
         for _ in self._sink.replace(items):
             # What happens meanwhile the watch tells, which begins at this list's version.
@@ -252,7 +242,14 @@ class Reflector(Generic[T]):
             path = f"{self._kind.path}?limit={self._page_size}"
             if following:
                 path += f"&continue={quote(following, safe='')}"
-            body = await self._requests.request("GET", path, within=_LIST_WITHIN)
+            try:
+                body = await self._requests.request("GET", path, within=_LIST_WITHIN)
+            except Expired as error:
+                if following:
+                    raise
+                raise Unavailable(str(error)) from error
+            if not following:
+                self._pace.begun()
             try:
                 page = self._kind.read_page(body)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -287,7 +284,7 @@ class Reflector(Generic[T]):
     async def _watch(self) -> None:
         seconds = int(self._watch_seconds * (1 + self._chance()))
         if self._in_doubt:
-            seconds = max(1, min(seconds, int(self._next_list - self._clock()) + 1))
+            seconds = max(1, min(seconds, int(self._pace.due_for_doubt - self._clock()) + 1))
         path = (
             f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
@@ -310,7 +307,7 @@ class Reflector(Generic[T]):
         if lasted < seconds - _EARLY:
             self._in_doubt = True
         elif not self._in_doubt:
-            self._doubts = 0
+            self._pace.trusted()
         if lasted >= _TOO_SHORT:
             # It ended when its time was over, with all that there was to say.
             self._is_well()
