@@ -133,7 +133,13 @@ class Replica:
         lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
         self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
         permit = Permit(terms, lambda: self.leading.leads)
-        self._use = Usefulness(terms.lease, self._ask, lambda: self.application.ready(), clock.steady)
+        self._use = Usefulness(
+            terms.lease,
+            self._ask,
+            lambda: self.application.ready(),
+            lambda: self.application.lacks_rights(),
+            clock.steady,
+        )
         self._connection = Fenced(connect(permit), permit, self._use.heard)
         self._stays_away = False
         self.application = Application(

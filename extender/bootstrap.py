@@ -27,6 +27,7 @@ from extender.adapters.http.shedding import Shedding
 from extender.adapters.kube import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.discovery import is_served
+from extender.adapters.kube.losses import Losses
 from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
 from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
@@ -332,7 +333,6 @@ class Application:
         self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds, self.lost_for)
         # Nothing but preemption waits for them: see `Budgets.known`.
         self.keeper.tables.around.budgets.known = False
-        self._budgets = follow(budgets(), facts(Budget))
         self.keeper.tables.around.daemons.known = False
         of_daemon_sets = facts(DaemonSet)
         # Once they are listed the API server knows our group.
@@ -369,7 +369,9 @@ class Application:
                 ),
             ],
             settings.without,
+            beside=[WhereThere(follow(budgets(), facts(Budget)), patience=START_SECONDS)],
         )
+        self._losses = Losses(lambda: [*self.reflectors, *self._narrowing.there()])
 
     def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
         """What a reflector had of them at that version is their first list. To be called before `run`."""
@@ -379,15 +381,20 @@ class Application:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         return self._narrowing.known and all(reflector.synced.is_set() for reflector in self.reflectors)
 
+    def lacks_rights(self) -> bool:
+        """Whether it is not ready since the API server refuses what it has to read."""
+        unread = any(each.lost.refused for each in self.reflectors if not each.synced.is_set())
+        return unread or self._narrowing.lacks_rights()
+
     def gaps(self) -> Gaps:
         """What is not known, and why."""
         unlisted = {each.kind: each.lost.why for each in self.reflectors if not each.synced.is_set()}
-        return Gaps(unlisted | self._narrowing.waits_for(), self._narrowing.without())
+        return Gaps(unlisted | self._narrowing.waits_for(), self._narrowing.without(), self._losses.now())
 
     @property
-    def intents_listed(self) -> asyncio.Event:
-        """Set once all intents that are stored are known."""
-        return self._intents.reflector.synced
+    def intents_known(self) -> asyncio.Event:
+        """Set once all intents that are stored are known, or it is known that they cannot be."""
+        return self._intents.known
 
     def ages(self) -> dict[str, float]:
         """Seconds since the API server last said anything about each kind that decisions rest on."""
@@ -410,14 +417,14 @@ class Application:
             self._nodes.run(),
             self._follow_objects(),
             self._follow_pods(),
-            self._budgets.run(),
             *self._narrowing.work(),
+            self._losses.watch(),
             self.asked.run(),
             self.policies.tending.run(after=[self._policies.reflector.synced]),
             self.write_back.run(after=[self._nodes.synced, self._objects.synced]),
             self._conditions.run(after=synced),
             self.reconcile.run(after=synced),
-            self.intents.run(after=[*synced, self.intents_listed]),
+            self.intents.run(after=[*synced, self._intents.synced]),
             self._stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._auditor.run(),

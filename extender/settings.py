@@ -22,6 +22,11 @@ OWN_NAMESPACE = "escher-system"
 """The service's own namespace, where neither settings nor a pod say which it is."""
 
 
+OptionalKind = Literal[
+    "daemonsets", "escherpolicies", "jobs", "namespaces", "poddisruptionbudgets", "podgroups", "transactionintents"
+]
+
+
 class BadSettings(ValueError):
     """A configuration file that cannot be used; `str()` names each field, its value and what would be accepted."""
 
@@ -162,8 +167,8 @@ class Settings(BaseModel):
         le=86_400.0,
         description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
     )
-    without: tuple[Literal["escherpolicies", "jobs", "namespaces", "podgroups"], ...] = Field(
-        (), description="kinds that are not read, and so narrow nothing; without this each must be readable"
+    without: tuple[OptionalKind, ...] = Field(
+        (), description="kinds that are not read, nor waited for at a start; those that narrow what may be done do not"
     )
     isolation: IsolationSettings = Field(
         IsolationSettings(),

@@ -212,7 +212,7 @@ class ServiceLife:
         """It has listed every kind that it needs to be ready, but for those that may not be installed."""
         for reflector in self.application.reflectors:
             await reflector.synced.wait()
-        await self.application.intents_listed.wait()
+        await self.application.intents_known.wait()
 
     def kill(self, *, losing: bool) -> None:
         """As kill -9 does it. `losing`: what it has just sent does not arrive."""

@@ -17,20 +17,28 @@ from extender.kube.errors import Refused, Unavailable
 PATIENCE_LEASES = 8
 """Leases within which requests must have come through."""
 READY_WITHIN = 120.0
-"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one."""
+"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one. Waiting for
+rights is not counted: no other replica has more, and a start may wait for some between two lists."""
 _LOOKS_EVERY = 1.0
 
 
 class Usefulness:
     """`lease`: seconds; `read`: asks the API server for something small; raises Unavailable, Refused. `ready`: whether
-    the cluster has been read. `clock`: seconds that only pass."""
+    the cluster has been read; `lacks_rights`: whether it cannot be, for what is needed is refused. `clock`: seconds
+    that only pass."""
 
     def __init__(
-        self, lease: float, read: Callable[[], Awaitable[object]], ready: Callable[[], bool], clock: Callable[[], float]
+        self,
+        lease: float,
+        read: Callable[[], Awaitable[object]],
+        ready: Callable[[], bool],
+        lacks_rights: Callable[[], bool],
+        clock: Callable[[], float],
     ) -> None:
         self._lease = lease
         self._read = read
         self._ready = ready
+        self._lacks_rights = lacks_rights
         self._clock = clock
         self._channels: dict[str, Channel] | None = None
         """None while this replica does not lead."""
@@ -63,7 +71,8 @@ class Usefulness:
         `in_vain`: how many leaders before it could not. It waits twice as long for each of them, so that replicas of
         which none can work do not take turns. `proved` is called when it has worked for twice as long as it waits.
         """
-        began, longer = self._clock(), 2**in_vain
+        began = reads_since = self._clock()
+        longer = 2**in_vain
         patience = self._lease * PATIENCE_LEASES * longer
         channels = self._channels = {kind: Channel(patience) for kind in ("reads", "writes")}
         self._answered_at, is_proven = began, False
@@ -76,7 +85,9 @@ class Usefulness:
                 self._answered_at = max(self._answered_at, now)
             if dead := [kind for kind, channel in channels.items() if channel.is_dead]:
                 return f"for {patience:g} s none of its {' and '.join(dead)} came through to the API server"
-            if not self._ready() and now - began >= READY_WITHIN * longer:
+            if self._lacks_rights():
+                reads_since = now
+            if not self._ready() and now - reads_since >= READY_WITHIN * longer:
                 return f"the cluster could not be read within {READY_WITHIN * longer:g} s"
             if not is_proven and self._ready() and now - began >= 2 * patience:
                 is_proven = True

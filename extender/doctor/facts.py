@@ -88,6 +88,8 @@ class Service:
     observes_only: bool = False
     without: tuple[str, ...] = ()
     """Kinds that it runs without."""
+    lost: Mapping[str, str] = field(default_factory=dict)
+    """Kinds that it cannot read any more: for how long, why, and what it does meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

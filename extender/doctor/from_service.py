@@ -48,6 +48,7 @@ def _read(
     if ready.status == 200:
         said["ages"] = {kind: float(age) for kind, age in (ready.body.get("ages") or {}).items()}
         said["without"] = tuple(map(str, ready.body.get("without") or ()))
+        said["lost"] = {kind: _loss(each) for kind, each in (ready.body.get("lost") or {}).items()}
     else:
         said["not_ready"] = _why(ready)
     brake = get("/v1/brake")
@@ -62,6 +63,11 @@ def _read(
     else:
         unread[Part.ITS_NODES] = _why(nodes)
     return Service(**said), unread
+
+
+def _loss(each: Mapping[str, Any]) -> str:
+    seconds = float(each.get("seconds") or 0)
+    return f"for {seconds:.0f} s ({each.get('why')}): until it can be, {each.get('meanwhile')}"
 
 
 def _why(answer: Answer) -> str:

@@ -69,9 +69,15 @@ def _observes(facts: Facts) -> Iterator[Found]:
 
 def _without(facts: Facts) -> Iterator[Found]:
     for kind in facts.service.without:
-        wrong = f"it runs without {kind}: what they would narrow is not narrowed"
+        wrong = f"it runs without {kind}; docs/operations.md#permissions says what that means"
         mend = f"Give it the right to list and watch {kind}, and leave {kind} out of the setting `without`."
         yield Found(facts.service.address, wrong, mend)
+
+
+def _lost(facts: Facts) -> Iterator[Found]:
+    for kind, how in facts.service.lost.items():
+        mend = f"Give it back the right to list and watch {kind}, or see why the API server does not answer."
+        yield Found(facts.service.address, f"it cannot read {kind} {how}", mend)
 
 
 def _open(facts: Facts) -> Iterator[Found]:
@@ -91,6 +97,7 @@ CHECKS = (
     Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
     Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
     Check("observe-only", "it is set to observe only", _observes, (Part.BRAKE,), Severity.NOTE),
+    Check("kind-lost", "kinds that it cannot read any more", _lost, (Part.SERVICE,)),
     Check("goes-without", "kinds that it does not read", _without, (Part.SERVICE,), Severity.NOTE),
     Check(
         "open-to-all", "settings by which it listens to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)

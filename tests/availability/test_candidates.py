@@ -104,6 +104,7 @@ async def test_who_follows_is_ready_once_it_could_take_over() -> None:
         "leading": False,
         "leader": "escher-1",
         "without": [],
+        "lost": {},
     }
 
 

@@ -11,6 +11,8 @@ import pytest
 from extender.availability import Candidate
 from extender.bootstrap import Cluster
 from extender.kube.errors import Refused, Unavailable
+from extender.simulation import SERVICE
+from kubesim.apiserver.faults import Fault
 from kubesim.kinds import LEASE, POD
 from loadtests.pods import pod
 from loadtests.replicas import NAMESPACE, SETTINGS, Replicas
@@ -171,3 +173,31 @@ async def test_one_that_stays_away_does_not_say_that_it_could_take_over() -> Non
         await until(lambda: simulation.leads(8082), within=PATIENCE + 30)
         standing = first.replica.standing()
         assert (standing.leading, standing.warm) == (False, False)
+
+
+@pytest.mark.parametrize("kind", ["/namespaces", "/ephemeralresources"])
+async def test_one_that_waits_for_rights_keeps_the_lease_for_no_other_has_more_and_works_when_they_come(
+    kind: str,
+) -> None:
+    refused = Fault(error=Refused(403, "forbidden"), user=SERVICE, path=rf"{kind}\?", times=None)
+    async with SickReplicas() as simulation:
+        simulation.cluster.api.faults.add(refused)
+        simulation.kill_leader()
+        await until(lambda: simulation.leads(8082), within=60, what="the other leads")
+        await asyncio.sleep(900)
+        assert (simulation.changes, simulation.leads(8082)) == (1, True)
+        simulation.cluster.api.faults.remove(refused)
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4, within=60)
+
+
+async def test_one_that_starts_slowly_and_waits_a_minute_for_a_kind_that_is_refused_keeps_the_lease() -> None:
+    """Objects take 50 s to be listed, intents are refused for good after that, and then pods take 50 s."""
+    slow = Fault(user=SERVICE, path=r"/(ephemeralresources|pods)\?limit=500", seconds=50.0, times=None)
+    refused = Fault(error=Refused(403, "forbidden"), user=SERVICE, path=r"/transactionintents\?", times=None)
+    async with SickReplicas() as simulation:
+        simulation.cluster.api.faults.add(refused, slow)
+        simulation.kill_leader()
+        await simulation.gang("train", 4)
+        await until(lambda: simulation.bound("train") == 4, within=240)
+        assert (simulation.changes, simulation.lost) == (1, [])

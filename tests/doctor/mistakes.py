@@ -727,6 +727,13 @@ MISTAKES = (
         "Renew it",
     ),
     Mistake(
+        "kind-lost",
+        lambda s: s.service.update(lost={"daemonsets": "for 95 s (forbidden): until it can be, this holds"}),
+        "it cannot read daemonsets for 95 s (forbidden): until it can be, this holds",
+        lambda s: s.service.update(lost={}),
+        "Give it back the right to list and watch daemonsets",
+    ),
+    Mistake(
         "goes-without",
         lambda s: s.service.update(without=("escherpolicies",)),
         "it runs without escherpolicies",

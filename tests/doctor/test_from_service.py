@@ -42,6 +42,16 @@ def test_all_of_it_is_read() -> None:
     assert (found.observes_only, found.unreachable, found.not_ready, found.certificate_ends) == (True, "", "", None)
 
 
+def test_what_it_cannot_read_and_what_it_does_meanwhile_are_read() -> None:
+    loss = {"seconds": 95.4, "why": "forbidden", "meanwhile": "no gang preempts"}
+    found, _ = read_service(
+        ADDRESS,
+        asked(readyz=Answer(200, {"status": "ok", "without": ["jobs"], "lost": {"poddisruptionbudgets": loss}})),
+    )
+    assert found.without == ("jobs",)
+    assert found.lost == {"poddisruptionbudgets": "for 95 s (forbidden): until it can be, no gang preempts"}
+
+
 def test_over_https_the_end_of_its_certificate_is_read() -> None:
     ends = datetime(2030, 1, 2, tzinfo=UTC)
     issued = trustme.CA().issue_cert("127.0.0.1", not_after=ends)

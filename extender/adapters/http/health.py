@@ -10,13 +10,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
 
 from extender import __version__
-from extender.adapters.http.readiness import Standing, require_warm
+from extender.adapters.http.readiness import Gaps, Standing, require_warm
 
 router = APIRouter(tags=["health"])
 
 
 class Status(BaseModel):
     status: Annotated[str, Field(examples=["ok"])]
+
+
+class LostKind(BaseModel):
+    seconds: Annotated[float, Field(description="For how long it could not be read", examples=[95.0])]
+    why: Annotated[str, Field(examples=['daemonsets.apps is forbidden: User "system:serviceaccount:..." cannot list'])]
+    meanwhile: Annotated[str, Field(description="What Escher does until it can be read again")]
 
 
 class Readiness(Status):
@@ -31,6 +37,9 @@ class Readiness(Status):
         Field(
             description="Kinds that it runs without: its settings say so, or they cannot be read", examples=[["jobs"]]
         ),
+    ]
+    lost: Annotated[
+        dict[str, LostKind], Field(description="Kinds that could not be read for more than half a minute, by kind")
     ]
 
 
@@ -51,12 +60,17 @@ async def readyz(request: Request) -> Readiness:
     what is known is."""
     state = request.app.state
     replica: Standing | None = state.replica and state.replica()
+    gaps: Gaps = state.gaps()
     return Readiness(
         status="ok",
         ages={kind: round(age, 1) for kind, age in state.ages().items()},
         leading=replica is None or replica.leading,
         leader=replica.leader if replica is not None else "",
-        without=list(state.gaps().without),
+        without=list(gaps.without),
+        lost={
+            kind: LostKind(seconds=round(loss.seconds, 1), why=loss.why, meanwhile=loss.meanwhile)
+            for kind, loss in gaps.lost.items()
+        },
     )
 
 

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from fastapi import Request
 
 from extender.adapters.http.problems import Problem, ProblemKind
+
+
+class Loss(Protocol):
+    """A kind that cannot be read: since when, why, and what is done meanwhile."""
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def why(self) -> str: ...
+
+    @property
+    def meanwhile(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +38,11 @@ class Standing:
 @dataclass(frozen=True, slots=True)
 class Gaps:
     """`waits_for`: kinds without which nothing is decided yet, and why each cannot be read; `without`: kinds that the
-    service runs without."""
+    service runs without; `lost`: kinds that could not be read for a while."""
 
     waits_for: Mapping[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
+    lost: Mapping[str, Loss] = field(default_factory=dict)
 
 
 async def require_ready(request: Request) -> None:

@@ -1,7 +1,8 @@
 """Narrowing: the kinds by which people narrow what Escher may do, and what is true while one of them cannot be read.
 
 Nothing is decided before each of them is known, but for those that the settings do without: these are not read at all.
-One that helps, and narrows nothing (Jobs), is waited for as long as a start may take. Must not know what is in them.
+One that helps, and narrows nothing (Jobs), is waited for as long as a start may take, and one without which the rest
+works (budgets) not at all. Must not know what is in them.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ START_SECONDS = 60.0
 
 
 class Narrowing:
-    """`without`: names of the kinds that are not read."""
+    """`without`: names of the kinds that are not read; `beside`: those that are not waited for."""
 
-    def __init__(self, kinds: Sequence[WhereThere], without: Collection[str] = ()) -> None:
+    def __init__(
+        self, kinds: Sequence[WhereThere], without: Collection[str] = (), *, beside: Sequence[WhereThere] = ()
+    ) -> None:
+        self._unread = [each for each in (*kinds, *beside) if each.kind in without]
         self._stated = sorted(without)
         self._kinds = [each for each in kinds if each.kind not in without]
+        self._read = [*self._kinds, *(each for each in beside if each.kind not in without)]
 
     @property
     def known(self) -> bool:
@@ -32,11 +37,19 @@ class Narrowing:
 
     def waits_for(self) -> dict[str, str]:
         """Kinds that are not known yet, and why; empty where nothing has gone wrong so far."""
-        return {each.kind: each.trouble for each in self._kinds if not each.known.is_set()}
+        return {each.kind: each.lost.why for each in self._kinds if not each.known.is_set()}
+
+    def lacks_rights(self) -> bool:
+        """Whether one that is not known yet is refused."""
+        return any(each.lost.refused for each in self._kinds if not each.known.is_set())
 
     def without(self) -> list[str]:
         """Kinds that this runs without, by the settings or since they cannot be read."""
-        return [*self._stated, *(each.kind for each in self._kinds if each.goes_without)]
+        return [*self._stated, *(each.kind for each in self._read if each.goes_without)]
+
+    def there(self) -> list[WhereThere]:
+        """Those that are read, but for what the cluster does not have."""
+        return [each for each in self._read if not each.is_absent]
 
     def ages(self) -> dict[str, float]:
         """Seconds since anything was heard of each that narrows."""
@@ -47,7 +60,9 @@ class Narrowing:
         return {each.kind: each.reflector.lost.seconds for each in self._narrowing()}
 
     def work(self) -> list[Coroutine[Any, Any, None]]:
-        return [each.run() for each in self._kinds]
+        for each in self._unread:
+            each.go_without()
+        return [each.run() for each in self._read]
 
     def _narrowing(self) -> list[WhereThere]:
         return [each for each in self._kinds if each.narrows and each.there]

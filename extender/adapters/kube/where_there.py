@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from extender.adapters.kube.lost import Lost
 from extender.adapters.kube.reflector import Reflector
 from extender.core.back_off import BackOff
 from extender.kube.errors import Refused, Unavailable
@@ -34,7 +35,7 @@ class WhereThere:
     it is looked for when that is set.
 
     `known` is set once all that there is of it has been listed, or it is not there, or, where a `patience` is given,
-    it could not be listed for so many seconds: then `goes_without`, and `gone_without` is called.
+    it could not be looked for or listed for so many seconds: then `goes_without`, and `gone_without` is called.
     """
 
     def __init__(
@@ -57,16 +58,32 @@ class WhereThere:
         self._after = after
         self._patience = patience
         self._gone_without = gone_without
-        self._trouble = ""
+        self._looking = Lost(asyncio.get_running_loop().time)
+        """For how long the API server has not said whether the kind is there."""
 
     @property
     def kind(self) -> str:
         return self.reflector.kind
 
     @property
-    def trouble(self) -> str:
-        """Why it cannot be read now; empty: nothing speaks against it."""
-        return self._trouble or self.reflector.lost.why
+    def synced(self) -> asyncio.Event:
+        return self.reflector.synced
+
+    @property
+    def lost(self) -> Lost:
+        """For how long it cannot be read, and why."""
+        return self.reflector.lost if self.there else self._looking
+
+    @property
+    def is_absent(self) -> bool:
+        """The API server has said that there is no such kind."""
+        return self.known.is_set() and not self.there and not self.goes_without
+
+    def go_without(self) -> None:
+        """It counts as known, though nothing is known of it, until it can be read."""
+        self.goes_without = True
+        self._gone_without()
+        self.known.set()
 
     async def run(self) -> None:
         """Follows it until it is cancelled."""
@@ -112,15 +129,18 @@ class WhereThere:
             try:
                 self.there = await is_there()
             except (Unavailable, Refused) as error:
-                if str(error) != self._trouble:
+                if str(error) != self._looking.why:
                     _log.warning("cannot see whether a kind is there", kind=self.kind, why=str(error))
-                self._trouble = str(error)
+                self._looking.failed(str(error), refused=isinstance(error, Refused))
+                if self._looking.seconds >= self._patience and not self.known.is_set():
+                    self._lose_patience()
                 wait = back_off.failed(error.retry_after if isinstance(error, Unavailable) else None)
             else:
-                self._trouble = ""
+                self._looking.over()
                 back_off.succeeded()
                 if self.there:
                     break
+                self.goes_without = False
                 self.known.set()
                 wait, looks = looks, min(2 * looks, _LOOKS_AT_LAST)
             await asyncio.sleep(wait)
@@ -128,12 +148,14 @@ class WhereThere:
     async def _until_listed(self) -> None:
         while not self.reflector.synced.is_set():
             if self.reflector.lost.seconds >= self._patience:
-                self.goes_without = True
-                self._gone_without()
-                _log.warning("a kind cannot be read: this runs without it", kind=self.kind, why=self.trouble)
+                self._lose_patience()
                 return
             try:
                 async with asyncio.timeout(None if self._patience == inf else _CHECKS_EVERY):
                     await self.reflector.synced.wait()
             except TimeoutError:
                 pass
+
+    def _lose_patience(self) -> None:
+        _log.warning("a kind cannot be read: this runs without it", kind=self.kind, why=self.lost.why)
+        self.go_without()

@@ -32,7 +32,7 @@ async def test_the_process_is_alive_before_it_is_ready(client: httpx.AsyncClient
     assert (await client.get("/healthz")).json() == {"status": "ok"}
     problem(await client.get("/readyz"), 503)
     ready.now = True
-    said = {"status": "ok", "ages": {}, "leading": True, "leader": "", "without": []}
+    said = {"status": "ok", "ages": {}, "leading": True, "leader": "", "without": [], "lost": {}}
     assert (await client.get("/readyz")).json() == said
 
 

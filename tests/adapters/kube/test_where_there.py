@@ -105,10 +105,10 @@ async def test_what_is_refused_or_not_answered_is_asked_again_soon_and_waited_fo
         async with following(asked := Asked(*[error] * 20, True)) as kind:
             await asyncio.sleep(10)
             assert stands(kind) == (False, False, False)
-            assert kind.trouble == str(error)
+            assert kind.lost.why == str(error)
             await asyncio.sleep(120)
             assert stands(kind) == (True, True, True)
-            assert kind.trouble == ""
+            assert kind.lost.why == ""
     assert max(asked.pauses) <= 5.5
     assert len(logged) == 1
 
