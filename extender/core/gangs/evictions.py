@@ -5,11 +5,11 @@ seen later still. So an offer counts as taken until it is known or too old. Must
 is kube-scheduler's.
 
 Nobody is offered whose priority is not lower than the preempting pod's. Members beyond the quorum may go alone. Where
-fewer than the quorum would stay, all of the gang must go: if all its members are of lower priority and none of them is
-protected. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen that
-kube-scheduler has evicted, for that pod, all whom it was offered: it writes so on each. Where some node needs no gang
-to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a last
-resort, where a setting allows that, the least of those whose budgets do not.
+fewer than the quorum would stay, all members of lower priority must go, if none of them is protected; the others stay,
+and shield none of those. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen
+that kube-scheduler has evicted, for that pod, all pods that it was offered: it writes so on each. Where some node needs
+no gang to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a
+last resort, where a setting allows that, the least of those whose budgets do not.
 """
 
 from __future__ import annotations
@@ -111,17 +111,17 @@ class Evictions:
             return set()
 
         def loss(gangs: frozenset[GangKey]) -> tuple[int, int, list[GangKey]]:
-            lost = [self._gangs.by_key[key] for key in gangs]
-            return (max(gang.terms.worth for gang in lost), sum(len(gang.roster.bound) for gang in lost), sorted(gangs))
+            lost = [each for key in gangs for each in self._below(self._gangs.by_key[key], pod)]
+            return (max((each.priority for each in lost), default=0), len(lost), sorted(gangs))
 
         by_loss = sorted(set(losses.values()), key=loss)
-        least = next((gangs for gangs in by_loss if not self._breaks_budgets(gangs)), None)
+        least = next((gangs for gangs in by_loss if not self._breaks_budgets(gangs, pod)), None)
         despite_budgets = least is None
         if least is None:
             if not self._victims.budgets.known or not self._victims.bounds.despite_budgets:
                 return set()
             least = by_loss[0]
-        leaving = frozenset(uid for key in least for uid in self._gangs.by_key[key].roster.bound)
+        leaving = frozenset(each.uid for key in least for each in self._below(self._gangs.by_key[key], pod))
         self._take(leaving, now + OFFER_SECONDS)
         found: set[NodeName] = set()
         for node in sorted(node for node, gangs in losses.items() if gangs == least):
@@ -158,19 +158,19 @@ class Evictions:
         return len(gang.roster.succeeded) + staying
 
     def _may_leave(self, gang: Gang, named: set[PodUid], pod: Pod) -> bool:
-        """Whether all of the gang may be evicted for the pod, the budgets left aside."""
-        if gang.barrier.writing or gang.terms.worth >= pod.priority:
+        """Whether all of the gang that is of lower priority may be evicted for the pod, the budgets left aside."""
+        if gang.barrier.writing:
             return False
-        rest = self._to_leave(gang, named)
+        rest = self._to_leave(gang, pod, named)
         if not rest:
             return True
         if not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace):
             return False
         return all(self._victims.may_leave(each) for each in rest)
 
-    def _breaks_budgets(self, keys: Iterable[GangKey]) -> bool:
+    def _breaks_budgets(self, keys: Iterable[GangKey], preemptor: Pod) -> bool:
         """Whether the disruption budgets do not let all of these gangs go, or are not known."""
-        leaving = [pod for key in keys for pod in self._to_leave(self._gangs.by_key[key])]
+        leaving = [pod for key in keys for pod in self._to_leave(self._gangs.by_key[key], preemptor)]
         budgets = self._victims.budgets
         return not budgets.known or budgets.objection(leaving) is not None
 
@@ -188,18 +188,23 @@ class Evictions:
                 found.append(Preempted(pod, offer.preemptor))
             offer.gone.add(pod.uid)
             for key, named in offer.whole.items():
-                if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, named)):
+                if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, offer.preemptor, named)):
                     found.append(EvictRest(key, offer.preemptor, rest, len(named), offer.despite_budgets))
                     # Most of them were offered with it; those that were bound since are forgotten no sooner.
                     for each in rest:
                         self._offered.setdefault(each.uid, offer.until)
         return found
 
-    def _rest_of(self, key: GangKey, gone: frozenset[PodUid]) -> tuple[Pod, ...]:
+    def _rest_of(self, key: GangKey, preemptor: Pod, gone: frozenset[PodUid]) -> tuple[Pod, ...]:
         gang = self._gangs.by_key.get(key)
-        return () if gang is None else tuple(self._to_leave(gang, gone))
+        return () if gang is None else tuple(self._to_leave(gang, preemptor, gone))
 
-    def _to_leave(self, gang: Gang, without: Collection[PodUid] = ()) -> list[Pod]:
-        """Its bound members that are not about to go; not those that come again, which are no shield for the others."""
-        bound = (gang.roster.members[uid] for uid in sorted(gang.roster.bound.difference(without)))
+    def _to_leave(self, gang: Gang, preemptor: Pod, without: Collection[PodUid] = ()) -> list[Pod]:
+        """Its bound members that go with it and are not about to; not those that come again, which shield no others."""
+        bound = (pod for pod in self._below(gang, preemptor) if pod.uid not in without)
         return [pod for pod in bound if not (pod.deleting or self._victims.daemons.comes_again(pod))]
+
+    def _below(self, gang: Gang, preemptor: Pod) -> list[Pod]:
+        """Its bound members whose priority is lower."""
+        bound = (gang.roster.members[uid] for uid in sorted(gang.roster.bound))
+        return [pod for pod in bound if pod.priority < preemptor.priority]
