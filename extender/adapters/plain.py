@@ -187,7 +187,7 @@ def _plain_type(kind: Any) -> type:
     """Of what is neither a dataclass nor several."""
     while isinstance(kind, NewType):
         kind = kind.__supertype__
-    found: type = kind
+    found: type = list if get_origin(kind) is tuple else kind
     return found
 
 

@@ -5,8 +5,8 @@ volumes, no annotations that are not ours), the settings that decide, and what w
 stands still for whoever begins so: it is there to be asked (`explain`, `what_if`), not to decide. Must not know how the
 values are written, nor where to.
 
-Not remembered: binds that wait for a node or a policy's leave, preemptions under way, and policies that are none of
-ours (`Circumstances.foreign_policies` names them).
+Not remembered: binds that wait for a node or a policy's leave, victims that kube-scheduler was offered within the last
+seconds, and policies that are none of ours (`Circumstances.foreign_policies` names them).
 """
 
 from __future__ import annotations

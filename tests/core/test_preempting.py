@@ -632,20 +632,10 @@ class TestBoundsOfAGangAndAnHour:
         world.pass_time(PREEMPTS_EVERY)
         assert len(world.preempted) == 2
 
-    def test_pods_of_those_whose_pods_have_left_in_vain_are_not_taken_again_for_a_while(self, world: GangWorld) -> None:
-        owner = Owner("ReplicaSet", "web", "web")
-        runs(world, "web-0", owner=owner)
-        [member] = comes(world)
-        gone(world)
-        world.delete(member.uid)
-        runs(world, "web-1", owner=owner)
-        comes(world, "again")
-        assert (world.preempted, why_not(world, "again")) == ([["web-0"]], NobodySuffices({TAKEN_IN_VAIN: 1}))
-        world.pass_time(FIRST_BACK_OFF + PREEMPTS_EVERY)
-        assert world.preempted == [["web-0"], ["web-1"]]
-        gone(world)
-
-    def test_that_holds_for_gangs_of_the_namespace_for_which_they_left_alone(self, world: GangWorld) -> None:
+    @pytest.mark.parametrize(("namespace", "spares"), [("default", True), ("team-b", False)])
+    def test_pods_of_those_whose_pods_have_left_in_vain_are_spared_for_a_while_by_gangs_of_that_namespace_alone(
+        self, world: GangWorld, namespace: str, spares: bool
+    ) -> None:
         """Else a tenant has a gang of its own evict one of its pods, deletes it, and no priority takes its room."""
         owner = Owner("ReplicaSet", "web", "web")
         runs(world, "web-0", owner=owner)
@@ -653,13 +643,17 @@ class TestBoundsOfAGangAndAnHour:
         gone(world)
         world.delete(member.uid)
         runs(world, "web-1", owner=owner)
-        [template] = gang_pods("other", 1, FULL)
+        [template] = gang_pods("again", 1, FULL)
         assert isinstance(template.gang, GangAsk)
-        ask = replace(template.gang, key=GangKey("team-b", "other"))
-        other = replace(template, namespace="team-b", gang=ask, priority=9)
-        world.create(other)
-        world.filter(other, list(world.nodes))
+        ask = replace(template.gang, key=GangKey(namespace, "again"))
+        again = replace(template, namespace=namespace, gang=ask, priority=9)
+        world.create(again)
+        world.filter(again, list(world.nodes))
+        if spares:
+            assert (world.preempted, why_not(world, "again")) == ([["web-0"]], NobodySuffices({TAKEN_IN_VAIN: 1}))
+            world.pass_time(FIRST_BACK_OFF + PREEMPTS_EVERY)
         assert world.preempted == [["web-0"], ["web-1"]]
+        gone(world)
 
     def test_no_more_pods_than_that(self, world: GangWorld) -> None:
         world.keeper.tables.gangs.waiting.preempting.victims.bounds = Bounds(pods=3)
@@ -737,7 +731,7 @@ class TestPodsThatAreMadeAgain:
         comes(world, "next")
         assert world.preempted == [["web-0"], ["high"]]
         runs(world, "web-1", owner=owner)
-        assert world.keeper.tables.gangs.waiting.preempting.victims._strikes.keys() == {("default", ("default", "web"))}
+        assert world.keeper.tables.gangs.waiting.preempting.victims.strikes.keys() == {("default", ("default", "web"))}
 
     def test_are_not_those_that_were_there_all_the_while(self, world: GangWorld) -> None:
         owner = Owner("ReplicaSet", "web", "web")
@@ -748,7 +742,7 @@ class TestPodsThatAreMadeAgain:
         world.filter(members[0], [N0])
         assert world.preempted == [["web-1"]]
         world.create(replace(world.pods[PodUid("uid-web-0")], labels={"seen": "again"}))
-        assert not world.keeper.tables.gangs.waiting.preempting.victims._strikes
+        assert not world.keeper.tables.gangs.waiting.preempting.victims.strikes
 
     def test_elsewhere_are_no_reason_to_wait(self, world: GangWorld) -> None:
         world.add_node(node("n1", {"cpu": 1000}))
@@ -756,7 +750,7 @@ class TestPodsThatAreMadeAgain:
         runs(world, "web-0", owner=owner)
         comes(world)
         world.create(pod("web-1", {"cpu": 1000}, node=NodeName("n1"), owner=owner))
-        assert not world.keeper.tables.gangs.waiting.preempting.victims._strikes
+        assert not world.keeper.tables.gangs.waiting.preempting.victims.strikes
 
 
 def test_nothing_is_searched_for_again_when_nothing_has_changed_but_what_is_saved(world: GangWorld) -> None:

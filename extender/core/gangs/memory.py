@@ -1,13 +1,13 @@
 """Memory: what is decided about gangs, and no fact tells: as values, and put in force again where the same facts are.
 
 For whoever asks elsewhere, of a dump, why a gang waits. All times are the same there, for time stands still. What
-decides nothing about where a gang is, or why it waits, is left out: what would become of preemptions that are under
-way, and how near a plan that failed is to its next pause.
+decides nothing about where a gang is, or why it waits, is left out: what kube-scheduler was offered within the last
+seconds, and how near a plan that failed is to its next pause.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core.gangs.backfill import Account
@@ -15,8 +15,11 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.machine import Phase, Standing
 from extender.core.gangs.plans import Pauses
+from extender.core.gangs.preempting import Preempting
 from extender.core.gangs.progress import AtBarrier, Plan, Wait
 from extender.core.gangs.restraint import Unfinished, WhyNot
+from extender.core.gangs.vain import Circumstances, History, Order, Spent
+from extender.core.gangs.victims import Maker, Strikes
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
@@ -52,6 +55,21 @@ class GangMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptionsMemory:
+    """What is under way, and what was in vain: as `preempting`, `vain` and `victims` have it. `going`: since when pods
+    leave. `searched`: the gang that nothing has changed for since victims were searched for it, and until when."""
+
+    orders: Mapping[GangKey, Order] = field(default_factory=dict)
+    history: Mapping[GangKey, History] = field(default_factory=dict)
+    made: Mapping[Maker, GangKey] = field(default_factory=dict)
+    spent: tuple[Spent, ...] = ()
+    strikes: Mapping[tuple[str, Maker], Strikes] = field(default_factory=dict)
+    refused: Mapping[PodUid, float] = field(default_factory=dict)
+    going: Mapping[PodUid, float] = field(default_factory=dict)
+    searched: tuple[GangKey, float] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TurnsMemory:
     """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans,
     until then; `after_others`: those that have their turn last."""
@@ -60,6 +78,7 @@ class TurnsMemory:
     savings: Account = field(default_factory=Account)
     giving_way: Mapping[str, float] = field(default_factory=dict)
     after_others: Mapping[str, float] = field(default_factory=dict)
+    preemptions: PreemptionsMemory = field(default_factory=PreemptionsMemory)
 
 
 def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
@@ -70,6 +89,7 @@ def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
         savings=saved.savings.account,
         giving_way=dict(gangs.planning.plans.giving_way),
         after_others=dict(gangs.waiting.queue.after_others),
+        preemptions=_preemptions(gangs.waiting.preempting),
     )
     return [_of(gangs, gang) for gang in gangs.by_key.values()], turns
 
@@ -104,6 +124,47 @@ def _of(gangs: Gangs, gang: Gang) -> GangMemory:
     )
 
 
+def _preemptions(preempting: Preempting) -> PreemptionsMemory:
+    victims, capacity = preempting.victims, preempting.capacity_count()
+
+    def told(circumstances: Circumstances | None) -> Circumstances | None:
+        """A count is another elsewhere: what is told is whether it is still the same."""
+        if circumstances is None:
+            return None
+        return replace(circumstances, capacity=0 if circumstances.capacity == capacity else -1)
+
+    return PreemptionsMemory(
+        orders={k: replace(each, circumstances=told(each.circumstances)) for k, each in preempting.orders.items()},
+        history={k: replace(each, circumstances=told(each.circumstances)) for k, each in preempting.history.items()},
+        made=dict(preempting.made),
+        spent=tuple(each for spent in preempting.vain.spent.values() for each in spent),
+        strikes=dict(victims.strikes),
+        refused=dict(victims.refused),
+        going={uid: since for uid, (_, since) in victims.going.items()},
+        searched=preempting.searched,
+    )
+
+
+def _recall_preemptions(gangs: Gangs, memory: PreemptionsMemory) -> None:
+    preempting, victims = gangs.waiting.preempting, gangs.waiting.preempting.victims
+    known: Iterable[Order | History] = (*memory.orders.values(), *memory.history.values())
+    for each in known:
+        if each.circumstances is not None and not each.circumstances.capacity:
+            each.circumstances = replace(each.circumstances, capacity=preempting.capacity_count())
+    preempting.orders.update(memory.orders)
+    preempting.history.update(memory.history)
+    preempting.made.update(memory.made)
+    for spent in memory.spent:
+        preempting.vain.add(spent)
+    victims.strikes.update(memory.strikes)
+    victims.refused.update(memory.refused)
+    for uid in victims.going.keys() & memory.going.keys():
+        victims.going[uid] = (victims.going[uid][0], memory.going[uid])
+    gang = None if memory.searched is None else gangs.by_key.get(memory.searched[0])
+    if gang is not None and memory.searched is not None:
+        preempting.resume_search(gang, memory.searched[1])
+
+
 def recall(gangs: Gangs, memories: Sequence[GangMemory], turns: TurnsMemory) -> None:
     """It is as it was remembered. The facts are there, what is held is in the ledger, and nobody has decided anything
     since."""
@@ -120,6 +181,7 @@ def recall(gangs: Gangs, memories: Sequence[GangMemory], turns: TurnsMemory) -> 
     saver = None if turns.saved_for is None else gangs.by_key.get(turns.saved_for)
     gangs.waiting.queue.saved.gang = saver if saver is not None and saver in gangs.waiting.queue else None
     gangs.waiting.queue.saved.savings.resume(turns.savings)
+    _recall_preemptions(gangs, turns.preemptions)
     gangs.effects.clear()
 
 

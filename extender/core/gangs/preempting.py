@@ -14,7 +14,6 @@ Knows gangs, budgets and the search (`preemption`). Must not know how a pod is e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from math import inf
 
 from extender.core.bounded import Bounded
@@ -37,7 +36,7 @@ from extender.core.gangs.restraint import (
     WhyNot,
 )
 from extender.core.gangs.table import Table
-from extender.core.gangs.vain import Circumstances, History, Spent, Vain
+from extender.core.gangs.vain import Circumstances, History, Order, Spent, Vain
 from extender.core.gangs.victims import HOUR, Maker, Victims, back_off, makers_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
@@ -53,21 +52,6 @@ def _unknown_asks(gang: Gang) -> tuple[str, ...]:
     return tuple(dict.fromkeys(ask for pod in gang.roster.unplaced() for ask in pod.unknown_asks))
 
 
-@dataclass(slots=True)
-class _Order:
-    """A preemption that is under way or waits for its gang to be bound."""
-
-    nodes: frozenset[NodeName]
-    began: float
-    circumstances: Circumstances | None
-    evicting: bool = True
-    told: bool = False
-    """Whether kube-scheduler was told to keep room for the gang's members."""
-    evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
-    """And whose they were."""
-    struck: set[Maker] = field(default_factory=set)
-
-
 class Preempting:
     def __init__(self, ledger: Ledger, prospects: Prospects, table: Table, brake: Brake, victims: Victims) -> None:
         self.victims = victims
@@ -75,15 +59,15 @@ class Preempting:
         self._prospects = prospects
         self._table = table
         self._brake = brake
-        self._orders: dict[GangKey, _Order] = {}
-        self._history: dict[GangKey, History] = {}
-        self._vain = Vain(table.by_key)
-        self._made: dict[Maker, GangKey] = {}
+        self.orders: dict[GangKey, Order] = {}
+        self.history: dict[GangKey, History] = {}
+        self.vain = Vain(table.by_key)
+        self.made: dict[Maker, GangKey] = {}
         """Makers of pods that were evicted, and for whom."""
         self._nominated: Bounded[PodUid, None] = Bounded(_NOMINATED_REMEMBERED)
         """Pods that kube-scheduler keeps room for, as was seen last."""
         self._latest: Circumstances | None = None
-        self._searched: tuple[object, ...] | None = None
+        self._searched: tuple[GangKey, float, tuple[int, ...]] | None = None
         self._why_not: tuple[GangKey, WhyNot] | None = None
         self._look_again = inf
         self._again_at: float | None = None
@@ -103,7 +87,7 @@ class Preempting:
             del self._nominated[pod.uid]
         makers = self.victims.observe(pod, now)
         for maker in makers or ():
-            if maker in self._made:
+            if maker in self.made:
                 self._heed_made_again(maker, pod, now)
         return makers is not None
 
@@ -119,11 +103,11 @@ class Preempting:
         return None if gang is None else gang.plan.nominated.get(pod.uid)
 
     def _heed_made_again(self, maker: Maker, pod: Pod, now: float) -> None:
-        order = self._orders.get(self._made[maker])
+        order = self.orders.get(self.made[maker])
         if order is None or pod.uid in order.evicted or pod.node not in order.nodes or maker in order.struck:
             return
         order.struck.add(maker)
-        self.victims.strike(self._made[maker].namespace, maker, now)
+        self.victims.strike(self.made[maker].namespace, maker, now)
 
     # -- whether, and who ----------------------------------------------------------------------------------------
 
@@ -137,11 +121,11 @@ class Preempting:
         self._again_at = None
         if gang is None or not gang.roster.preempts or self._is_evicting():
             return None
-        seen = (gang.key, gang.roster.first_seen, *self._seen_of(gang))
+        seen = self._seen(gang)
         if seen == self._searched:
             not_before = self._look_again
         else:
-            history = self._history.get(gang.key)
+            history = self.history.get(gang.key)
             not_before = max(gang.wait.preempts_after, history.not_before if history is not None else 0.0)
         if now < not_before:
             self._again_at = not_before if not_before < inf else None
@@ -156,15 +140,15 @@ class Preempting:
     def _time_helps_at(self, gang: Gang, found: Choice | WhyNot, now: float) -> float:
         """When the same search may find something else, though nothing has changed."""
         if isinstance(found, Exhausted):
-            return self._vain.helps_at(gang.key, self._undecided(), now)
+            return self.vain.helps_at(gang.key, self._undecided(), now)
         if not isinstance(found, NobodySuffices):
             return inf
         more_from = self.victims.more_from(now + PREEMPTS_EVERY, now)
         return inf if more_from is None else more_from
 
-    def _seen_of(self, gang: Gang) -> tuple[int, ...]:
+    def _seen(self, gang: Gang) -> tuple[GangKey, float, tuple[int, ...]]:
         ledger = self._ledger
-        return (
+        counts = (
             gang.roster.changes,
             ledger.changes.gain_count,
             ledger.changes.capacity_count,
@@ -173,6 +157,7 @@ class Preempting:
             self.victims.daemons.changes,
             self._brake.version,
         )
+        return gang.key, gang.roster.first_seen, counts
 
     def _search(self, gang: Gang, saved: Sequence[Holder], now: float) -> Choice | WhyNot:
         if not self.victims.budgets.known:
@@ -181,7 +166,7 @@ class Preempting:
             return UnknownAsks(asks)
         protected: dict[str, int] = {}
         units, last, going = self.victims.units_below(gang.key.namespace, gang.terms.claims, now, protected)
-        history = self._history.setdefault(gang.key, History())
+        history = self.history.setdefault(gang.key, History())
         self._prune(now)
         self._latest = self._circumstances(gang, [*units, *last])
         if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
@@ -216,15 +201,15 @@ class Preempting:
         return self._prospects.victims_for(gang, units, going, saved, for_policies=for_policies)
 
     def _exhausted(self, gang: Gang, more: int, now: float) -> Exhausted | None:
-        return self._vain.exhausted(gang.key, more, self.victims.bounds, self._undecided(), now)
+        return self.vain.exhausted(gang.key, more, self.victims.bounds, self._undecided(), now)
 
     def _undecided(self) -> list[Spent]:
-        begun = ((key, order) for key, order in self._orders.items() if order.evicted)
+        begun = ((key, order) for key, order in self.orders.items() if order.evicted)
         return [Spent(key, order.began, len(order.evicted)) for key, order in begun]
 
     def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> Circumstances:
         makers = self.victims.makers(units)
-        return Circumstances((gang.roster.first_seen, gang.roster.changes), self._ledger.changes.capacity_count, makers)
+        return Circumstances((gang.roster.first_seen, gang.roster.changes), self.capacity_count(), makers)
 
     # -- an order ------------------------------------------------------------------------------------------------
 
@@ -232,7 +217,7 @@ class Preempting:
         """The victims of the choice are to be evicted, from now on."""
         self._is_in_vain(gang.key, now)
         self._clear(gang.key)
-        self._orders[gang.key] = _Order(frozenset(choice.nodes), now, self._latest)
+        self.orders[gang.key] = Order(frozenset(choice.nodes), now, self._latest)
         gang.plan.nominated = {
             PodUid(holder): node for holder, node in choice.places.items() if PodUid(holder) in gang.roster.members
         }
@@ -248,7 +233,7 @@ class Preempting:
 
     def is_wanted(self, key: GangKey) -> bool:
         """Whether the order is to be gone on with: the gang is there, and has found no room elsewhere meanwhile."""
-        gang, order = self._table.by_key.get(key), self._orders.get(key)
+        gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is None or order is None or not self._brake.allows(Act.PREEMPT, key.namespace):
             return False
         return order.evicting and not gang.holds_a_plan and gang.needed > 0
@@ -256,7 +241,7 @@ class Preempting:
     def tells(self, key: GangKey) -> bool:
         """kube-scheduler is told, as the order says, to keep room for the gang's members. Whether that is to be done:
         it is once."""
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is None or order.told:
             return False
         order.told = True
@@ -264,11 +249,11 @@ class Preempting:
 
     def evicted(self, key: GangKey, pod: Pod) -> None:
         """The API server has taken the eviction for that gang."""
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is not None:
             order.evicted[pod.uid] = makers_of(pod)
             for maker in makers_of(pod):
-                self._made[maker] = key
+                self.made[maker] = key
 
     def refused(self, key: GangKey, unit: Sequence[Pod], left: int, why: str, now: float) -> None:
         """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
@@ -279,7 +264,7 @@ class Preempting:
 
     def done(self, key: GangKey, now: float) -> None:
         """Nobody else is evicted for that order. Where nobody was, it does not count."""
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is None or not order.evicting:
             return
         order.evicting = False
@@ -289,19 +274,19 @@ class Preempting:
 
     def has_evicted_for(self, key: GangKey) -> bool:
         """Whether pods are evicted, or were, so that the gang can be bound, and it is not yet."""
-        return key in self._orders
+        return key in self.orders
 
     def _is_evicting(self) -> bool:
-        return any(order.evicting for order in self._orders.values())
+        return any(order.evicting for order in self.orders.values())
 
     # -- what became of it ---------------------------------------------------------------------------------------
 
     def ran_out(self, gang: Gang, now: float) -> None:
         """The gang's plan has come to nothing. If others had been evicted for it, that was in vain."""
-        order = self._orders.get(gang.key)
+        order = self.orders.get(gang.key)
         if order is None or order.evicting:
             return
-        history = self._history.setdefault(gang.key, History())
+        history = self.history.setdefault(gang.key, History())
         history.vain += 1
         history.not_before = now + back_off(history.vain)
         history.circumstances = order.circumstances
@@ -310,32 +295,32 @@ class Preempting:
 
     def _is_in_vain(self, key: GangKey, now: float) -> None:
         """Those who were evicted by that order left for nothing."""
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is None or not order.evicted:
             return
-        self._vain.add(Spent(key, order.began, len(order.evicted)))
+        self.vain.add(Spent(key, order.began, len(order.evicted)))
         for maker in dict.fromkeys(maker for makers in order.evicted.values() for maker in makers):
             if maker not in order.struck:
                 self.victims.strike(key.namespace, maker, now, TAKEN_IN_VAIN)
 
     def placed(self, gang: Gang) -> None:
         """The gang is bound: what was done for it was not in vain."""
-        if gang.key in self._orders:
+        if gang.key in self.orders:
             self._clear(gang.key)
             self.victims.changes += 1
-        if (history := self._history.get(gang.key)) is not None:
+        if (history := self.history.get(gang.key)) is not None:
             history.vain, history.not_before, history.circumstances = 0, 0.0, None
         self.victims.unfinished.pop(gang.key, None)
 
     def ended(self, gang: Gang) -> None:
         """The gang is no more. Its history is kept for a while."""
-        if (order := self._orders.get(gang.key)) is not None:
+        if (order := self.orders.get(gang.key)) is not None:
             self._is_in_vain(gang.key, order.began)
         self._clear(gang.key)
         self.victims.unfinished.pop(gang.key, None)
 
     def _clear(self, key: GangKey) -> None:
-        order = self._orders.pop(key, None)
+        order = self.orders.pop(key, None)
         gang = self._table.by_key.get(key)
         if gang is not None and gang.plan.nominated:
             told = order is not None and order.told
@@ -343,13 +328,13 @@ class Preempting:
             gang.plan.nominated = {}
             if waiting and told:
                 self._table.effects.append(LetRoomGo(key, waiting))
-        self._made = {maker: other for maker, other in self._made.items() if other != key}
+        self.made = {maker: other for maker, other in self.made.items() if other != key}
 
     def _prune(self, now: float) -> None:
-        for key, history in list(self._history.items()):
+        for key, history in list(self.history.items()):
             if history.not_before <= now - HOUR and key not in self._table.by_key:
-                del self._history[key]
-        self._vain.prune(now)
+                del self.history[key]
+        self.vain.prune(now)
         self.victims.prune(now)
 
     # -- what there is to tell -----------------------------------------------------------------------------------
@@ -358,15 +343,30 @@ class Preempting:
         """Why nobody is evicted for the gang, as far as that was looked at."""
         if self._why_not is not None and self._why_not[0] == gang.key:
             return self._why_not[1]
-        history = self._history.get(gang.key)
+        history = self.history.get(gang.key)
         return InVain(history.vain, history.not_before) if history is not None and history.vain else None
 
     def resume(self, gang: Gang, why_not: WhyNot) -> None:
         """That was found out about the gang, and nothing has changed since."""
         if isinstance(why_not, InVain):
-            self._history[gang.key] = History(vain=why_not.times, not_before=why_not.until)
+            self.history.setdefault(gang.key, History(vain=why_not.times, not_before=why_not.until))
         else:
             self._why_not = (gang.key, why_not)
+
+    @property
+    def searched(self) -> tuple[GangKey, float] | None:
+        """The gang that victims were searched for last, if nothing has changed since; and when it is searched again."""
+        key = self._searched[0] if self._searched is not None else None
+        gang = self._table.by_key.get(key) if key is not None else None
+        return (gang.key, self._look_again) if gang is not None and self._searched == self._seen(gang) else None
+
+    def resume_search(self, gang: Gang, look_again: float) -> None:
+        """`searched` says that of the gang."""
+        self._searched, self._look_again = self._seen(gang), look_again
+
+    def capacity_count(self) -> int:
+        """Another number whenever nodes have other room than before."""
+        return self._ledger.changes.capacity_count
 
     def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:
         uids = {pod.uid for pod in unit}

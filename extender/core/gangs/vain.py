@@ -11,12 +11,13 @@ Knows counts and times. Must not know who was evicted, nor why a preemption came
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 
 from extender.core.gangs.restraint import Bounds, Exhausted
 from extender.core.gangs.victims import HOUR, Maker
 from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 
 NAMESPACE_TIMES = 4
 """How many times the bound of a gang is that of all gangs of its namespace."""
@@ -44,6 +45,21 @@ class Circumstances:
 
 
 @dataclass(slots=True)
+class Order:
+    """A preemption that is under way or waits for its gang to be bound."""
+
+    nodes: frozenset[NodeName]
+    began: float
+    circumstances: Circumstances | None
+    evicting: bool = True
+    told: bool = False
+    """Whether kube-scheduler was told to keep room for the gang's members."""
+    evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
+    """And whose they were."""
+    struck: set[Maker] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class History:
     """What was in vain for one gang since it was bound last."""
 
@@ -58,17 +74,17 @@ class Vain:
 
     def __init__(self, living: Container[GangKey]) -> None:
         self._living = living
-        self._spent: dict[str, list[Spent]] = {}
+        self.spent: dict[str, list[Spent]] = {}
         """By namespace, the oldest first."""
 
     def add(self, spent: Spent) -> None:
         """It was in vain. No more are kept than can matter: there was none while the bound was met."""
-        self._spent.setdefault(spent.gang.namespace, []).append(spent)
+        self.spent.setdefault(spent.gang.namespace, []).append(spent)
 
     def prune(self, now: float) -> None:
         """What is an hour ago counts no more."""
-        kept = {name: [each for each in spent if each.at > now - HOUR] for name, spent in self._spent.items()}
-        self._spent = {name: spent for name, spent in kept.items() if spent}
+        kept = {name: [each for each in spent if each.at > now - HOUR] for name, spent in self.spent.items()}
+        self.spent = {name: spent for name, spent in kept.items() if spent}
 
     def exhausted(
         self, gang: GangKey, more: int, bounds: Bounds, undecided: Sequence[Spent], now: float
@@ -88,4 +104,4 @@ class Vain:
         return min((end for end in ends if end > now), default=inf)
 
     def _of(self, namespace: str, undecided: Sequence[Spent]) -> list[Spent]:
-        return [*self._spent.get(namespace, ()), *(each for each in undecided if each.gang.namespace == namespace)]
+        return [*self.spent.get(namespace, ()), *(each for each in undecided if each.gang.namespace == namespace)]

@@ -52,7 +52,7 @@ Maker = str | tuple[str, str] | GangKey
 
 
 @dataclass(slots=True)
-class _Strikes:
+class Strikes:
     count: int
     until: float
     why: str
@@ -74,22 +74,22 @@ class Victims:
     """Grows whenever others may be victims."""
     _bound: dict[PodUid, Unit] = field(default_factory=dict, init=False)
     """Each pod that is bound, and stays so far, by itself."""
-    _going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
+    going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
     """Bound pods that are being deleted, and since when."""
-    _strikes: dict[tuple[str, Maker], _Strikes] = field(default_factory=dict, init=False)
-    _refused: dict[PodUid, float] = field(default_factory=dict, init=False)
+    strikes: dict[tuple[str, Maker], Strikes] = field(default_factory=dict, init=False)
+    refused: dict[PodUid, float] = field(default_factory=dict, init=False)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, now: float) -> Sequence[Maker] | None:
         """The pod, which is bound and not finished, looks like this. Its makers, if it was not seen bound before."""
-        is_new = pod.uid not in self._bound and pod.uid not in self._going
-        if is_new or (pod.uid in self._going) != pod.deleting:
+        is_new = pod.uid not in self._bound and pod.uid not in self.going
+        if is_new or (pod.uid in self.going) != pod.deleting:
             self.changes += 1
         if pod.deleting:
             self._bound.pop(pod.uid, None)
-            since = self._going[pod.uid][1] if pod.uid in self._going else now
-            self._going[pod.uid] = (pod, since)
+            since = self.going[pod.uid][1] if pod.uid in self.going else now
+            self.going[pod.uid] = (pod, since)
             return () if is_new else None
         self._bound[pod.uid] = unit_of((pod,))
         return makers_of(pod) if is_new else None
@@ -97,20 +97,20 @@ class Victims:
     def forget(self, uid: PodUid) -> None:
         """The pod is gone, or has finished."""
         self._bound.pop(uid, None)
-        self._going.pop(uid, None)
-        self._refused.pop(uid, None)
+        self.going.pop(uid, None)
+        self.refused.pop(uid, None)
 
     def strike(self, namespace: str, maker: Maker, now: float, why: str = MADE_AGAIN) -> None:
         """One of its new pods took the room that an earlier one had left; or some of its pods left in vain: for a gang
         of that namespace."""
-        known = self._strikes.get((namespace, maker))
+        known = self.strikes.get((namespace, maker))
         count = known.count + 1 if known is not None else 1
-        self._strikes[namespace, maker] = _Strikes(count, now + back_off(count), why)
+        self.strikes[namespace, maker] = Strikes(count, now + back_off(count), why)
 
     def refuse(self, unit: Iterable[Pod], now: float) -> None:
         """These could not be evicted."""
         for pod in unit:
-            self._refused[pod.uid] = now + REFUSED_SECONDS
+            self.refused[pod.uid] = now + REFUSED_SECONDS
         self.changes += 1
 
     def is_left_in_part(self, victim: GangKey, by: str, left: int, size: int, why: str) -> None:
@@ -123,7 +123,7 @@ class Victims:
 
     def prune(self, now: float) -> None:
         """What was long ago is forgotten."""
-        self._strikes = {struck: each for struck, each in self._strikes.items() if each.until > now - HOUR}
+        self.strikes = {struck: each for struck, each in self.strikes.items() if each.until > now - HOUR}
 
     # -- who could leave -----------------------------------------------------------------------------------------
 
@@ -146,9 +146,9 @@ class Victims:
         Counts those that are protected.
         """
         budgets, comes_again = self.budgets if self.budgets else None, self.daemons.comes_again
-        struck = ((by, maker, strikes) for (by, maker), strikes in self._strikes.items())
+        struck = ((by, maker, strikes) for (by, maker), strikes in self.strikes.items())
         banned = {maker: strikes.why for by, maker, strikes in struck if by == namespace and strikes.until > now}
-        refused = {uid for uid, until in self._refused.items() if until > now}
+        refused = {uid for uid, until in self.refused.items() if until > now}
         some_stay = bool(banned or refused or self._brake.labelled or self._brake.uncertain)
         units: list[Unit] = []
         last: list[Unit] = []
@@ -199,7 +199,7 @@ class Victims:
             why = (DAEMONS if comes_again(pod) else "") if known else protection(pod)
             take(each, why)
         # The pods of a DaemonSet come again where they leave.
-        going = [pod for pod, since in self._going.values() if since > now - GOING_SECONDS and not comes_again(pod)]
+        going = [pod for pod, since in self.going.values() if since > now - GOING_SECONDS and not comes_again(pod)]
         return units, last, going
 
     def makers(self, units: Sequence[Unit]) -> frozenset[Maker]:
@@ -208,7 +208,7 @@ class Victims:
 
     def more_from(self, earliest: float, now: float) -> float | None:
         """When somebody may be a victim who may be none now, though nothing changes: not before that."""
-        ends = (*(each.until for each in self._strikes.values()), *self._refused.values())
+        ends = (*(each.until for each in self.strikes.values()), *self.refused.values())
         return min((max(until, earliest) for until in ends if until > now), default=None)
 
 
