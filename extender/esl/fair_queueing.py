@@ -8,7 +8,8 @@ Guaranteed: of all queues together no more tasks run than there are slots, howev
 as long as news of a pod is no later than news of the node's units: one queue's unit is taken away before another's is
 given. And no slot is idle while somebody waits for whom there is room, once all is known. Taking back kills nothing:
 while a queue runs more than its part and others would have it, it has no units at all, so that what ends is not
-replaced; each end is a slot for who has least of its part. Not guaranteed: which task of a queue is let in; the first
+replaced; each end is a slot for who has least of its part. Nor has any queue a unit while more run than there are
+slots, as after a start with fewer. Not guaranteed: which task of a queue is let in; the first
 by name is meant, and another may take the unit.
 
 Who is asked for and not launched has no slot; who has waited for `patience` seconds with a unit that should do has it
@@ -71,13 +72,14 @@ class FairQueueing(PolicyEsl):
         placing = Placing(self.view, self.domain)
         parts = self._parts(running)
         let_in: list[Pod] = []
+        spare = self._slots - running.total()
         for pod in self._in_turn(running, parts, now):
             key, times = self._key_of(pod), self._patience.times(pod, now)
             room = self._room(pod, placing)
             with_unit = [node for node in room if wanted[node, key] < has.get((node, key), 0)]
             # Where it was let in vain, there is no use in trying again before the others.
             among = room[times % len(room) :][:1] if room and times else with_unit or room
-            if not among or (among[0] not in with_unit and free <= 0):
+            if not among or len(let_in) >= spare or (among[0] not in with_unit and free <= 0):
                 continue
             free -= among[0] not in with_unit
             wanted[among[0], key] += 1
@@ -85,7 +87,7 @@ class FairQueueing(PolicyEsl):
             let_in.append(pod)
         self._patience.wait(let_in, self.waiting(), now)
         growing = {self._queue(pod) for pod in let_in}
-        shrinking = {self.key(q) for q, number in running.items() if number > parts.get(q, 0) and q not in growing}
+        shrinking = {self.key(q) for q, n in running.items() if spare < 0 or (n > parts.get(q, 0) and q not in growing)}
         of_nodes: dict[NodeName, dict[ResourceKey, int]] = {}
         for (node, resource), units in wanted.items():
             of_nodes.setdefault(node, {})[resource] = 0 if resource in shrinking else units

@@ -5,7 +5,8 @@ where each holder runs, the others where somebody who waits has room. A unit tha
 somebody can, and so does one that nobody has come for during `patience`; there, it is given only when nobody can have
 taken it before, which takes `grace`. So no more run than the capacity says, as long as news takes less than that.
 
-Raising the capacity lets more start at once. Lowering it kills nobody: nobody starts until enough have ended.
+Raising the capacity lets more start at once. Lowering it kills nobody: while more run, or may, no node has a unit, so
+that nothing starts until enough have ended.
 
 Not guaranteed: an order among those who wait, which is the scheduler's.
 
@@ -14,6 +15,7 @@ On node loss: what ran there does not count any more, and its units go to other 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
@@ -46,11 +48,15 @@ class Queue(PolicyEsl):
 
     def capacities(self, now: float) -> Wanted:
         held = {node: self.view.used(node).get(self.unit, 0) for node in self.view.nodes}
-        units = self._apportioned(held)
         known = {node: max(self.offers.exposed(node, self.unit), held.get(node, 0)) for node in self._known()}
         budget = self._capacity - sum(known.values())
+        if budget < 0:
+            # The unit of one that ends would be another's at once. One that its node does not have at all its kubelet
+            # does not miss.
+            return {}
+        units = self._apportioned(held)
         for node in sorted(units):
-            more = min(max(units[node] - known.get(node, 0), 0), max(budget, 0))
+            more = min(max(units[node] - known.get(node, 0), 0), budget)
             budget -= more
             units[node] = min(units[node], known.get(node, 0) + more)
         return {node: {self.unit: number} for node, number in units.items()}
@@ -71,7 +77,8 @@ class Queue(PolicyEsl):
         waiting = [task for task in self.tasks.values() if task.name not in placed]
         more: Counter[NodeName] = Counter()
         for whose in ([t for t in waiting if t.name in launched], [t for t in waiting if t.name not in launched]):
-            turns = [self._places(alike, units, more) for alike in kinds(whose)]
+            # First those with a place that was not tried lately: one kind may wait for what its place will never have.
+            turns = [self._places(alike, units, more) for alike in sorted(kinds(whose), key=self._tried)]
             while turns and spare:
                 # Each kind in its turn, so that many who can go to one node do not keep away the few for another.
                 places = turns.pop(0)
@@ -80,6 +87,11 @@ class Queue(PolicyEsl):
                     spare -= 1
                     turns.append(places)
         return units + more
+
+    def _tried(self, alike: list[Task]) -> float:
+        """When the best place for them last had a unit in vain."""
+        places = (node for node in self.view.nodes if self.suits(node, alike[0]))
+        return min((self.offers.in_vain(node, self.unit) for node in places), default=math.inf)
 
     def _places(self, alike: list[Task], units: Counter[NodeName], more: Counter[NodeName]) -> Iterator[NodeName]:
         """For each of the tasks the best node for one unit `more`, as long as there is one that has room."""

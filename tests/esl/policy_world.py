@@ -200,6 +200,12 @@ class PolicyWorld:
             self.dice.choice(actions)()
         raise AssertionError(f"it never comes to rest: {self._lanes}, {self.units}")
 
+    def schedule(self) -> None:
+        """Each pod that waits and has room is bound, before anything else happens."""
+        for pod in list(self.pods.values()):
+            if pod.node is None and (room := self._room(pod)):
+                self._bind(pod, self.dice.choice(room))
+
     def pass_time(self, seconds: float) -> None:
         """All is settled at each deadline of the policy's on the way, and then."""
         end = self.now + seconds

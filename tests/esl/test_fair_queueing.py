@@ -124,6 +124,24 @@ def test_weights_that_change_hold_for_whoever_comes_next() -> None:
     assert runs(world) == {"a": 3, "b": 1}
 
 
+def test_who_starts_with_fewer_slots_than_run_lets_nothing_start_until_enough_have_ended() -> None:
+    world = world_of(4, a=1, b=1)
+    launch(world, "a", 4)
+    launch(world, "b", 4)
+    world.settle()
+    assert runs(world) == {"a": 2, "b": 2}
+    world.restart(FairQueueing("fair", 1, {"a": 1, "b": 1}))
+    world.settle()
+    for left in (4, 3, 2, 1, 1):
+        assert runs(world).total() == left
+        assert left == 1 or not world.units
+        world.finish(next(pod.name for pod in world.pods.values() if pod.node and not pod.finished))
+        # What ends is replaced before the policy hears of it, where its node has a unit left.
+        world.schedule()
+        assert runs(world).total() <= (left - 1 or 1)
+        world.settle()
+
+
 @pytest.mark.parametrize(("slots", "weights"), [(-1, {"a": 1}), (1, {"a": 0}), (1, {"A b": 1})])
 def test_what_makes_no_sense_is_refused(slots: int, weights: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=r"slots is|weight of queue|is not a DNS label"):
