@@ -42,6 +42,7 @@ class Ask:
     """Kubernetes' quantities by resource. The pod's first container carries them."""
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """With the one that names the policies."""
     scheduler_name: str = ""
     """Empty: any will do."""
     scheduling_gates: tuple[str, ...] = ()
@@ -51,6 +52,11 @@ class Ask:
     """What asking has led to already, for this and for all who asked at the same moment, in words."""
     notices: tuple[str, ...] = ()
     """What stands in the way of it now, in words: the pod waits meanwhile."""
+
+    def __post_init__(self) -> None:
+        if self.policies:
+            said = {**self.annotations, POLICY: "|".join(",".join(names) for names in self.policies)}
+            object.__setattr__(self, "annotations", said)
 
     def __and__(self, other: Ask) -> Ask:
         """Both are asked for. Raises Contradiction, which names the field and both values."""
@@ -66,7 +72,7 @@ class Ask:
             self.namespace,
             self._both("resources", self.resources, other, other.resources),
             self._both("labels", self.labels, other, other.labels),
-            self._both("annotations", self.annotations, other, other.annotations),
+            self._both("annotations", self._beside_policies(), other, other._beside_policies()),
             self.scheduler_name or other.scheduler_name,
             tuple(dict.fromkeys([*self.scheduling_gates, *other.scheduling_gates])),
             _together(self.policies, other.policies),
@@ -79,7 +85,7 @@ class Ask:
         if not isinstance(other, Ask):
             return NotImplemented
         for each in (self, other):
-            if not each.policies or each.resources or each.labels or each.annotations or each.scheduling_gates:
+            if not each.policies or each.resources or each.labels or each._beside_policies() or each.scheduling_gates:
                 raise Contradiction("|", f"{each.subject} is no choice: only asks for policies alone are")
         both = self & other
         return replace(
@@ -103,7 +109,7 @@ class Ask:
         if GANG_LABEL in self.labels:
             require_enough(workload, self.labels[GANG_LABEL], int(self.annotations[MIN_MEMBER]), others)
         requirement = PodRequirement(
-            self.resources, self.labels, self._annotations(), self.scheduler_name, gates=self.scheduling_gates
+            self.resources, self.labels, self.annotations, self.scheduler_name, gates=self.scheduling_gates
         )
         return with_templates(
             workload,
@@ -122,7 +128,7 @@ class Ask:
         scheduler = spec.get("schedulerName")
         if self.scheduler_name and scheduler not in (None, "", _KUBERNETES_DEFAULT, self.scheduler_name):
             self._contradicts(at("spec.schedulerName"), scheduler, self.scheduler_name)
-        for name, asked in (("labels", self.labels), ("annotations", self._annotations())):
+        for name, asked in (("labels", self.labels), ("annotations", self.annotations)):
             has = metadata.get(name) or {}
             for key, value in asked.items():
                 if has.get(key, value) != value:
@@ -136,10 +142,9 @@ class Ask:
             if key in limits and count(key, str(limits[key])) < count(key, quantity):
                 self._contradicts(where.format("limits"), limits[key], quantity)
 
-    def _annotations(self) -> Mapping[str, str]:
-        if not self.policies:
-            return self.annotations
-        return {**self.annotations, POLICY: "|".join(",".join(names) for names in self.policies)}
+    def _beside_policies(self) -> Mapping[str, str]:
+        """The annotations without the one that names the policies, which `policies` says."""
+        return {key: value for key, value in self.annotations.items() if not self.policies or key != POLICY}
 
     def _contradicts(self, where: str, found: object, wanted: str) -> None:
         raise Contradiction(
@@ -210,14 +215,13 @@ def policy(namespace: str, *names: str) -> Ask:
 
 def of_answer(answer: PolicyAnswer) -> Ask:
     """What a policy has answered. One that pods name can be one of several, `|`."""
-    annotations = dict(answer.annotations)
-    named = annotations.pop(POLICY, None)
+    named = answer.annotations.get(POLICY)
     return Ask(
         f"task {answer.task!r} of policy {answer.policy!r}",
         answer.namespace,
         resources=answer.requirement,
         labels=answer.labels,
-        annotations=annotations,
+        annotations=answer.annotations,
         scheduler_name=answer.scheduler_name,
         policies=() if named is None else ((named,),),
         effects=tuple(answer.effects),

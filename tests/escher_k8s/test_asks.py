@@ -58,8 +58,10 @@ def test_two_asks_become_one() -> None:
 
 
 def policies_of(ask: Ask) -> str:
-    said: str = ask.attach(pod())["metadata"]["annotations"]["escher.dev/policy"]
-    return said
+    """As the pod says it, which has all the annotations of the ask: so has one that is built by hand."""
+    annotations = ask.attach(pod())["metadata"]["annotations"]
+    assert ask.annotations.items() <= annotations.items()
+    return ask.annotations["escher.dev/policy"]
 
 
 def test_policies_are_named_by_annotation_and_make_one_ask() -> None:
@@ -69,6 +71,7 @@ def test_policies_are_named_by_annotation_and_make_one_ask() -> None:
     assert policies_of(near | apart) == "near|apart"
     assert policies_of((near | apart) & even) == "near,even|apart,even"
     assert policies_of((near | apart) & (even | apart)) == "near,even|near,apart|apart,even|apart"
+    assert policies_of((near | apart) & ESCHER.gang("train", 8)) == "near|apart"
     made = (ESCHER.gang("train", 8) & apart).attach(pod())
     assert made["metadata"]["annotations"] == {"escher.dev/gang-min-member": "8", "escher.dev/policy": "apart"}
     assert made["spec"]["schedulerName"] == "escher"
