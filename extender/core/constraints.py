@@ -49,6 +49,10 @@ class AffinityTerm:
     peers: Peers
     topology_key: str
 
+    def is_about_others(self, namespace: str) -> bool:
+        """Whether pods of other namespaces may be meant."""
+        return self.peers.namespaces is None or not self.peers.namespaces <= {namespace}
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:
@@ -86,6 +90,10 @@ class Constraints:
         """Terms that must hold for the same pods, group by group."""
         alone = tuple((term,) for term in self.beside)
         return (self.affinity, *alone) if self.affinity else alone
+
+    def apart_from_others(self, namespace: str) -> frozenset[AffinityTerm]:
+        """Of a pod of that namespace: the terms that keep it apart from pods of other namespaces."""
+        return frozenset(term for term in self.anti_affinity if term.is_about_others(namespace))
 
 
 NO_CONSTRAINTS = Constraints()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from extender.core.bounded import Bounded
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, Constraints
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
@@ -40,8 +40,9 @@ class Constrained:
     _nodes: Mapping[NodeName, Node]
     _bystanders: Bystanders
     _staying: Staying
-    place_of: Callable[[Holding, str], Pod | None] = lambda held, namespace: None
-    """The pod that a gang's place is for; None where it closes nothing, room aside, to that namespace."""
+    place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
+    """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
+    require to be apart from such."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_REMEMBERED), init=False
@@ -145,6 +146,8 @@ class Constrained:
         """Who holds room on a node and is not bound to it; with what is `saved` for others, which no plan that stands
         gives way to. O(reservations and assumptions)."""
         found: list[tuple[Pod, NodeName]] = []
+        unlike = dict.fromkeys(pod.constraints for pod in gang.roster.members.values() if pod.constraints is not None)
+        apart = frozenset(term for own in unlike for term in own.apart_from_others(gang.key.namespace))
         for node in self._ledger.totals.unbound_on:
             for held in self._ledger.rows[node].holdings.values():
                 own = held.owner == gang.key
@@ -154,7 +157,7 @@ class Constrained:
                     continue
                 pod = self._bystanders.get(PodUid(held.holder))
                 if pod is None:
-                    pod = _template(gang) if own else self.place_of(held, gang.key.namespace)
+                    pod = _template(gang) if own else self.place_of(held, gang.key.namespace, apart)
                 if pod is not None:
                     found.append((pod, node))
         return found

@@ -6,8 +6,9 @@ one too many for a member's topology spread, or since the first of a series that
 then go only to that pod. By the rules that plans are made by (`neighbours`).
 
 What is only saved, and for which no pod was evicted, is bounded where it closes nodes to pods of other namespaces: its
-host ports and terms may close a share of the nodes to these, as `backfill` may keep a share of their room. Where a
-gang's would close more, they close none to them: a small pod may say that it stays apart from all others.
+host ports and terms, and the terms of those pods that mean it, may close a share of the nodes, as `backfill` may keep a
+share of their room. Where they would close more, they close none: a small pod may say that it stays apart from all
+others, and bear any label.
 
 Kept node by node as the ledger changes. A pod that no place is concerned with costs a look-up for each kind of terms in
 its namespace. Must not know units (`ledger`), nor why a place is kept.
@@ -34,6 +35,7 @@ from extender.kube.names import NodeName, PodUid
 
 _MOST_WOKEN = 64
 _MEASURED = 16
+_Terms = frozenset[AffinityTerm]
 Takes = Callable[[NodeName], bool]
 """For one pod: whether on that node it would take a place away."""
 
@@ -75,7 +77,9 @@ class KeptPlaces:
 
     _saving: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that room is, or was, saved for, and that have places."""
-    _measured: Bounded[GangKey, tuple[object, bool]] = field(default_factory=lambda: Bounded(_MEASURED), init=False)
+    _measured: Bounded[tuple[GangKey, _Terms], tuple[object, bool]] = field(
+        default_factory=lambda: Bounded(_MEASURED), init=False
+    )
     """Whether what is saved for a gang would close too much; and at which state of things."""
     _far: Bounded[PodUid, Pod] = field(default_factory=lambda: Bounded(_MOST_WOKEN), init=False)
     """Pods that were refused a node for the sake of a place on another."""
@@ -125,41 +129,42 @@ class KeptPlaces:
             return None
         return like(gang, held.holder)
 
-    def pod_before(self, held: Holding, namespace: str) -> Pod | None:
-        """As `pod_of`; None too where the place closes nothing, room aside, to pods of that namespace."""
+    def pod_before(self, held: Holding, namespace: str, apart: _Terms) -> Pod | None:
+        """As `pod_of`; None too where the place closes nothing, room aside, to pods of that namespace that require to
+        be apart from such."""
         pod = self.pod_of(held)
-        if (
-            pod is None
-            or held.owner is None
-            or held.kind is not HoldingKind.SAVING
-            or held.owner.namespace == namespace
-        ):
+        saver = held.owner if held.kind is HoldingKind.SAVING else None
+        if pod is None or saver is None or saver.namespace == namespace:
             return pod
-        return None if self._closes_too_much(held.owner) else pod
+        return None if self._closes_too_much(saver, apart) else pod
 
-    def _closes_too_much(self, key: GangKey) -> bool:
-        """Whether what is saved for the gang would close more than the share of the nodes to other namespaces."""
+    def _closes_too_much(self, key: GangKey, apart: _Terms) -> bool:
+        """Whether what is saved for the gang would close more than the share of the nodes to other namespaces, for its
+        own sake or since pods there require to be `apart` from such."""
         if self.is_made_free(key):
             return False
         saved = [held for held in self._ledger.held_for(key) if held.kind is HoldingKind.SAVING]
         state = (self._ledger.changes.capacity_count, self._table.by_key[key].roster.changes, saved)
-        if self._measured.get(key, (None, False))[0] != state:
-            self._measured[key] = (state, self._measure(key.namespace, saved))
-        return self._measured[key][1]
+        asked = (key, apart)
+        if self._measured.get(asked, (None, False))[0] != state:
+            self._measured[asked] = (state, self._measure(key.namespace, saved, apart))
+        return self._measured[asked][1]
 
-    def _measure(self, namespace: str, saved: Iterable[Holding]) -> bool:
+    def _measure(self, namespace: str, saved: Iterable[Holding], apart: _Terms) -> bool:
         closed: set[NodeName] = set()
         domains: set[tuple[str, str | None]] = set()
         for held in saved:
-            own = getattr(self.pod_of(held), "constraints", None) or NO_CONSTRAINTS
-            if any(_is_about_others(term, namespace) for group in own.affinities for term in group):
+            pod = self.pod_of(held)
+            own = NO_CONSTRAINTS if pod is None or pod.constraints is None else pod.constraints
+            if any(term.is_about_others(namespace) for group in own.affinities for term in group):
                 # All nodes but those beside it.
                 return True
             if own.host_ports:
                 closed.add(held.node)
             labels = self._nodes[held.node].labels if held.node in self._nodes else {}
-            apart = (term.topology_key for term in own.anti_affinity if _is_about_others(term, namespace))
-            domains |= {(key, labels[key]) for key in apart if key in labels}
+            meant = (term for term in apart if pod is not None and term.peers.include(namespace, pod.labels))
+            closing = [*own.apart_from_others(namespace), *meant]
+            domains |= {(key, labels[key]) for term in closing if (key := term.topology_key) in labels}
         if domains:
             closed |= {name for name, node in self._nodes.items() if not domains.isdisjoint(node.labels.items())}
         return len(closed) > max(1, self._share * len(self._nodes))
@@ -216,7 +221,7 @@ class KeptPlaces:
         if not self._on or self._table.key_asked_for(pod) is not None:
             return None
         own = pod.constraints or NO_CONSTRAINTS
-        open_to_it = self._open_to(pod.namespace)
+        open_to_it = self._open_to(pod.namespace, own.apart_from_others(pod.namespace))
         drawing = self._draws(pod)
         if not (own.host_ports or own.anti_affinity or drawing or self._places.repels(pod)):
             return None
@@ -232,9 +237,9 @@ class KeptPlaces:
 
         return judge if judges else None
 
-    def _open_to(self, namespace: str) -> list[Holder]:
-        """Places that close nothing, room aside, to pods of that namespace."""
-        saved = [key for key in self._saving if key.namespace != namespace and self._closes_too_much(key)]
+    def _open_to(self, namespace: str, apart: _Terms) -> list[Holder]:
+        """Places that close nothing, room aside, to pods of that namespace that require to be apart from such."""
+        saved = [key for key in self._saving if key.namespace != namespace and self._closes_too_much(key, apart)]
         return [holder for key in saved for holder, place in self._of[key].items() if place.saved]
 
     def take_freed(self) -> list[Pod]:
@@ -308,11 +313,6 @@ class KeptPlaces:
 def _keeps(held: Holding) -> bool:
     """Whether others are kept off: a gang that only intends holds no units, and what is saved may be of none yet."""
     return held.kind is HoldingKind.SAVING or any(held.units.values())
-
-
-def _is_about_others(term: AffinityTerm, namespace: str) -> bool:
-    """Whether pods of other namespaces may be meant."""
-    return term.peers.namespaces is None or not term.peers.namespaces <= {namespace}
 
 
 def _drawing(pod: Pod) -> list[Peers]:
