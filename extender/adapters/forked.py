@@ -2,13 +2,16 @@
 
 The copy shares every page with us until one of the two writes to it, so that a state of any size costs what the work
 looks at. It has its answer sent through a pipe and ends without a word to anybody else: no handler runs, nothing is
-flushed, no connection is written to. One at a time; what takes too long is killed. A copy may have copies of its own,
-one after the other. Must not know what the work is.
+flushed, no connection is written to. It closes all files and sockets but that pipe, else a connection that we close
+would stay open for its caller, and our port taken after we died. It dies with the process that made it. One at a time;
+what takes too long is killed. A copy may have copies of its own, one after the other, which are killed and reaped with
+it: as process 1 of a container we are the parent of all that lose theirs. Must not know what the work is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import os
 import pickle
@@ -28,6 +31,11 @@ _MOST_MORE = 256 * 2**20
 """Bytes that the work may take beside what there is."""
 _LEAST_MORE = 32 * 2**20
 """With less it could do nothing of use."""
+_MOST_FILES = 2**20
+"""Numbers of open files are below that, as kernels are set up."""
+_PR_SET_PDEATHSIG = 1
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
+"""Linux alone has it. Looked up here: a copy loads no libraries."""
 
 
 class Forked:
@@ -62,8 +70,10 @@ class Forked:
     def within_a_copy(self, work: Callable[[], T]) -> T:
         """The same for work that is itself in a copy: this one is waited for at once."""
         within, more = self._within / 3, self._room()
-        copy, reading = _fork(work, within, more)
-        answer: T = _answer(_end_of(copy, reading), within, more)
+        copy, reading = _fork(work, within, more, of_a_copy=True)
+        said = _all_of(reading)
+        os.waitpid(copy, 0)
+        answer: T = _answer(said, within, more)
         return answer
 
     def _room(self) -> int:
@@ -81,23 +91,26 @@ class Forked:
     async def _ask(self, work: Callable[[], Any], more: int) -> Any:
         copy, reading = _fork(work, 2 * self._within, more)
         if self._at_once:
-            return _end_of(copy, reading)
+            # Its own alarm ends it.
+            said = _all_of(reading)
+            _end(copy)
+            return said
         heard = asyncio.get_running_loop().run_in_executor(None, _all_of, reading)
         try:
             return await asyncio.wait_for(asyncio.shield(heard), self._within)
         except TimeoutError:
             return None
         finally:
-            os.kill(copy, signal.SIGKILL)
-            # It is dead: there is nothing to wait for.
-            os.waitpid(copy, 0)  # noqa: ASYNC222
+            _end(copy)
             await heard
 
 
-def _fork(work: Callable[[], Any], alarm: float, more: int) -> tuple[int, int]:
-    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should nobody be left to kill it;
-    `more`: bytes that it may take. Raises Unavailable."""
+def _fork(work: Callable[[], Any], alarm: float, more: int, *, of_a_copy: bool = False) -> tuple[int, int]:
+    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should no process be left to kill
+    it; `more`: bytes that it may take. A copy leads a group of processes: its own copies are in it. Raises
+    Unavailable."""
     reading, writing = os.pipe()
+    parent = os.getpid()
     try:
         copy = os.fork()
     except OSError as error:
@@ -105,16 +118,22 @@ def _fork(work: Callable[[], Any], alarm: float, more: int) -> tuple[int, int]:
         os.close(writing)
         raise Unavailable(f"no copy can be made of this process: {error}") from error
     if copy == 0:
-        _work(work, writing, alarm, more)
+        _work(work, writing, alarm, more, parent)
+    if not of_a_copy:
+        # By the time that this returns the copy may have ended, but it was not waited for: it is there.
+        os.setpgid(copy, copy)
     os.close(writing)
     return copy, reading
 
 
-def _end_of(copy: int, reading: int) -> Any:
-    """What it says, waited for: its own alarm ends it."""
-    said = _all_of(reading)
+def _end(copy: int) -> None:
+    """It is dead and reaped, and so are its own copies, where they are our children by now."""
+    os.killpg(copy, signal.SIGKILL)
+    # They are dead: there is nothing to wait for.
     os.waitpid(copy, 0)
-    return said
+    with suppress(ChildProcessError):
+        while True:
+            os.waitpid(-copy, 0)
 
 
 def _answer(said: Any, within: float, more: int) -> Any:
@@ -131,9 +150,12 @@ def _answer(said: Any, within: float, more: int) -> Any:
             raise Unavailable(f"it could not be worked out within {limits}: ask for less")
 
 
-def _work(work: Callable[[], Any], writing: int, alarm: float, more: int) -> None:
+def _work(work: Callable[[], Any], writing: int, alarm: float, more: int, parent: int) -> None:
     """In the copy: the work is done and told, and the copy is no more."""
     try:
+        _die_with(parent)
+        os.closerange(3, writing)
+        os.closerange(writing + 1, _MOST_FILES)
         # A terminal tells the whole group of processes: what it tells the copy, we would hear as a second time.
         signal.set_wakeup_fd(-1)
         for told in (signal.SIGINT, signal.SIGTERM):
@@ -159,6 +181,15 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
         return ("too much",)
     except Exception as error:
         return "defect", repr(error)
+
+
+def _die_with(parent: int) -> None:
+    """The kernel kills this copy when the process that made it ends."""
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        # It has ended before that was said.
+        os._exit(0)
 
 
 def _die_first() -> None:

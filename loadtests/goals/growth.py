@@ -14,12 +14,14 @@ import asyncio
 import os
 import statistics
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
 from prometheus_client import CollectorRegistry
 
+from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import create_app
 from extender.adapters.kube import kinds
 from extender.core.cluster import Pod
@@ -29,7 +31,7 @@ from loadtests.progress import say
 
 NODES, PODS = 15_000, 500_000
 _PAGE = 500
-_EVENTS, _CALLS, _AUDITS = 200, 40, 3
+_EVENTS, _CALLS, _AUDITS, _COPIES = 200, 40, 3, 9
 _WAIT = 60.0
 
 
@@ -68,6 +70,28 @@ def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
         yield f"a filter call, {told} {names:,} names", _filter(cluster, names) * 1e3, "ms"
     audits = [in_process.spent_on(cluster.keeper.tables.violations) for _ in range(_AUDITS)]
     yield "all invariants checked", statistics.median(audits) * 1e3, "ms"
+    pauses, tables = zip(*_copies(), strict=True)
+    yield "pause in which a copy is made", statistics.median(pauses) * 1e3, "ms"
+    yield "page tables of a copy", statistics.median(tables), "MiB"
+
+
+def _copies() -> Iterator[tuple[float, float]]:
+    """Seconds by the clock in which no event has its turn while this process is copied; and MiB of the copy's tables."""
+    forked = Forked()
+
+    async def ask() -> tuple[float, float]:
+        asked, began = asyncio.ensure_future(forked.in_a_copy(_page_tables)), time.perf_counter()
+        await asyncio.sleep(0)
+        pause = time.perf_counter() - began
+        return pause, await asked
+
+    for _ in range(_COPIES):
+        yield asyncio.run(ask())
+
+
+def _page_tables() -> float:
+    with open("/proc/self/status") as said:
+        return next(int(line.split()[1]) / 1024 for line in said if line.startswith("VmPTE"))
 
 
 def _events(cluster: in_process.Cluster, nodes: int) -> Iterator[tuple[float, float]]:

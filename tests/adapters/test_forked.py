@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -53,21 +56,18 @@ async def test_a_copy_that_dies_is_told_of() -> None:
         await Forked().in_a_copy(lambda: os._exit(1))
 
 
-async def test_what_takes_too_long_is_killed_and_the_next_is_answered() -> None:
+async def test_what_takes_too_long_is_killed_and_the_next_is_answered(tmp_path: Path) -> None:
     forked = Forked(within=0.2)
-    reading, writing = os.pipe()
+    said = tmp_path / "copy"
 
     def work() -> None:
-        os.write(writing, str(os.getpid()).encode())
+        said.write_text(str(os.getpid()))
         time.sleep(60)
 
     with pytest.raises(Unavailable, match=r"within 0\.2 s"):
         await forked.in_a_copy(work)
-    copy = int(os.read(reading, 100))
-    for each in (reading, writing):
-        os.close(each)
     with pytest.raises(ProcessLookupError):
-        os.kill(copy, 0)
+        os.kill(int(said.read_text()), 0)
     assert await forked.in_a_copy(lambda: 1) == 1
 
 
@@ -154,3 +154,75 @@ async def test_what_a_terminal_tells_the_copy_too_is_heard_here_once() -> None:
     finally:
         loop.remove_signal_handler(signal.SIGINT)
     assert heard == [signal.SIGINT]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_a_copy_holds_no_socket_and_no_file_of_ours(at_once: bool) -> None:
+    def held() -> list[str]:
+        paths = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd") if int(number) > 2]
+        return [os.readlink(path) for path in paths if os.path.lexists(path)]
+
+    with socket.create_server(("127.0.0.1", 0)):
+        assert any(each.startswith("socket:") for each in held())
+        [pipe] = await Forked(at_once=at_once).in_a_copy(held)
+        assert pipe.startswith("pipe:")
+
+
+async def test_a_connection_that_is_closed_while_a_copy_works_is_closed_for_its_caller() -> None:
+    forked = Forked()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as caller:
+        ours, _ = server.accept()
+        works = asyncio.create_task(forked.in_a_copy(lambda: time.sleep(2)))
+        # The copy is made before anything else has its turn.
+        await asyncio.sleep(0)
+        ours.close()
+        caller.settimeout(1)
+        assert await asyncio.to_thread(caller.recv, 1) == b""
+        works.cancel()
+        await asyncio.gather(works, return_exceptions=True)
+
+
+ORPHANS = """
+import asyncio, os, sys, time
+from extender.adapters.forked import Forked
+
+def work():
+    print(os.getpid(), flush=True)
+    forked.within_a_copy(lambda: (print(os.getpid(), flush=True), time.sleep(60)))
+
+forked = Forked(30)
+asyncio.run(forked.in_a_copy(work))
+"""
+
+
+def test_copies_and_their_copies_die_with_the_process_that_made_them() -> None:
+    with subprocess.Popen([sys.executable, "-c", ORPHANS], stdout=subprocess.PIPE, text=True) as service:
+        assert service.stdout is not None
+        assert all(int(service.stdout.readline()) for _ in range(2))
+        service.kill()
+        # They have it open too: it ends when they have.
+        assert service.communicate(timeout=10)[0] == ""
+
+
+AS_PROCESS_1 = """
+import asyncio, ctypes, os, time
+from extender.adapters.forked import Forked
+from extender.kube.errors import Unavailable
+
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER: the parent of all below that lose theirs
+
+async def main():
+    for at_once in (False, True):
+        forked = Forked(0.3, at_once=at_once)
+        try:
+            await forked.in_a_copy(lambda: [forked.within_a_copy(lambda: time.sleep(0.05)) for _ in range(100)])
+        except Unavailable:
+            print(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+
+asyncio.run(main())
+"""
+
+
+def test_as_process_1_it_reaps_copies_of_a_copy_that_took_too_long() -> None:
+    said = subprocess.run([sys.executable, "-c", AS_PROCESS_1], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout.splitlines() == ["[]", "[]"]

@@ -21,7 +21,7 @@ def test_each_figure_is_told_and_the_collector_is_left_as_it_was(capsys: pytest.
     assert growth.main(["--nodes", "120", "--pods", "600"]) == 0
     assert (gc.get_threshold(), bool(gc.get_freeze_count())) == before
     told = capsys.readouterr().out.splitlines()
-    assert len(told) == 10
+    assert len(told) == 12
     assert "a filter call, a sample of 100 names" in told[7]
     assert "a filter call, all 120 names" in told[8]
     # Memory is not: a process that has had more before takes no more for these.
