@@ -76,7 +76,7 @@ def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
 
 
 def _copies() -> Iterator[tuple[float, float]]:
-    """Seconds by the clock in which no event has its turn while this process is copied; and MiB of the copy's tables."""
+    """Seconds by the clock in which no event has its turn, for a copy is made; and MiB of its page tables."""
     forked = Forked()
 
     async def ask() -> tuple[float, float]:
