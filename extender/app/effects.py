@@ -143,6 +143,7 @@ class Effects:
                 self._wakes += 1
                 self._start(self._wake(pod, f"{self._keeper.tables.clock.now():.3f}-{self._wakes}"))
             case PodEnded(pod):
+                self._evicting.ended(pod)
                 self._ended(pod)
             case GangBound(key, seconds):
                 if not lone_pod(key):

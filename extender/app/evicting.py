@@ -295,27 +295,29 @@ class Evicting:
 
     def keep_room(self, effect: KeepRoomFor) -> None:
         """kube-scheduler has taken a nomination away: it is made again after a while, a few times."""
-        if effect.pod.uid not in self._to_nominate:
-            self._to_nominate.add(effect.pod.uid)
-            self._start(self._nominate_again(effect.pod))
-
-    async def _nominate_again(self, pod: Pod) -> None:
+        pod = effect.pod
         times = self._nominated.get(pod.uid, 0)
-        if times >= len(_NOMINATES_AGAIN_AFTER):
-            # It stays among those to be nominated: nothing more is begun for it.
-            return
-        self._nominated[pod.uid] = times + 1
-        await asyncio.sleep(_NOMINATES_AGAIN_AFTER[times])
+        if pod.uid not in self._to_nominate and times < len(_NOMINATES_AGAIN_AFTER):
+            self._nominated[pod.uid] = times + 1
+            self._to_nominate.add(pod.uid)
+            self._start(self._nominate_again(pod, _NOMINATES_AGAIN_AFTER[times]))
+
+    async def _nominate_again(self, pod: Pod, after: float) -> None:
+        await asyncio.sleep(after)
         self._to_nominate.discard(pod.uid)
         known = self._keeper.tables.pods.get(pod.uid)
         node = self._keeper.tables.gangs.waiting.preempting.nomination_of(pod)
         if known is not None and known.node is None and known.nominated is None and node is not None:
             await self._nominate(pod, node)
 
+    def ended(self, pod: Pod) -> None:
+        """The pod is gone, or has finished: no nomination of it is counted any more."""
+        self._nominated.pop(pod.uid, None)
+        self._to_nominate.discard(pod.uid)
+
     def let_room_go(self, effect: LetRoomGo) -> None:
         for pod in effect.members:
-            self._nominated.pop(pod.uid, None)
-            self._to_nominate.discard(pod.uid)
+            self.ended(pod)
             self._start(self._nominate(pod, None))
 
     async def _nominate(self, pod: Pod, node: NodeName | None) -> None:

@@ -27,6 +27,7 @@ from tests.app.fakes import Fault, LoopClock, PodApi, unavailable
 from tests.app.wired import Wired
 from tests.builders import gang_pods, node, pod
 from tests.performing import replaced
+from tests.reachable import sizes
 
 pytestmark = pytest.mark.anyio
 
@@ -381,6 +382,24 @@ class TestThoseWhoAreWaitedFor:
         await asyncio.sleep(60)
         assert len(stage.api.times("nominate top-0 n0")) == 1
 
+    @pytest.mark.parametrize("drops", [1, 2, 5])
+    async def test_of_one_that_has_gone_no_nomination_is_counted_nor_awaited(self, stage: Stage, drops: int) -> None:
+        stage.runs(*gang_pods("low", 8, FULL))
+        members = stage.comes()
+        await asyncio.sleep(1)
+        counted = []
+        for _ in range(drops):
+            for each in members:
+                stage.do(stage.keeper.observe(replace(each, nominated=NodeName("n0"))))
+                stage.do(stage.keeper.observe(each))
+            counted.append(nominations(stage))
+            await asyncio.sleep(70)
+        assert counted[0] > 0
+        for each in members:
+            stage.do(stage.keeper.forget(each))
+        await asyncio.sleep(70)
+        assert nominations(stage) == 0
+
     async def test_every_pod_that_is_evicted_is_told_why(self, stage: Stage) -> None:
         stage.runs(*gang_pods("low", 8, FULL))
         stage.comes()
@@ -464,3 +483,8 @@ class TestTheRestOfAGang:
             "1 of 4 members of its gang were evicted with its gang default/low, for pod default/urgent of higher "
             "priority; this one could not be and stays: connection refused"
         )
+
+
+def nominations(stage: Stage) -> int:
+    found = sizes(stage.effects)
+    return found["Evicting._nominated"] + found["Evicting._to_nominate"]

@@ -44,10 +44,8 @@ def test_all_of_it_is_read() -> None:
 
 def test_what_it_cannot_read_and_what_it_does_meanwhile_are_read() -> None:
     loss = {"seconds": 95.4, "why": "forbidden", "meanwhile": "no gang preempts"}
-    found, _ = read_service(
-        ADDRESS,
-        asked(readyz=Answer(200, {"status": "ok", "without": ["jobs"], "lost": {"poddisruptionbudgets": loss}})),
-    )
+    ready = {"status": "ok", "without": ["jobs"], "lost": {"poddisruptionbudgets": loss}}
+    found, _ = read_service(ADDRESS, asked(readyz=Answer(200, ready)))
     assert found.without == ("jobs",)
     assert found.lost == {"poddisruptionbudgets": "for 95 s (forbidden): until it can be, no gang preempts"}
 

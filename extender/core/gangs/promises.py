@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from extender.core.back_off import doubled
+from extender.core.bounded import Bounded
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.machine import Phase
 from extender.core.names import GangKey
@@ -34,6 +35,8 @@ GATHER_SECONDS = 5.0
 """How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
 GATHER_LIMIT = 256
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+_REMEMBERED = 4096
+"""Namespaces whose pauses are remembered, the last ones: namespaces go, and take no pause with them."""
 
 _ControllerUid = str
 
@@ -82,7 +85,7 @@ class Promises:
         self._promises: dict[_ControllerUid, Promise] = {}
         self._open: dict[str, dict[GangKey, _Plan]] = {}
         """By namespace."""
-        self._pauses: dict[str, _Pause] = {}
+        self._pauses: Bounded[str, _Pause] = Bounded(_REMEMBERED)
 
     # -- what controllers say ------------------------------------------------------------------------------------
 
@@ -148,8 +151,9 @@ class Promises:
 
     def kept(self, gang: Gang) -> bool:
         """All its members exist. Whether they do so for the first time since it has its plan."""
-        plan = self._open.get(gang.key.namespace, {}).pop(gang.key, None)
+        plan = self._open.get(gang.key.namespace, {}).get(gang.key)
         if plan is not None:
+            self._close(gang)
             self._weigh(gang.key.namespace, plan.since, in_vain=False)
         return plan is not None
 
@@ -158,8 +162,14 @@ class Promises:
         namespace = gang.key.namespace
         plan = self._open.get(namespace, {}).get(gang.key)
         if plan is not None and plan.gang is gang:
-            del self._open[namespace][gang.key]
+            self._close(gang)
             self._weigh(namespace, plan.since, in_vain=True)
+
+    def _close(self, gang: Gang) -> None:
+        plans = self._open[gang.key.namespace]
+        del plans[gang.key]
+        if not plans:
+            del self._open[gang.key.namespace]
 
     def _look_back(self, namespace: str) -> None:
         """Which plans of the namespace have ended with members missing."""
@@ -172,7 +182,7 @@ class Promises:
             self._open.pop(namespace, None)
 
     def _weigh(self, namespace: str, since: float, *, in_vain: bool) -> None:
-        pause = self._pauses.setdefault(namespace, _Pause(0.0, 0))
+        pause = self._pauses[namespace] = self._pauses.get(namespace) or _Pause(0.0, 0)
         pause.times = pause.times + 1 if in_vain else pause.times - 1
         if pause.times <= 0:
             del self._pauses[namespace]
