@@ -87,11 +87,11 @@ def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: 
         return f"{found}{shortfall.rule}{by} keeps {one} from every node that has room"
     if shortfall.cause is None:
         return "no node may take it" if alone else f"{found}no other node may take one"
-    cause = shortfall.cause
-    return (
-        f"{found}{one} asks for {amount(cause.resource, cause.asked)},"
-        f" and a node has at most {number(cause.resource, cause.free)} free"
-    )
+    cause, free = shortfall.cause, number(shortfall.cause.resource, shortfall.cause.free)
+    asks = f"{found}{one} asks for {amount(cause.resource, cause.asked)}"
+    if not shortfall.others:
+        return f"{asks}, and a node has at most {free} free"
+    return f"{asks}, of which some nodes have at most {free} free; others lack {' or '.join(shortfall.others)}"
 
 
 def in_short(objection: Spent | Overlapping) -> str:

@@ -100,9 +100,10 @@ class Offer:
         for number in np.flatnonzero(self.copies).tolist():
             yield self.names[number], int(self.copies[number])
 
-    def lacks(self, but: frozenset[NodeName]) -> Short | None:
-        """What most nodes lack once they are full of copies, and the most that one of these has free of it; of those
-        that lack two things, the first. `but`: nodes with room that none goes to."""
+    def lacks(self, but: frozenset[NodeName]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
+        """What most nodes lack once they are full of copies, and the most that one of these has free of it; and what
+        the others lack, by name. Of two things that a node lacks, the first. `but`: nodes with room that none goes
+        to."""
         open_ = self.present.copy()
         for number in np.flatnonzero(self.copies).tolist() if but else ():
             open_[number] = self.names[number] not in but
@@ -115,4 +116,7 @@ class Offer:
                 # Where as many lack another thing, it is what is lacking first while copies are spread.
                 first = int((self.copies[short] * len(self.names) + np.flatnonzero(short)).min())
                 found.append((-int(short.sum()), first, Short(resource, units, int(left[short].max()))))
-        return min(found, key=lambda each: each[:2])[2] if found else None
+        if not found:
+            return None, ()
+        most = min(found, key=lambda each: each[:2])[2]
+        return most, tuple(sorted(short.resource for *_, short in found if short is not most))

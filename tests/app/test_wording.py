@@ -10,7 +10,7 @@ from extender.core.gangs.machine import Phase
 from extender.core.gangs.packing import Shortfall
 from extender.core.names import GangKey
 from extender.core.units import Short
-from extender.kube.names import CPU, MEMORY, ResourceKey
+from extender.kube.names import CPU, MEMORY, PODS, ResourceKey
 from tests.builders import gang_pods
 
 R = ResourceKey("escher.dev/team.r")
@@ -53,6 +53,9 @@ def test_why_no_plan_was_found() -> None:
     )
     assert in_words(Shortfall(1, 3, Short(CPU, 4000, 500))) == (
         "room for 1 of 3 members; the next asks for 4 cpu, and a node has at most 0.5 free"
+    )
+    assert in_words(Shortfall(1, 3, Short(CPU, 100, 0), others=(PODS,))) == (
+        "room for 1 of 3 members; the next asks for 0.1 cpu, of which some nodes have at most 0 free; others lack pods"
     )
 
 

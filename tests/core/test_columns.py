@@ -98,8 +98,9 @@ def test_of_two_things_that_as_many_nodes_lack_the_one_is_told_that_is_lacking_f
     for name, has in (("a", units(cpu=9, memory=4)), ("b", units(cpu=1, memory=9))):
         ledger.capacity.set_node(NodeName(name), has)
     slots = [Slot(Holder(f"s{number}"), units(cpu=2, memory=2)) for number in range(3)]
+    [cpu, memory] = units(cpu=1, memory=1)
     for many in (0, 1000):
-        assert planned(ledger, slots, many) == Shortfall(2, 3, Short(next(iter(units(cpu=1))), 2, 1))
+        assert planned(ledger, slots, many) == Shortfall(2, 3, Short(cpu, 2, 1), others=(memory,))
 
 
 def test_what_is_too_much_for_an_array_is_looked_at_node_by_node() -> None:

@@ -67,9 +67,9 @@ def test_no_plan_says_how_many_found_a_node_and_what_was_short() -> None:
 def test_the_shortage_named_is_the_one_of_most_nodes_and_the_most_that_any_of_them_has() -> None:
     ledger = ledger_of({"n1": {"cpu": 1, GPU: 8}, "n2": {"cpu": 9, GPU: 1}, "n3": {"cpu": 9, GPU: 2}})
     one = Slot(Holder("s"), units({"cpu": 4, GPU: 4}))
-    assert plan(ledger, [one], names(ledger)) == Shortfall(0, 1, Short(GPU, asked=4, free=2))
+    assert plan(ledger, [one], names(ledger)) == Shortfall(0, 1, Short(GPU, asked=4, free=2), others=(CPU,))
     ledger = ledger_of({"n1": {"cpu": 1, GPU: 8}, "n2": {"cpu": 3, GPU: 8}, "n3": {"cpu": 9, GPU: 2}})
-    assert plan(ledger, [one], names(ledger)) == Shortfall(0, 1, Short(CPU, asked=4, free=3))
+    assert plan(ledger, [one], names(ledger)) == Shortfall(0, 1, Short(CPU, asked=4, free=3), others=(GPU,))
 
 
 def test_a_slot_goes_only_where_it_is_accepted() -> None:

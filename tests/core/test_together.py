@@ -287,7 +287,9 @@ class TestWhyNot:
         town.fill("n0", 8000)
         [one] = members(1, ports(80), 1000)
         gpu = ResourceKey("amd.com/gpu")
-        assert town.plan([replace(one, requests={**one.requests, gpu: 1})]) == Shortfall(0, 1, Short(gpu, 1, 0))
+        assert town.plan([replace(one, requests={**one.requests, gpu: 1})]) == Shortfall(
+            0, 1, Short(gpu, 1, 0), others=(CPU,)
+        )
 
     def test_the_rule_that_keeps_it_from_most_nodes_with_room(self) -> None:
         town = Town("abcd")

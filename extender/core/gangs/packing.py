@@ -44,13 +44,15 @@ class Shortfall:
 
     `cause`: for that one, the resource of which most nodes had too little, and the most that one of those had free.
     None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts; or, as
-    `rule` then says, what it requires of the pods around it kept it from every node with room.
+    `rule` then says, what it requires of the pods around it kept it from every node with room. `others`: of what the
+    other nodes had too little, by name.
     """
 
     placed: int
     asked: int
     cause: Short | None
     rule: str = ""
+    others: tuple[ResourceKey, ...] = ()
 
     @property
     def kind(self) -> str:
@@ -124,7 +126,8 @@ def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
     with_room = dict(offer.where())
     refusing = frozenset(node for node in with_room if not template.may_be_on(node))
     placed = sum(copies for node, copies in with_room.items() if node not in refusing)
-    return Shortfall(placed, asked, offer.lacks(refusing))
+    cause, others = offer.lacks(refusing)
+    return Shortfall(placed, asked, cause, others=others)
 
 
 def _fill(room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]) -> dict[Holder, NodeName]:
@@ -180,18 +183,20 @@ def _spread(
                     rounds.append([])
                 rounds[number] += go_on
         if slot is not None:
-            return nodes, Shortfall(len(nodes), asked, cause_of(lacks))
+            cause, others = cause_of(lacks)
+            return nodes, Shortfall(len(nodes), asked, cause, others=others)
     return nodes, None
 
 
-def cause_of(lacks: Sequence[tuple[ResourceKey, int, int]]) -> Short | None:
-    """Of what was lacking, node by node, as `Room.lacking` tells: what most lacked, and the most that one had free."""
+def cause_of(lacks: Sequence[tuple[ResourceKey, int, int]]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
+    """Of what was lacking, node by node, as `Room.lacking` tells: what most lacked, and the most that one of these had
+    free; and what the others lacked, by name."""
     if not lacks:
-        return None
+        return None, ()
     times = Counter(resource for resource, _, _ in lacks)
     short_of = max(times, key=times.__getitem__)
     asked, free = max((asked, free) for resource, asked, free in lacks if resource == short_of)
-    return Short(short_of, asked, free)
+    return Short(short_of, asked, free), tuple(sorted(times.keys() - {short_of}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -203,7 +203,8 @@ class _Attempt:
                 said[refusal[0]] += 1
         if said:
             return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
-        return Shortfall(placed, self._asked, cause_of(lacks))
+        cause, others = cause_of(lacks)
+        return Shortfall(placed, self._asked, cause, others=others)
 
     # Every way.
 
