@@ -33,7 +33,7 @@ from extender.core.gangs.restraint import (
     UnknownAsks,
     WhyNot,
 )
-from extender.core.gangs.victims import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS
+from extender.core.gangs.victims import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, NOW, daemon_set, gang_pods, mirror_on, node, pod
@@ -690,6 +690,24 @@ class TestPodsThatAreMadeAgain:
         assert waits == sorted(waits)
         assert FIRST_BACK_OFF <= waits[0] < 2 * FIRST_BACK_OFF
         assert 2 * FIRST_BACK_OFF <= waits[1] < 3 * FIRST_BACK_OFF
+
+    @pytest.mark.parametrize(("namespace", "comes_again"), [("team-b", True), ("team-b", False), ("default", True)])
+    def test_under_another_owner_each_time_are_spared_with_all_of_their_namespace_if_that_is_another(
+        self, world: GangWorld, namespace: str, comes_again: bool
+    ) -> None:
+        world.add_node(node("n1"))
+        runs(world, "web-0", namespace=namespace, owner=Owner("ReplicaSet", "web", "a"))
+        runs(world, "high", N1, priority=8)
+        comes(world)
+        # Gone, and there again before the gang has its plan.
+        again = N0 if comes_again else None
+        world.create(pod("web-1", FULL, node=again, namespace=namespace, owner=Owner("ReplicaSet", "web", "b")))
+        gone(world)
+        world.pass_time(PREEMPTS_EVERY)
+        expected = {("team-b", True): ["high"], ("default", True): ["web-1"]}.get((namespace, comes_again))
+        assert world.preempted == [["web-0"], *([expected] if expected else [])]
+        struck = world.keeper.tables.gangs.waiting.preempting.victims.strikes.keys()
+        assert (("default", Tenant("team-b")) in struck) is (namespace == "team-b" and comes_again)
 
     def test_stay_and_others_leave_instead(self, world: GangWorld) -> None:
         world.add_node(node("n1"))

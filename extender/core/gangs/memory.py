@@ -15,7 +15,6 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.machine import Phase, Standing
 from extender.core.gangs.plans import Pauses
-from extender.core.gangs.preempting import Preempting
 from extender.core.gangs.progress import AtBarrier, Plan, Wait
 from extender.core.gangs.restraint import Unfinished, WhyNot
 from extender.core.gangs.vain import Circumstances, History, Order, Spent
@@ -89,7 +88,7 @@ def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
         savings=saved.savings.account,
         giving_way=dict(gangs.planning.plans.giving_way),
         after_others=dict(gangs.waiting.queue.after_others),
-        preemptions=_preemptions(gangs.waiting.preempting),
+        preemptions=_preemptions(gangs),
     )
     return [_of(gangs, gang) for gang in gangs.by_key.values()], turns
 
@@ -124,8 +123,9 @@ def _of(gangs: Gangs, gang: Gang) -> GangMemory:
     )
 
 
-def _preemptions(preempting: Preempting) -> PreemptionsMemory:
-    victims, capacity = preempting.victims, preempting.capacity_count()
+def _preemptions(gangs: Gangs) -> PreemptionsMemory:
+    preempting, capacity = gangs.waiting.preempting, gangs.ledger.changes.capacity_count
+    victims = preempting.victims
 
     def told(circumstances: Circumstances | None) -> Circumstances | None:
         """A count is another elsewhere: what is told is whether it is still the same."""
@@ -150,7 +150,7 @@ def _recall_preemptions(gangs: Gangs, memory: PreemptionsMemory) -> None:
     known: Iterable[Order | History] = (*memory.orders.values(), *memory.history.values())
     for each in known:
         if each.circumstances is not None and not each.circumstances.capacity:
-            each.circumstances = replace(each.circumstances, capacity=preempting.capacity_count())
+            each.circumstances = replace(each.circumstances, capacity=gangs.ledger.changes.capacity_count)
     preempting.orders.update(memory.orders)
     preempting.history.update(memory.history)
     preempting.made.update(memory.made)

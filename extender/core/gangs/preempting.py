@@ -37,7 +37,7 @@ from extender.core.gangs.restraint import (
 )
 from extender.core.gangs.table import Table
 from extender.core.gangs.vain import Circumstances, History, Order, Spent, Vain
-from extender.core.gangs.victims import HOUR, Maker, Victims, back_off, makers_of
+from extender.core.gangs.victims import HOUR, Maker, Tenant, Victims, all_makers_of, back_off, makers_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
@@ -45,11 +45,6 @@ from extender.kube.names import NodeName, PodUid
 _NOMINATED_REMEMBERED = 16_384
 PREEMPTS_EVERY = 10.0
 """For how many seconds after a search there is no other, whatever has changed."""
-
-
-def _unknown_asks(gang: Gang) -> tuple[str, ...]:
-    """What members that wait require and a plan does not look at; each once."""
-    return tuple(dict.fromkeys(ask for pod in gang.roster.unplaced() for ask in pod.unknown_asks))
 
 
 class Preempting:
@@ -86,7 +81,7 @@ class Preempting:
         if pod.uid in self._nominated:
             del self._nominated[pod.uid]
         makers = self.victims.observe(pod, now)
-        for maker in makers or ():
+        for maker in () if makers is None else all_makers_of(pod):
             if maker in self.made:
                 self._heed_made_again(maker, pod, now)
         return makers is not None
@@ -105,6 +100,9 @@ class Preempting:
     def _heed_made_again(self, maker: Maker, pod: Pod, now: float) -> None:
         order = self.orders.get(self.made[maker])
         if order is None or pod.uid in order.evicted or pod.node not in order.nodes or maker in order.struck:
+            return
+        if isinstance(maker, Tenant):
+            order.retaken.add(maker)
             return
         order.struck.add(maker)
         self.victims.strike(self.made[maker].namespace, maker, now)
@@ -162,8 +160,9 @@ class Preempting:
     def _search(self, gang: Gang, saved: Sequence[Holder], now: float) -> Choice | WhyNot:
         if not self.victims.budgets.known:
             return BudgetsUnknown()
-        if asks := _unknown_asks(gang):
+        if asks := gang.roster.unknown_asks:
             return UnknownAsks(asks)
+        self._spare_retakers(gang.key, now)
         protected: dict[str, int] = {}
         units, last, going = self.victims.units_below(gang.key.namespace, gang.terms.claims, now, protected)
         history = self.history.setdefault(gang.key, History())
@@ -209,7 +208,7 @@ class Preempting:
 
     def _circumstances(self, gang: Gang, units: Sequence[Unit]) -> Circumstances:
         makers = self.victims.makers(units)
-        return Circumstances((gang.roster.first_seen, gang.roster.changes), self.capacity_count(), makers)
+        return Circumstances((gang.roster.first_seen, gang.roster.changes), self._ledger.changes.capacity_count, makers)
 
     # -- an order ------------------------------------------------------------------------------------------------
 
@@ -252,8 +251,7 @@ class Preempting:
         order = self.orders.get(key)
         if order is not None:
             order.evicted[pod.uid] = makers_of(pod)
-            for maker in makers_of(pod):
-                self.made[maker] = key
+            self.made |= {maker: key for maker in all_makers_of(pod) if maker != Tenant(key.namespace)}
 
     def refused(self, key: GangKey, unit: Sequence[Pod], left: int, why: str, now: float) -> None:
         """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
@@ -299,9 +297,16 @@ class Preempting:
         if order is None or not order.evicted:
             return
         self.vain.add(Spent(key, order.began, len(order.evicted)))
+        self._spare_retakers(key, now)
         for maker in dict.fromkeys(maker for makers in order.evicted.values() for maker in makers):
             if maker not in order.struck:
                 self.victims.strike(key.namespace, maker, now, TAKEN_IN_VAIN)
+
+    def _spare_retakers(self, key: GangKey, now: float) -> None:
+        """The gang waits on, for which pods have left: others of their namespaces have come where they were."""
+        order = self.orders.get(key)
+        for tenant in () if order is None else order.take_retakers():
+            self.victims.strike(key.namespace, tenant, now)
 
     def placed(self, gang: Gang) -> None:
         """The gang is bound: what was done for it was not in vain."""
@@ -356,17 +361,12 @@ class Preempting:
     @property
     def searched(self) -> tuple[GangKey, float] | None:
         """The gang that victims were searched for last, if nothing has changed since; and when it is searched again."""
-        key = self._searched[0] if self._searched is not None else None
-        gang = self._table.by_key.get(key) if key is not None else None
+        gang = None if self._searched is None else self._table.by_key.get(self._searched[0])
         return (gang.key, self._look_again) if gang is not None and self._searched == self._seen(gang) else None
 
     def resume_search(self, gang: Gang, look_again: float) -> None:
         """`searched` says that of the gang."""
         self._searched, self._look_again = self._seen(gang), look_again
-
-    def capacity_count(self) -> int:
-        """Another number whenever nodes have other room than before."""
-        return self._ledger.changes.capacity_count
 
     def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:
         uids = {pod.uid for pod in unit}

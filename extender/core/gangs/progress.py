@@ -76,6 +76,11 @@ class Roster:
         return all(pod.preempts for pod in self._to_place())
 
     @property
+    def unknown_asks(self) -> tuple[str, ...]:
+        """What members that wait require and a plan does not look at; each once."""
+        return tuple(dict.fromkeys(ask for pod in self.unplaced() for ask in pod.unknown_asks))
+
+    @property
     def unplaced_count(self) -> int:
         return len(self._to_place())
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from extender.core.gangs.restraint import Bounds, Exhausted
-from extender.core.gangs.victims import HOUR, Maker
+from extender.core.gangs.victims import HOUR, Maker, Tenant
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
@@ -57,6 +57,14 @@ class Order:
     evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
     """And whose they were."""
     struck: set[Maker] = field(default_factory=set)
+    retaken: set[Tenant] = field(default_factory=set)
+    """Those of whose namespaces pods have come where others of them had left."""
+
+    def take_retakers(self) -> list[Tenant]:
+        """Each of these once, when the eviction is over."""
+        found = [] if self.evicting else sorted(self.retaken.difference(self.struck))
+        self.struck.update(found)
+        return found
 
 
 @dataclass(slots=True)

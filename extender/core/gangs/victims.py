@@ -4,8 +4,10 @@ These stay whatever their priority is: pods of DaemonSets and static pods, which
 which are); pods of schedulers that are not ours, but where that is allowed; for a while whom nobody could evict; and,
 for a while that doubles, all pods of a maker (a controller, or a gang) one of whose new pods took the room
 that an earlier one had left: from gangs of the namespace for which it left, and no others, for a tenant may have
-its own pods leave in vain. What a disruption budget protects, counted over all that leave together, leaves as a last
-resort, or never: a setting decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
+its own pods leave in vain. Where the gang has to preempt again for that, all pods of the new pod's namespace are
+spared: else a tenant whose pods say another controller each time is chosen each time, and the gang waits for ever.
+What a disruption budget protects, counted over all that leave together, leaves as a last resort, or never: a setting
+decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
 """
 
 from __future__ import annotations
@@ -47,8 +49,16 @@ REFUSED_SECONDS = 300.0
 _LEFT_ALONE = (Phase.BINDING, Phase.QUARANTINED)
 """Phases of gangs that are no victims."""
 
-Maker = str | tuple[str, str] | GangKey
-"""A pod that has no controller, by its UID; a controller, by namespace and UID; or a gang."""
+
+@dataclass(frozen=True, slots=True, order=True)
+class Tenant:
+    """All that makes pods in a namespace: who may create pods there may name a new controller in each, or none."""
+
+    namespace: str
+
+
+Maker = str | tuple[str, str] | GangKey | Tenant
+"""A pod that has no controller, by its UID; a controller, by namespace and UID; a gang; or a whole namespace."""
 
 
 @dataclass(slots=True)
@@ -164,7 +174,7 @@ class Victims:
                 welcome.add(pod.scheduler)
             if self._brake.protects(pod.namespace):
                 return BRAKED
-            if banned and (found := next((maker for maker in makers_of(pod) if maker in banned), None)) is not None:
+            if banned and (found := next(filter(banned.__contains__, all_makers_of(pod)), None)) is not None:
                 return banned[found]
             return REFUSED if refused and pod.uid in refused else ""
 
@@ -222,6 +232,11 @@ def makers_of(pod: Pod) -> tuple[Maker, ...]:
     """Who makes such a pod anew when it is gone: its controller; and whoever makes its gang's members."""
     controller = () if pod.owner is None else ((pod.namespace, pod.owner.uid),)
     return (*controller, pod.gang.key) if isinstance(pod.gang, GangAsk) else controller
+
+
+def all_makers_of(pod: Pod) -> tuple[Maker, ...]:
+    """The same, and whoever else makes pods in its namespace."""
+    return (*makers_of(pod), Tenant(pod.namespace))
 
 
 def back_off(times: int) -> float:
