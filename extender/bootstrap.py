@@ -360,7 +360,11 @@ class Application:
                 WhereThere(follow(namespaces.namespaces(), self.braking)),
                 self._policies,
                 self._intents,
-                WhereThere(groups, lambda: is_served(connection, pod_groups.GROUP, pod_groups.VERSION, groups.kind)),
+                WhereThere(
+                    groups,
+                    lambda: is_served(connection, pod_groups.GROUP, pod_groups.VERSION, groups.kind),
+                    uninstalled=lambda: self.effects.do(self.keeper.pod_groups_uninstalled()),
+                ),
                 WhereThere(follow(jobs.jobs(), facts(Promise)), patience=START_SECONDS),
                 WhereThere(
                     follow(daemon_sets.daemon_sets(), of_daemon_sets),

@@ -96,7 +96,7 @@ class Keeper:
             case Pod():
                 self.population.forget(fact.uid)
             case PodGroup():
-                # Members that are bound stay; the others wait until it is there again.
+                # Members that are bound stay; the others wait until it is there again, or its kind is uninstalled.
                 self.population.regrouped(self.population.groups.lose(fact))
             case Promise():
                 self.tables.around.promises.lose(fact.controller)
@@ -105,6 +105,11 @@ class Keeper:
                 self.tables.around.budgets.lose(fact)
             case DaemonSet():
                 self.tables.around.daemons.lose(fact)
+        return self.settle()
+
+    def pod_groups_uninstalled(self) -> Decided[None]:
+        """The cluster has no PodGroups any more: whose label names one is of no gang."""
+        self.population.regrouped(self.population.groups.uninstalled())
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:

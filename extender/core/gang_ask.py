@@ -91,7 +91,7 @@ _IMPOSSIBLE_CONTROLLER = MalformedAsk(
     "the pod's controller has a kind, name, API group or UID that no object can have: it is empty or too long",
     f"create the pod from a Job or another controller, or name its gang in the label {GANG_LABEL}",
 )
-_GATE_WITHOUT_GANG = MalformedAsk(
+GATE_WITHOUT_GANG = MalformedAsk(
     "spec.schedulingGates",
     GANG_GATE,
     f"scheduling gate {GANG_GATE} on a pod that is in no gang",
@@ -120,7 +120,7 @@ def read_gang_ask(
         group = labels.get(POD_GROUP_LABEL)
         if group is not None:
             return GroupAsk(namespace, group, longest_wait)
-        return _GATE_WITHOUT_GANG if at_our_gate else None
+        return GATE_WITHOUT_GANG if at_our_gate else None
     if name is None:
         if controller is None:
             return MalformedAsk(

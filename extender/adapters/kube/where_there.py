@@ -46,7 +46,9 @@ class WhereThere:
         after: asyncio.Event | None = None,
         patience: float = inf,
         gone_without: Callable[[], object] = lambda: None,
+        uninstalled: Callable[[], object] = lambda: None,
     ) -> None:
+        """`uninstalled` is called when it is known not to be there any more."""
         self.there = is_there is None
         """Whether the cluster has it, as far as is known."""
         self.known = asyncio.Event()
@@ -58,6 +60,7 @@ class WhereThere:
         self._after = after
         self._patience = patience
         self._gone_without = gone_without
+        self._uninstalled = uninstalled
         self._looking = Lost(asyncio.get_running_loop().time)
         """For how long the API server has not said whether the kind is there."""
 
@@ -100,6 +103,7 @@ class WhereThere:
                 following.cancel()
             self.there = self.goes_without = False
             self.reflector.uninstalled()
+            self._uninstalled()
             _log.warning("a kind is not there any more: it is looked for again", kind=self.kind)
 
     async def _follow(self) -> None:

@@ -1,7 +1,8 @@
 """PodGroups of scheduler-plugins: the quorum of a gang in an object of its own, instead of on each pod.
 
 Knows which groups there are and which pods name them, and turns a pod's `GroupAsk` into the ask for a gang. Where the
-kind is not installed the label means nothing, and its pods are of no gang. Must not know how groups are read.
+kind is not installed, or not any more, the label means nothing, and its pods are of no gang. Must not know how groups
+are read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from extender.core.cluster import Pod
 from extender.core.gang_ask import (
     DEFAULT_TIMEOUT,
+    GATE_WITHOUT_GANG,
     LARGEST_GANG,
     MIN_MEMBER,
     POD_GROUP_LABEL,
@@ -75,6 +77,11 @@ class PodGroups:
         known = (self._groups or {}).pop(name, None)
         return [] if known is None else self._of(name)
 
+    def uninstalled(self) -> list[Pod]:
+        """The kind is not there any more, as it was before it came: the label means nothing."""
+        self._groups = None
+        return [pod for name in self._members for pod in self._of(name)]
+
     def _of(self, name: _Name) -> list[Pod]:
         # The living first: who has ended counts only while others of its gang live.
         return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
@@ -124,16 +131,16 @@ class PodGroups:
     def resolved(self, pod: Pod) -> Pod:
         """The pod with the ask for a gang in the place of a group's name."""
         of_group = isinstance(pod.gang, GroupAsk)
-        ask = self._ask(pod.gang) if isinstance(pod.gang, GroupAsk) else pod.gang
+        ask = self._ask(pod.gang, pod.at_our_gate) if isinstance(pod.gang, GroupAsk) else pod.gang
         most = self._most_together
         # Who is bound waits for nobody, and stays a member of a gang that was placed under a higher limit.
         if most is not None and isinstance(ask, GangAsk) and ask.quorum > most and pod.node is None:
             ask = too_large(ask, most, POD_GROUP_LABEL if of_group else MIN_MEMBER)
         return pod if ask is pod.gang else replace(pod, gang=ask)
 
-    def _ask(self, ask: GroupAsk) -> GangAsk | MalformedAsk | None:
+    def _ask(self, ask: GroupAsk, at_our_gate: bool) -> GangAsk | MalformedAsk | None:
         if self._groups is None:
-            return None
+            return GATE_WITHOUT_GANG if at_our_gate else None
         group = self._groups.get((ask.namespace, ask.name))
         if group is None:
             return MalformedAsk(
