@@ -137,7 +137,7 @@ class Replica:
             terms.lease,
             self._ask,
             lambda: self.application.ready(),
-            lambda: self.application.lacks_rights(),
+            lambda: self.application.is_patient(),
             clock.steady,
         )
         self._connection = Fenced(connect(permit), permit, self._use.heard)

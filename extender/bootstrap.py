@@ -385,10 +385,9 @@ class Application:
         """Whether every kind has been listed once: before, the ledger is not the cluster's."""
         return self._narrowing.known and all(reflector.synced.is_set() for reflector in self.reflectors)
 
-    def lacks_rights(self) -> bool:
-        """Whether it is not ready since the API server refuses what it has to read."""
-        unread = any(each.lost.refused for each in self.reflectors if not each.synced.is_set())
-        return unread or self._narrowing.lacks_rights()
+    def is_patient(self) -> bool:
+        """Whether it is not ready since it waits, for a bounded time, for a kind that only helps."""
+        return self._narrowing.is_patient()
 
     def gaps(self) -> Gaps:
         """What is not known, and why."""

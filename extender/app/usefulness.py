@@ -17,28 +17,28 @@ from extender.kube.errors import Refused, Unavailable
 PATIENCE_LEASES = 8
 """Leases within which requests must have come through."""
 READY_WITHIN = 120.0
-"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one. Waiting for
-rights is not counted: no other replica has more, and a start may wait for some between two lists."""
+"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one. What a start
+waits for kinds that only help is not counted: it has a bound of its own, and may come between two lists."""
 _LOOKS_EVERY = 1.0
 
 
 class Usefulness:
     """`lease`: seconds; `read`: asks the API server for something small; raises Unavailable, Refused. `ready`: whether
-    the cluster has been read; `lacks_rights`: whether it cannot be, for what is needed is refused. `clock`: seconds
-    that only pass."""
+    the cluster has been read; `is_patient`: whether a kind is waited for now that could be gone without. `clock`:
+    seconds that only pass."""
 
     def __init__(
         self,
         lease: float,
         read: Callable[[], Awaitable[object]],
         ready: Callable[[], bool],
-        lacks_rights: Callable[[], bool],
+        is_patient: Callable[[], bool],
         clock: Callable[[], float],
     ) -> None:
         self._lease = lease
         self._read = read
         self._ready = ready
-        self._lacks_rights = lacks_rights
+        self._is_patient = is_patient
         self._clock = clock
         self._channels: dict[str, Channel] | None = None
         """None while this replica does not lead."""
@@ -85,7 +85,7 @@ class Usefulness:
                 self._answered_at = max(self._answered_at, now)
             if dead := [kind for kind, channel in channels.items() if channel.is_dead]:
                 return f"for {patience:g} s none of its {' and '.join(dead)} came through to the API server"
-            if self._lacks_rights():
+            if self._is_patient():
                 reads_since = now
             if not self._ready() and now - reads_since >= READY_WITHIN * longer:
                 return f"the cluster could not be read within {READY_WITHIN * longer:g} s"

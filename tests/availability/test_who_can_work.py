@@ -176,16 +176,16 @@ async def test_one_that_stays_away_does_not_say_that_it_could_take_over() -> Non
 
 
 @pytest.mark.parametrize("kind", ["/namespaces", "/ephemeralresources"])
-async def test_one_that_waits_for_rights_keeps_the_lease_for_no_other_has_more_and_works_when_they_come(
+async def test_where_what_is_needed_is_refused_to_all_they_take_turns_less_and_less_often_and_work_when_rights_come(
     kind: str,
 ) -> None:
     refused = Fault(error=Refused(403, "forbidden"), user=SERVICE, path=rf"{kind}\?", times=None)
     async with SickReplicas() as simulation:
         simulation.cluster.api.faults.add(refused)
         simulation.kill_leader()
-        await until(lambda: simulation.leads(8082), within=60, what="the other leads")
-        await asyncio.sleep(900)
-        assert (simulation.changes, simulation.leads(8082)) == (1, True)
+        await asyncio.sleep(1800)
+        # Given back after 120, 240, 480, 960 s: after 120 s, were it always so, 14 times.
+        assert simulation.changes <= 5
         simulation.cluster.api.faults.remove(refused)
         await simulation.gang("train", 4)
         await until(lambda: simulation.bound("train") == 4, within=60)

@@ -9,8 +9,6 @@ class Lost:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.why = ""
         """Empty while it can be followed."""
-        self.refused = False
-        """Whether the API server has said no, and not only nothing."""
         self._clock = clock
         self._since: float | None = None
 
@@ -19,10 +17,10 @@ class Lost:
         """Since the first of the failures in a row; 0 while it can be followed."""
         return 0.0 if self._since is None else self._clock() - self._since
 
-    def failed(self, why: str, *, refused: bool = False) -> None:
-        self.why, self.refused = why, refused
+    def failed(self, why: str) -> None:
+        self.why = why
         if self._since is None:
             self._since = self._clock()
 
     def over(self) -> None:
-        self._since, self.why, self.refused = None, "", False
+        self._since, self.why = None, ""

@@ -39,9 +39,9 @@ class Narrowing:
         """Kinds that are not known yet, and why; empty where nothing has gone wrong so far."""
         return {each.kind: each.lost.why for each in self._kinds if not each.known.is_set()}
 
-    def lacks_rights(self) -> bool:
-        """Whether one that is not known yet is refused."""
-        return any(each.lost.refused for each in self._kinds if not each.known.is_set())
+    def is_patient(self) -> bool:
+        """Whether one is waited for now that could be gone without."""
+        return any(each.lost.seconds > 0 for each in self._kinds if not (each.narrows or each.known.is_set()))
 
     def without(self) -> list[str]:
         """Kinds that this runs without, by the settings or since they cannot be read."""

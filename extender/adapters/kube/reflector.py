@@ -203,7 +203,7 @@ class Reflector(Generic[T]):
                 # Others may have been asked to come back at the same moment.
                 wait = self._back_off.failed(asked and asked * (1 + self._chance() / 10))
                 failures = self._back_off.failures
-                self.lost.failed(str(error), refused=isinstance(error, Refused))
+                self.lost.failed(str(error))
                 self._away = self._away + 1 if isinstance(error, Away) else 0
                 is_lost = self._away >= _AWAY_AFTER or failures % _LOST_AFTER == 0
                 if self._list_because is None and is_lost:

@@ -135,7 +135,7 @@ class WhereThere:
             except (Unavailable, Refused) as error:
                 if str(error) != self._looking.why:
                     _log.warning("cannot see whether a kind is there", kind=self.kind, why=str(error))
-                self._looking.failed(str(error), refused=isinstance(error, Refused))
+                self._looking.failed(str(error))
                 if self._looking.seconds >= self._patience and not self.known.is_set():
                     self._lose_patience()
                 wait = back_off.failed(error.retry_after if isinstance(error, Unavailable) else None)
