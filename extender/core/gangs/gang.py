@@ -8,7 +8,7 @@ Its phases, and what leads from one to another, are the tables of `gang_phases`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt
@@ -104,6 +104,20 @@ class Gang:
         order = () if wait.by_age else max(wait.order, wait.behind_order)
         age = max(terms.created, wait.behind)
         return (-terms.claims, order, age, wait.rounds_lost, self.roster.first_seen, self.key)
+
+
+class TurnOrder:
+    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say. `version`:
+    another number whenever it may be another place."""
+
+    def __init__(self) -> None:
+        self.of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()
+        self.version: Callable[[], int] = lambda: 0
+
+    def place(self, gang: Gang) -> None:
+        """Its turn, waiting or not, is where the policies have it now."""
+        # All of it, also where it is 0 throughout: others may be below that, and an empty one would come before them.
+        gang.wait.order = tuple(self.of(list(gang.roster.unplaced())))
 
 
 def without_numbers(reason: str, shortfall: Shortfall | None) -> tuple[str, str]:

@@ -4,9 +4,9 @@ A gang that does not fit is passed by others that do, for room should not stand 
 among those that would fit into the cluster beside what stays there (`staying`), room is saved for the first in turn
 (priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one gang
 at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes behind
-all of its priority that wait now, and no room is saved for it for a time, twice as long each time. It is tried as
-before whenever room comes free. For as long as the first such time all gangs of its namespace have their turn after
-those of others: else a namespace would keep the turn with one gang after another.
+all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it for a time, twice as
+long each time. It is tried as before whenever room comes free. For as long as the first such time those of its
+namespace that come have their turn after those of others: else a namespace would keep it with one after another.
 
 Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put
 before has its turn by age.
@@ -17,17 +17,17 @@ Knows who waits and what for; must not know phases, barriers, nor how a gang is 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from math import inf, nextafter
 
 from extender.core.audit import Violation
 from extender.core.brake import Act, Brake
-from extender.core.cluster import Pod
 from extender.core.due import earliest
 from extender.core.gangs.backfill import SavedRoom
 from extender.core.gangs.fit_index import Fits, Rank, Shape, shape_of
-from extender.core.gangs.gang import Gang, Turn
+from extender.core.gangs.gang import Gang, Turn, TurnOrder
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 
@@ -41,20 +41,6 @@ class Patience:
 
 
 DEFAULT_PATIENCE = Patience()
-
-
-class _Order:
-    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say. `version`:
-    another number whenever it may be another place."""
-
-    def __init__(self) -> None:
-        self.of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()
-        self.version: Callable[[], int] = lambda: 0
-
-    def place(self, gang: Gang) -> None:
-        """Its turn, waiting or not, is where the policies have it now."""
-        # All of it, also where it is 0 throughout: others may be below that, and an empty one would come before them.
-        gang.wait.order = tuple(self.of(list(gang.roster.unplaced())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +57,7 @@ class Queue:
         self.fits = fits
         self.saved = saved
         self._patience = patience
-        self.order = _Order()
+        self.order = TurnOrder()
         self.lost: list[Gang] = []
         """Gangs that have lost their turn, and that nobody has been told of."""
         self._brake = brake
@@ -329,13 +315,17 @@ class Queue:
         gang.wait.rounds_lost += 1
         gang.wait.overtaken, gang.wait.by_age = 0, False
         self.fits.plans.in_vain(gang, now)
-        rivals = [entry.turn for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
-        gang.wait.behind = max(turn[2] for turn in rivals)
-        gang.wait.behind_order = max(turn[1] for turn in rivals)
+        rivals = [entry for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
+        # Of equal age a gang that was there before would be before them.
+        behind = nextafter(max(entry.turn[2] for entry in rivals), inf)
+        gang.wait.behind_order = max(entry.turn[1] for entry in rivals)
         gang.wait.saves_after = now + self.saved.savings.thrift.pause(gang.wait.rounds_lost)
         self.after_others[gang.key.namespace] = now + self.saved.savings.thrift.pause(1)
-        self._take_out(gang.key)
-        self.enter(gang)
+        own = [entry.gang for entry in rivals if entry.gang.key.namespace == gang.key.namespace]
+        for each in own if len(own) < len(rivals) else [gang]:
+            each.wait.behind = behind
+            self._take_out(each.key)
+            self.enter(each)
         self.lost.append(gang)
 
     def violations(self) -> Iterator[Violation]:
