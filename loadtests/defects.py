@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Collection, Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,11 +22,12 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 
 
 @contextmanager
-def defects(errors: list[str]) -> Iterator[None]:
-    """What the service logs as an error is taken down; nothing is printed."""
+def defects(errors: list[str], but: Collection[str] = ()) -> Iterator[None]:
+    """What the service logs as an error is taken down, other than these events; nothing is printed."""
 
     def take(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        if method in ("error", "exception", "critical") or event.get("exc_info"):
+        is_error = method in ("error", "exception", "critical") or event.get("exc_info")
+        if is_error and event.get("event") not in but:
             errors.append(str(dict(event)))
         raise structlog.DropEvent
 

@@ -94,6 +94,8 @@ class Intents(Ends[Declared[Intent]]):
         """Transactions that are under way here."""
         self._left: Bounded[str, None] = Bounded(_REMEMBERED)
         """Those that ended here otherwise than they should: something of them may have to be taken back."""
+        self._settled: Bounded[str, str] = Bounded(_REMEMBERED)
+        """Those whose intent was deleted here, and its UID: an intent with another one is a creation that came twice."""
         self.writing = Writing("TransactionIntent", self.known, store, Marks())
         super().__init__(self.known, self.writing, clock, chance=chance)
 
@@ -161,6 +163,7 @@ class Intents(Ends[Declared[Intent]]):
 
     async def _delete(self, stored: Declared[Intent]) -> bool:
         """Whether it could be, as it is known; if not, it is another by now, or gone."""
+        self._settled.setdefault(_transaction(stored.name), stored.uid)
         try:
             left = await self._store.delete(stored.name, if_version=stored.resource_version, there=True)
         except (Occupied, Gone):
@@ -183,6 +186,7 @@ class Intents(Ends[Declared[Intent]]):
         self._live.discard(announced.transaction)
         if not over:
             self._left[announced.transaction] = None
+        if not over or self.known.get(self._name(announced.transaction)) is not None:
             self.nudge()
 
     def _name(self, transaction: str) -> Identity:
@@ -220,8 +224,12 @@ class Intents(Ends[Declared[Intent]]):
         entry, transaction = self.known.get(name), _transaction(name)
         if entry is None or entry.item.spec is None or transaction in self._live:
             return float("inf")
-        is_ours = entry.since <= self.began or transaction in self._left
+        is_ours = entry.since <= self.began or transaction in self._left or self._came_twice(entry.item)
         return entry.since + (0.0 if is_ours else _LEFT_TO_OTHERS)
+
+    def _came_twice(self, stored: Declared[Intent]) -> bool:
+        """Whether it was created again after it had been deleted here: its transaction is over, whichever way."""
+        return self._settled.get(_transaction(stored.name), stored.uid) != stored.uid
 
     async def resolve(self, name: Identity) -> None:
         """The transaction of this intent is taken back, and the intent is gone. Raises Unavailable."""
@@ -243,6 +251,9 @@ class Intents(Ends[Declared[Intent]]):
         if found is None or transaction in self._live:
             return
         stored, intent = found
+        if self._came_twice(stored):
+            await self._delete(stored)
+            return
         if not intent.given_up:
             try:
                 change = Replacement(intent, replace(intent, given_up=True))

@@ -13,6 +13,7 @@ import msgspec
 
 from extender.simulated_service import ARRIVES_WITHIN
 from loadtests.fault_simulation.plan import CALLS, TARGETS, VERSIONS, Fault, FaultKind, Plan, Work
+from loadtests.life.works import PRIORITIES
 
 CPU_OF_NODE = 4
 WORK_ENDS = 60.0
@@ -36,6 +37,12 @@ _RESTORED, _WATCHES_FAIL, _CLOCK_SET = 0.3, 0.1, 0.05
 """The shares of seeds in which etcd is restored, watches fall silent or end with 410 in a row, a clock is set far."""
 _FORBIDDEN = 0.3
 """The share of seeds in which the service is refused with 403, mostly while it starts."""
+_WITH_TRANSACTIONS, _WITH_PRIORITY = 0.25, 0.25
+"""The shares of seeds in which transactions are asked for, and pods of priority."""
+_MOST_TRANSACTIONS = 5
+_FIRST_OF_TRANSACTIONS = 11
+"""The capacity that the first one sets: each sets another, by which it can be told."""
+_OF_INTENTS = ("intent creations", "intent deletions")
 _WRITTEN_WITH_RIGHTS = ("bindings", "pod patches", "resource status")
 _READS = tuple(target for target in TARGETS if target.startswith("reads"))
 _ONE_OF_REPLICAS = 6
@@ -71,6 +78,7 @@ _WRITES = (
     "resource status", "pod patches", "all",
 )  # fmt: skip
 _PATCHES = ("node status", "resource patches", "resource status", "pod patches")
+_OUTAGES = tuple(target for target in TARGETS if target not in _OF_INTENTS)
 _WATCHES = ("watches", "watch of pods", "watch of nodes", "watch of resources")
 
 
@@ -81,7 +89,80 @@ def plan_of(seed: int) -> Plan:
     works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
     more = _of_time(random.Random(f"{seed} time"), works) + _of_rights(random.Random(f"{seed} rights"))
-    return Plan(seed, (*works, *others), tuple(sorted((*faults, *more), key=_moment)), nodes, replicas)
+    those, theirs = _transactions(random.Random(f"{seed} transactions"), (*faults, *more))
+    high = _with_priority(random.Random(f"{seed} priorities"), works)
+    all_faults = tuple(sorted((*faults, *more, *theirs), key=_moment))
+    return Plan(seed, (*works, *others, *those, *high), all_faults, nodes, replicas)
+
+
+def _transactions(rng: random.Random, faults: tuple[Fault, ...]) -> tuple[list[Work], list[Fault]]:
+    """Of resources that they share, mostly while something goes wrong; and faults that meet them. Drawn apart, as what
+    is of time."""
+    if rng.random() >= _WITH_TRANSACTIONS:
+        return [], []
+    found: list[Work] = []
+    own: list[Fault] = []
+    # What ends after a time that a wrong clock reckoned ends as wrongly (docs/failures.md).
+    may_end = not any(each.kind == "set-clock" for each in faults)
+    for number in range(rng.randint(2, _MOST_TRANSACTIONS)):
+        near = rng.choice(faults).at - rng.uniform(0, 0.03) if faults and rng.random() < 0.6 else _when(rng)
+        together = found and rng.random() < 0.4
+        at = max(0.0, _round(found[-1].at + rng.uniform(0, 0.02) if together else near))
+        work = Work(
+            "transaction",
+            f"x{number}",
+            at,
+            capacity=0 if rng.random() < 0.15 else _FIRST_OF_TRANSACTIONS + number,
+            nodes=rng.choice((0, 0, 1)),
+            seconds=_round(rng.uniform(10, 40)) if may_end and rng.random() < 0.2 else 0.0,
+            over=tuple(sorted(rng.sample(("a", "b", "c", "d"), rng.choice((2, 2, 3))))),
+            patience=_round(rng.uniform(0.001, 0.03)) if rng.random() < 0.3 else 0.0,
+        )
+        found.append(work if work.capacity else msgspec.structs.replace(work, nodes=0, seconds=0.0))
+        if rng.random() < 0.4:
+            own.append(_of_transaction(rng, at))
+    return found, own
+
+
+def _of_transaction(rng: random.Random, at: float) -> Fault:
+    """Its service dies within it, or one of its writes goes wrong."""
+    if rng.random() < 0.4:
+        return Fault(
+            "kill-service", _round(at + rng.uniform(0, 0.03)), _round(rng.uniform(1, 5)), losing=rng.random() < 0.5
+        )
+    kinds: tuple[FaultKind, ...] = ("lose-request", "lose-answer", "late-request", "repeat-request", "fail", "outage")
+    kind, of = rng.choice(kinds), rng.choice((*_OF_INTENTS, "resource creations", "resource patches"))
+    seconds = rng.uniform(0.5, 90.0) if kind == "outage" else rng.uniform(0, ARRIVES_WITHIN)
+    return Fault(kind, max(0.0, _round(at - 0.01)), _round(seconds), of=of, skip=rng.choice((0, 0, 1)))
+
+
+def _with_priority(rng: random.Random, works: tuple[Work, ...]) -> list[Work]:
+    """Gangs and pods that come when others have the room, and may take it from those of less priority: of CPU, which
+    kube-scheduler frees for single pods, and of units of ours, which the service frees. Drawn apart, as what is of
+    time."""
+    if rng.random() >= _WITH_PRIORITY:
+        return []
+    found: list[Work] = []
+    resources = [each.name for each in works if each.kind == "resource" and each.capacity and not each.seconds]
+    for number in range(rng.randint(1, 3)):
+        base, asks = rng.choice([each.at for each in works]), ""
+        if resources and rng.random() < 0.6:
+            asks = rng.choice(resources)
+        found.append(
+            Work(
+                "gang" if rng.random() < 0.5 else "pods",
+                f"h{number}",
+                _round(base + rng.uniform(0, rng.choice((2.0, 15.0, 30.0)))),
+                lasts=_lasts(rng),
+                size=rng.randint(1, 3),
+                cpu=rng.choice((1, 1, 2, 4)),
+                asks=asks,
+                seconds=_runs(rng),
+                priority=rng.choice(tuple(PRIORITIES)),
+                ledger=rng.random() < 0.5,
+            )
+        )
+    return found
 
 
 def _moment(fault: Fault) -> float:
@@ -299,7 +380,7 @@ def _fault(rng: random.Random, nodes: int, works: tuple[Work, ...]) -> Fault:
     long = _round(rng.choice((rng.uniform(0.05, 1.0), rng.uniform(1.0, 8.0), rng.uniform(8.0, 30.0))))
     match kind:
         case "outage":
-            return Fault(kind, at, long, of=rng.choice((*TARGETS, "watches", "bindings", "node status")))
+            return Fault(kind, at, long, of=rng.choice((*_OUTAGES, "watches", "bindings", "node status")))
         case "hold-watches":
             return Fault(kind, at, long, of=rng.choice(_WATCHES))
         case "repeat-events":

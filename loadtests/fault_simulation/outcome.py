@@ -35,6 +35,8 @@ from loadtests.room import (
 
 IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
 PICTURE = "picture"
+INTENT = Kind("escher.dev", "v1alpha1", "TransactionIntent", "transactionintents")
+"""What is stored of a transaction while it is under way."""
 
 
 class Answers:
@@ -76,10 +78,12 @@ async def amiss(
     wishes: Sequence[Work],
     told: Mapping[str, frozenset[str]],
     unclear: Collection[str] = (),
+    beside: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """By kind: what is not as it must be; some of it may only need time. `works`: all that was ever asked for.
     `wishes`: the resources that were asked for last, of which what was to end by itself has; `told`: on which nodes, as
-    far as none of those was lost since. `unclear`: gangs that may be bound in part, for etcd was restored."""
+    far as none of those was lost since. `unclear`: gangs that may be bound in part, for etcd was restored. `beside`:
+    resources that are not wished for by themselves, and are judged elsewhere."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     apart = [each for each in pods if label(each, GROUP)]
@@ -94,8 +98,12 @@ async def amiss(
         IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
         FORGOTTEN: [*waiting, *_apart(nodes, pods, apart), *_with_free_ports(nodes, pods, keeps, works)],
         DIFFERS: differences(Objects(store), answers),
-        LEFT: [*unfinished(answers), *saved_in_vain(pods, keeps)],
-        RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told),
+        LEFT: [
+            *unfinished(answers),
+            *saved_in_vain(pods, keeps),
+            *(f"intent {name(each)}" for each in store.list(INTENT)),
+        ],
+        RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told, beside),
         PICTURE: differing(known(life.application), said(store, resources)),
     }
 
@@ -183,7 +191,11 @@ def _places(nodes: list[Json], pods: list[Json], without: set[str], pod: Json, k
 
 
 def _resources_amiss(
-    nodes: list[Json], objects: list[Json], wishes: Sequence[Work], told: Mapping[str, frozenset[str]]
+    nodes: list[Json],
+    objects: list[Json],
+    wishes: Sequence[Work],
+    told: Mapping[str, frozenset[str]],
+    beside: Collection[str],
 ) -> list[str]:
     there = {name(each): units_of(each) for each in objects}
     present = {name(each) for each in nodes}
@@ -197,6 +209,7 @@ def _resources_amiss(
         elif units.keys() != told.get(wish.name, units.keys()):
             found.append(f"{wish.name} is {units}, and {sorted(told[wish.name])} was answered")
     expected = {each.name: there[each.name] for each in lasting if each.name in there}
+    expected |= {each: there[each] for each in beside if each in there}
     ownerless, lost = resources_amiss(nodes, objects, expected)
     return [*found, *ownerless, *lost]
 

@@ -107,6 +107,8 @@ TARGETS: Mapping[str, tuple[str, str]] = {
     "watch of pods": ("GET", r"/pods\?.*watch=1"),
     "watch of nodes": ("GET", r"/nodes\?.*watch=1"),
     "watch of resources": ("GET", r"/ephemeralresources\?.*watch=1"),
+    "intent creations": ("POST", r"/transactionintents(\?|$)"),
+    "intent deletions": ("DELETE", r"/transactionintents/"),
     "leases": ("", r"/leases"),
     "reads": ("GET", ""),
     "reads of pods": ("GET", r"/pods(\?|$)"),
@@ -151,12 +153,14 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; `foreign` ones,
     which another scheduler binds at once, each where most is free, and which do not come where nothing is; a `resource`
-    of `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; or a `policy`, by which pods of
-    the same `group` keep off each other. Pods ask for `cpu`, for one unit of the resource `asks`, and for the host port
-    `port` (0: for none); they run for `seconds` (0: until they are taken away).
+    of `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; a `transaction`, which sets all
+    the resources `over` so as one, and whose caller asks once and waits for `patience` (0: for an answer); or a
+    `policy`, by which pods of the same `group` keep off each other. Pods ask for `cpu`, for one unit of the resource
+    `asks`, and for the host port `port` (0: for none); they run for `seconds` (0: until they are taken away). They have
+    the class `priority` (empty: none), and with `ledger` the profile that calls the service's ledger alone.
     """
 
-    kind: Literal["gang", "pods", "foreign", "resource", "policy"]
+    kind: Literal["gang", "pods", "foreign", "resource", "transaction", "policy"]
     name: str
     at: float
     lasts: float | None = None
@@ -170,6 +174,10 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0
     capacity: int = 0
     nodes: int = 0
+    over: tuple[str, ...] = ()
+    patience: float = 0.0
+    priority: str = ""
+    ledger: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -225,6 +233,6 @@ def in_words(fault: Fault) -> str:
 
 
 def work_in_words(work: Work) -> str:
-    said = msgspec.to_builtins(work)
-    named = ", ".join(f"{key} {value}" for key, value in said.items() if key not in ("kind", "name", "at"))
+    said = {each.name: getattr(work, each.name) for each in msgspec.structs.fields(work) if not each.required}
+    named = ", ".join(f"{key} {value}" for key, value in said.items() if value not in (0, None, "", ()))
     return f"{work.at:.2f} s {work.kind} {work.name}{f' ({named})' if named else ''}"

@@ -32,6 +32,7 @@ from loadtests.month.agreement import ephemeral_resources
 from loadtests.reading import node_of
 
 HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "unanswered"
+TRANSACTION = "transaction"
 _LOOK_EVERY = 15.0
 _REST_WITHIN = 200.0
 """Seconds after the last fault: before kube-scheduler tries all again that has waited for five minutes, which would
@@ -40,6 +41,9 @@ _DECIDED_WITHIN = 45.0
 """Seconds for which a gang in part may be completed, and some more."""
 _TIDY_WITHIN = 600.0
 _READY_WITHIN = 60.0
+_LATER = "a transaction is not wholly taken back"
+"""What the service says where the API server is away for longer than a call lasts: the intent has it taken back later,
+or by the next life. Whether it was is judged by what there is."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,11 @@ class Run:
         told_nodes = {} if lost else self._working.told
         wishes = list(self._working.wishes.values())
         unclear = self._restoring.gangs
-        return await amiss(self._store, life, self._resources, self._plan.works, wishes, told_nodes, unclear)
+        transactions, restored = self._working.transactions, any(each.kind == "restore" for each in self._plan.faults)
+        found = await amiss(
+            self._store, life, self._resources, self._plan.works, wishes, told_nodes, unclear, transactions.names
+        )
+        return {**found, TRANSACTION: transactions.amiss(restored=restored)}
 
     def _tell(self, found: dict[str, list[str]]) -> None:
         for kind, said in found.items():
@@ -264,7 +272,7 @@ async def _carry_out(plan: Plan, result: Result) -> None:
     errors: list[str] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, about: errors.append(told(about)))
     try:
-        with defects(errors):
+        with defects(errors, but=(_LATER,)):
             async with stage_of(plan) as stage:
                 await Run(plan, stage, errors, result).go()
     except BaseExceptionGroup as group:

@@ -12,17 +12,19 @@ from typing import Any
 import httpx
 
 from kubesim.apiserver.in_process import InProcess
-from kubesim.kinds import POD, Json, Kind
+from kubesim.kinds import POD, PRIORITY_CLASS, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.stage import Stage
+from loadtests.fault_simulation.transactions import NAMESPACE, Ask, Transactions, body_of
 from loadtests.life.hands import Hands
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import cpu_of, free_cpu
-from loadtests.pods import EXTENDER, pod
+from loadtests.life.works import PRIORITIES
+from loadtests.month.agreement import ephemeral_resources
+from loadtests.pods import EXTENDER, LEDGER, pod
 from loadtests.reading import OURS
 
-NAMESPACE = "default"
 GROUP = "fault-simulation/group"
 """The label of pods that keep off each other."""
 FOREIGN = "another-scheduler"
@@ -43,6 +45,8 @@ class Working:
         self._stage = stage
         self._people = self._hands(seed, "people")
         self._others = self._hands(seed, FOREIGN)
+        tenant = self._hands(seed, "tenant")
+        self.transactions = Transactions(self._store, ephemeral_resources(stage), tenant, self._answered)
         self._turns: dict[str, asyncio.Lock] = {}
         self._policies: list[Json] = []
 
@@ -61,6 +65,9 @@ class Working:
             case "resource":
                 await self.set_resource(work)
                 return
+            case "transaction":
+                await self.transactions.transact(work, _ANSWERED_WITHIN)
+                return
             case "policy":
                 self._policies.append(_policy(work))
                 await self._create(POLICY, self._policies[-1])
@@ -69,6 +76,7 @@ class Working:
                 for body in pods_of(work):
                     await self._come_in(body)
             case _:
+                await self._have_class(work.priority)
                 for body in pods_of(work):
                     await self._create(POD, body)
         if work.lasts is not None:
@@ -78,6 +86,12 @@ class Working:
     async def _create(self, kind: Kind, body: Json) -> None:
         body["metadata"]["namespace"] = NAMESPACE
         assert await self._people.create(kind, body) is not None, f"{kind.name} {body['metadata']['name']} is refused"
+
+    async def _have_class(self, priority: str) -> None:
+        if priority and self._store.get(PRIORITY_CLASS, "", priority) is None:
+            value, policy = PRIORITIES[priority]
+            body: Json = {"metadata": {"name": priority}, "value": value, "preemptionPolicy": policy}
+            await self._people.create(PRIORITY_CLASS, body)
 
     async def _come_in(self, body: Json) -> None:
         """It is bound where most is free, by somebody who asks nobody; or it is gone again."""
@@ -114,6 +128,8 @@ class Working:
 
     async def ask_again(self) -> None:
         """What was asked for last is there, whatever became of it."""
+        if self.transactions.tried:
+            await self.transactions.have_bystander()
         for name in list(self.wishes):
             async with self._turns[name]:
                 await self._insist(self.wishes[name])
@@ -123,36 +139,45 @@ class Working:
 
     async def _ask(self, work: Work) -> bool:
         """Whether it was heard, and done."""
-        life = self._stage.leading
-        if life is None:
-            return False
         where = f"/v1/namespaces/{NAMESPACE}/resources/{work.name}"
-        served = httpx.ASGITransport(app=life.http)
-        async with httpx.AsyncClient(transport=served, base_url="http://escher") as client:
-            asked = client.put(where, json=_body(work)) if work.capacity else client.delete(where)
-            try:
-                async with asyncio.timeout(_ANSWERED_WITHIN):
-                    answer = await asked
-            except TimeoutError:
-                return False
-            except asyncio.CancelledError:
-                # The service has died, and what it had sent for this is lost.
-                if (own := asyncio.current_task()) is not None and own.cancelling():
-                    raise
-                return False
-        if life not in self._stage.living:
+        answer = await self._answered(
+            lambda client: client.put(where, json=body_of(work)) if work.capacity else client.delete(where),
+            _ANSWERED_WITHIN,
+        )
+        if answer is None:
             return False
         self.last_answers[work.name] = f"{answer.status_code} {answer.text}"
         if answer.status_code == 200:
             self.told[work.name] = frozenset(answer.json()["nodes"])
         return not answer.is_error or (answer.status_code == 404 and not work.capacity)
 
+    async def _answered(self, ask: Ask, within: float) -> httpx.Response | None:
+        """What the service that leads answers within so many seconds; None where it does not."""
+        life = self._stage.leading
+        if life is None:
+            return None
+        served = httpx.ASGITransport(app=life.http)
+        async with httpx.AsyncClient(transport=served, base_url="http://escher") as client:
+            try:
+                async with asyncio.timeout(within):
+                    answer = await ask(client)
+            except TimeoutError:
+                return None
+            except asyncio.CancelledError:
+                # The service has died, and what it had sent for this is lost.
+                if (own := asyncio.current_task()) is not None and own.cancelling():
+                    raise
+                return None
+        return answer if life in self._stage.living else None
+
     async def take_all_back(self) -> None:
         """Nothing is asked for any more."""
         self._policies.clear()
         for found in [*self._store.list(POD), *self._store.list(POLICY)]:
             await self._people.delete(POD if "containers" in found["spec"] else POLICY, found)
-        for name in list(self.wishes):
+        names = self.transactions.names
+        await self.transactions.take_back()
+        for name in [*self.wishes, *names]:
             await self.set_resource(Work("resource", name, 0.0))
 
 
@@ -164,11 +189,12 @@ def pods_of(work: Work) -> list[Json]:
     made = [
         pod(
             f"{work.name}-{number}",
-            FOREIGN if work.kind == "foreign" else EXTENDER,
+            FOREIGN if work.kind == "foreign" else LEDGER if work.ledger else EXTENDER,
             gang=gang,
             quorum=None if gang is None else work.size,
             gated=work.gated,
             run_seconds=work.seconds or None,
+            priority_class=work.priority or None,
             labels={GROUP: work.group} if work.group else None,
             **asks,
         )
@@ -181,16 +207,6 @@ def pods_of(work: Work) -> list[Json]:
 
 def resource_key(name: str) -> str:
     return f"{OURS}{NAMESPACE}.{name}"
-
-
-def _body(work: Work) -> Json:
-    """As a PUT has it."""
-    body: Json = {"capacity": work.capacity, "node_spec": {}}
-    if work.nodes:
-        body["num_nodes"] = work.nodes
-    if work.seconds:
-        body["ttl_seconds"] = work.seconds
-    return body
 
 
 def _policy(work: Work) -> Json:

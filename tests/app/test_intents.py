@@ -38,6 +38,23 @@ async def test_what_is_stored_of_a_transaction_stands_in_the_services_own_namesp
     world.agree()
 
 
+@pytest.mark.parametrize("after", [0.5, 70.0])
+async def test_an_intent_whose_creation_arrives_again_takes_nothing_back_of_what_was_answered_as_in_force(
+    world: World, after: float
+) -> None:
+    world.api.latency = 1.0
+    running = asyncio.create_task(run(world, setting("r", 1), setting("s", 1)))
+    await asyncio.sleep(2.5)
+    [stored] = world.api.intents.values()
+    assert (await running).committed == [0, 1]
+    await asyncio.sleep(after)
+    world.api.put_intent(replace(stored, uid="another"))
+    await world.quiet(100)
+    assert world.api.intents == {}
+    assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
+    world.agree()
+
+
 @pytest.mark.parametrize(
     "refusal",
     [Gone(404, 'namespaces "escher-system" not found'), Refused(403, "forbidden"), Refused(413, "1,200,000 bytes")],

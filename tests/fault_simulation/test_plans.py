@@ -36,7 +36,8 @@ def test_a_seed_has_one_plan_and_a_file_holds_it() -> None:
 def test_every_kind_of_fault_and_of_work_is_drawn() -> None:
     plans = [plan_of(seed) for seed in SEEDS]
     assert Counter(each.kind for plan in plans for each in plan.faults).keys() == MEANING.keys()
-    assert {each.kind for plan in plans for each in plan.works} == {"gang", "pods", "foreign", "resource", "policy"}
+    kinds = {"gang", "pods", "foreign", "resource", "transaction", "policy"}
+    assert {each.kind for plan in plans for each in plan.works} == kinds
     assert {plan.replicas for plan in plans} == {1, 2}
 
 
