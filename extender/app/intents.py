@@ -95,7 +95,7 @@ class Intents(Ends[Declared[Intent]]):
         self._left: Bounded[str, None] = Bounded(_REMEMBERED)
         """Those that ended here otherwise than they should: something of them may have to be taken back."""
         self._settled: Bounded[str, str] = Bounded(_REMEMBERED)
-        """Those whose intent was deleted here, and its UID: an intent with another one is a creation that came twice."""
+        """Those whose intent was deleted here, and its UID: an intent with another one was created twice."""
         self.writing = Writing("TransactionIntent", self.known, store, Marks())
         super().__init__(self.known, self.writing, clock, chance=chance)
 

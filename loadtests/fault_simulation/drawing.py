@@ -89,21 +89,21 @@ def plan_of(seed: int) -> Plan:
     works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
     more = _of_time(random.Random(f"{seed} time"), works) + _of_rights(random.Random(f"{seed} rights"))
-    those, theirs = _transactions(random.Random(f"{seed} transactions"), (*faults, *more))
+    # What ends after a time that a wrong clock reckoned ends as wrongly (docs/failures.md).
+    may_end = not any(each.kind == "set-clock" for each in (*faults, *more))
+    those, theirs = _transactions(random.Random(f"{seed} transactions"), faults, may_end=may_end)
     high = _with_priority(random.Random(f"{seed} priorities"), works)
     all_faults = tuple(sorted((*faults, *more, *theirs), key=_moment))
     return Plan(seed, (*works, *others, *those, *high), all_faults, nodes, replicas)
 
 
-def _transactions(rng: random.Random, faults: tuple[Fault, ...]) -> tuple[list[Work], list[Fault]]:
+def _transactions(rng: random.Random, faults: tuple[Fault, ...], *, may_end: bool) -> tuple[list[Work], list[Fault]]:
     """Of resources that they share, mostly while something goes wrong; and faults that meet them. Drawn apart, as what
     is of time."""
     if rng.random() >= _WITH_TRANSACTIONS:
         return [], []
     found: list[Work] = []
     own: list[Fault] = []
-    # What ends after a time that a wrong clock reckoned ends as wrongly (docs/failures.md).
-    may_end = not any(each.kind == "set-clock" for each in faults)
     for number in range(rng.randint(2, _MOST_TRANSACTIONS)):
         near = rng.choice(faults).at - rng.uniform(0, 0.03) if faults and rng.random() < 0.6 else _when(rng)
         together = found and rng.random() < 0.4
@@ -114,7 +114,7 @@ def _transactions(rng: random.Random, faults: tuple[Fault, ...]) -> tuple[list[W
             at,
             capacity=0 if rng.random() < 0.15 else _FIRST_OF_TRANSACTIONS + number,
             nodes=rng.choice((0, 0, 1)),
-            seconds=_round(rng.uniform(10, 40)) if may_end and rng.random() < 0.2 else 0.0,
+            seconds=_round(rng.uniform(10, 40)) * (rng.random() < 0.2 and may_end),
             over=tuple(sorted(rng.sample(("a", "b", "c", "d"), rng.choice((2, 2, 3))))),
             patience=_round(rng.uniform(0.001, 0.03)) if rng.random() < 0.3 else 0.0,
         )

@@ -233,6 +233,6 @@ def in_words(fault: Fault) -> str:
 
 
 def work_in_words(work: Work) -> str:
-    said = {each.name: getattr(work, each.name) for each in msgspec.structs.fields(work) if not each.required}
-    named = ", ".join(f"{key} {value}" for key, value in said.items() if value not in (0, None, "", ()))
+    said = ((each, getattr(work, each.name)) for each in msgspec.structs.fields(work) if not each.required)
+    named = ", ".join(f"{each.name} {value}" for each, value in said if value != each.default)
     return f"{work.at:.2f} s {work.kind} {work.name}{f' ({named})' if named else ''}"

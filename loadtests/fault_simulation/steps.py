@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
 
+from extender.simulated_service import ARRIVES_WITHIN
 from extender.simulation import SERVICE
 from kubesim.kinds import LEASE, POD, Json, Kind
 from kubesim.store import DELETED, Change
@@ -47,6 +48,8 @@ class Steps:
         """By gang: UIDs of all that it has or had."""
         self._governed: set[str] = set()
         """UIDs of pods that came when the policy of their group was in force."""
+        self._arrived: dict[str, float] = {}
+        """By what was sent, and by whom: when a write of a replica that led took effect, in seconds of the event loop."""
         self._without_us: dict[str, float] = {}
         """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
         self._store.subscribe(self._written)
@@ -148,6 +151,13 @@ class Steps:
             return
         lease = self._store.get(LEASE, LEASES, "escher")
         holder = None if lease is None else lease["spec"].get("holderIdentity")
-        if holder != user and self._restoring.is_mended:
+        sent, now = (
+            f"{user} {event['verb']} {event['requestURI']} {event.get('requestObject')}",
+            asyncio.get_running_loop().time(),
+        )
+        if holder == user:
+            self._arrived[sent] = now
+        elif self._restoring.is_mended and now - self._arrived.get(sent, float("-inf")) > ARRIVES_WITHIN:
+            # Else the network repeats what was sent in time, and the one that sent it has given its lease back since.
             what = "/".join(filter(None, (about["resource"], about.get("name"), about.get("subresource"))))
             self._find(FENCE, f"{user} wrote while {holder or 'nobody'} led: {event['verb']} {what}")

@@ -159,7 +159,7 @@ class Preemptions:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
                 return
             # It may be bound by the time at which the reason is told.
-            placed_since = said[1] == "pod" and any((each.bound_at or 0.0) >= at for each in gang.bound.values())
+            placed_since = any((each.bound_at or 0.0) > at for each in gang.bound.values())
             for why in self._wrong_preemptor(pod, gang, whom, followed=followed or placed_since):
                 self._harm(harms.VICTIM, pod, at, why)
             self._heed_intruder(pod, gang, at)

@@ -96,6 +96,23 @@ def in_vain(world: GangWorld, *, made_again: bool = True, **facts: Any) -> None:
         runs(world, f"low-{rounds}", **facts)
 
 
+def test_room_that_victims_leave_is_kept_though_more_is_free_elsewhere_meanwhile(world: GangWorld) -> None:
+    world.add_node(node("n1"))
+    small, large = pod("small", {"cpu": 1000}, node=N0), pod("large", {"cpu": 7000}, node=N0)
+    ends = pod("ends", {"cpu": 1000}, node=N1, priority=9)
+    world.create(small, large, pod("stays", {"cpu": 1000}, node=N1, priority=9), ends)
+    comes(world)
+    assert set(world.evicted) == {small.uid, large.uid}
+    world.finish(ends.uid)
+    world.delete(small.uid)
+    late = pod("late", {"cpu": 1000})
+    world.create(late)
+    assert list(world.filter(late, [N0, N1]).passed) == [N1]
+    world.delete(large.uid)
+    world.schedule()
+    assert world.bound("top") == 1
+
+
 @pytest.mark.parametrize("facts", [{"owner": AGENT}, mirror_on("n0")])
 def test_pods_that_come_again_on_their_node_stay(world: GangWorld, facts: dict[str, Any]) -> None:
     world.have(daemon_set())

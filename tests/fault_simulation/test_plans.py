@@ -23,6 +23,7 @@ from loadtests.fault_simulation.plan import (
     written,
 )
 from loadtests.fault_simulation.shrinking import fewest, shrunk
+from loadtests.life.works import PRIORITIES
 
 SEEDS = range(500)
 
@@ -88,6 +89,28 @@ def test_refusals_are_drawn_for_all_that_is_read_and_change_nothing_else_of_a_se
         with patch.object(drawing, "_of_rights", lambda rng: []):
             plain = plan_of(seed)
         assert plain.works == plan_of(seed).works
+        assert set(plain.faults) <= set(plan_of(seed).faults)
+
+
+def test_transactions_and_priorities_are_drawn_in_all_their_forms_and_change_nothing_else_of_a_seed() -> None:
+    works = [each for seed in SEEDS for each in plan_of(seed).works]
+    transactions = [each for each in works if each.kind == "transaction"]
+    assert {bool(each.capacity) for each in transactions} == {True, False}
+    assert {bool(each.seconds) for each in transactions} == {True, False}
+    assert {bool(each.patience) for each in transactions} == {True, False}
+    high = [each for each in works if each.priority]
+    assert {each.kind for each in high} == {"gang", "pods"}
+    assert {each.priority for each in high} == PRIORITIES.keys()
+    assert {(each.ledger, bool(each.asks)) for each in high} == {(a, b) for a in (True, False) for b in (True, False)}
+    for seed in range(40):
+        with (
+            patch.object(drawing, "_transactions", lambda rng, faults, may_end: ([], [])),
+            patch.object(drawing, "_with_priority", lambda rng, works: []),
+        ):
+            plain = plan_of(seed)
+        assert plain.works == tuple(
+            each for each in plan_of(seed).works if each.kind != "transaction" and not each.priority
+        )
         assert set(plain.faults) <= set(plan_of(seed).faults)
 
 

@@ -49,6 +49,16 @@ def test_the_reason_may_be_told_a_little_after_the_eviction() -> None:
     assert chronicle.found() == []
 
 
+def test_a_gang_may_be_bound_by_the_time_at_which_the_reason_is_told() -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    chronicle.evict("a")
+    chronicle.wait(1)
+    top_is_bound(chronicle)
+    chronicle.state("a", "PreemptedByGang", "evicted for gang default/top of higher priority")
+    assert chronicle.found() == []
+
+
 def test_an_eviction_without_a_word_is_harm_and_after_a_kill_a_warning() -> None:
     chronicle = with_top()
     chronicle.running("a")

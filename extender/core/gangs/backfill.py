@@ -17,7 +17,7 @@ Must not know whose turn it is, nor why: see `queue`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.core.audit import Violation
@@ -183,6 +183,8 @@ class SavedRoom:
         self._places = places
         self._prospects = prospects
         self._gave_way: tuple[GangKey, int] | None = None
+        self.awaited: Callable[[GangKey], Sequence[NodeName]] = lambda key: ()
+        """The nodes that are being made free for that gang."""
 
     # -- what is saved -------------------------------------------------------------------------------------------
 
@@ -196,7 +198,7 @@ class SavedRoom:
 
     def save(self, gains: Collection[NodeName], now: float) -> None:
         """What is free now on the nodes that the gang waits for, or on those that gained, is reserved for it."""
-        if self.gang is not None:
+        if self.gang is not None and not self._save_awaited(self.gang, now):
             waits_for = [held.node for held in self._places.unbound(self.gang)]
             nodes = list(dict.fromkeys((*waits_for, *gains))) if waits_for else None
             self._save(self.gang, nodes, now)
@@ -204,8 +206,17 @@ class SavedRoom:
     def save_more(self, now: float) -> None:
         """More may be saved than before, anywhere."""
         if self.gang is not None:
-            self._save(self.gang, None, now)
+            if not self._save_awaited(self.gang, now):
+                self._save(self.gang, None, now)
             self.savings.heed_time(now)
+
+    def _save_awaited(self, gang: Gang, now: float) -> bool:
+        """Reserves only where victims are leaving for the gang: as long as they are, more may be free elsewhere, and
+        what they have left would be taken. Whether there is such a place."""
+        nodes = self.awaited(gang.key)
+        if nodes:
+            self._save(gang, nodes, now)
+        return bool(nodes) and bool(self._places.unbound(gang))
 
     def _save(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
         part = self._prospects.save(gang, nodes, now + SAVED_SECONDS, self.savings.limit())

@@ -92,11 +92,13 @@ class Gangs:
         prospects = Prospects(ledger, places, slots, constrained)
         plans = Plans(table, nodes)
         fits = Fits(ledger, places, prospects, slots, plans, staying)
-        queue = Queue(fits, SavedRoom(ledger, places, prospects, thrift), patience, brake)
+        saved = SavedRoom(ledger, places, prospects, thrift)
+        queue = Queue(fits, saved, patience, brake)
         surplus = Surplus(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
         victims = Victims(table, brake, around.budgets, bounds, ours, around.daemons)
         preempting = Preempting(ledger, prospects, table, brake, victims)
         self.kept_places.is_made_free = preempting.has_evicted_for
+        saved.awaited = preempting.awaited
         self.evictions = Evictions(table, victims, staying.pods, brake)
         self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, brake)
         self.planning = planning = Planning(

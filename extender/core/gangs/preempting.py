@@ -274,6 +274,13 @@ class Preempting:
         """Whether pods are evicted, or were, so that the gang can be bound, and it is not yet."""
         return key in self.orders
 
+    def awaited(self, key: GangKey) -> Sequence[NodeName]:
+        """The nodes on which pods leave for the gang, while any of them is still there. O(its victims)."""
+        order = self._orders.get(key)
+        if order is None or not (order.evicting or any(self._ledger.holding(Holder(uid)) for uid in order.evicted)):
+            return ()
+        return sorted(order.nodes)
+
     def _is_evicting(self) -> bool:
         return any(order.evicting for order in self.orders.values())
 
