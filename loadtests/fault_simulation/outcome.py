@@ -16,7 +16,8 @@ from kubesim.kinds import NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
-from loadtests.fault_simulation.working import GROUP, NAMESPACE
+from loadtests.fault_simulation.transactions import NAMESPACE
+from loadtests.fault_simulation.working import GROUP
 from loadtests.ledger import SAVING, Samples, differences, samples_of, saved, unfinished
 from loadtests.life.seeing import label, name
 from loadtests.month.agreement import units_of

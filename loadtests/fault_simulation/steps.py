@@ -18,7 +18,8 @@ from kubesim.store import DELETED, Change
 from loadtests.fault_simulation.offers import Offers
 from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.stage import SERVICES, Stage
-from loadtests.fault_simulation.working import GROUP, NAMESPACE
+from loadtests.fault_simulation.transactions import NAMESPACE
+from loadtests.fault_simulation.working import GROUP
 from loadtests.life.policies import POLICY
 from loadtests.life.seeing import annotation, label, name, uid
 from loadtests.reading import ATTEMPT, attempt_of, is_over, node_of, quorum_of, requests_of
@@ -49,7 +50,7 @@ class Steps:
         self._governed: set[str] = set()
         """UIDs of pods that came when the policy of their group was in force."""
         self._arrived: dict[str, float] = {}
-        """By what was sent, and by whom: when a write of a replica that led took effect, in seconds of the event loop."""
+        """By what was sent, and by whom: when a write of a replica that led took effect, in the loop's seconds."""
         self._without_us: dict[str, float] = {}
         """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
         self._store.subscribe(self._written)

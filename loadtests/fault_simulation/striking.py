@@ -18,7 +18,7 @@ from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
-from loadtests.fault_simulation.working import NAMESPACE
+from loadtests.fault_simulation.transactions import NAMESPACE
 from loadtests.life.hands import Hands
 from loadtests.replicas import NAMESPACE as LEASES
 

@@ -13,7 +13,8 @@ from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.stage import Stage, stage_of
 from loadtests.fault_simulation.steps import CAPACITY, Steps
-from loadtests.fault_simulation.working import NAMESPACE, Working
+from loadtests.fault_simulation.transactions import NAMESPACE
+from loadtests.fault_simulation.working import Working
 from loadtests.life.hands import Hands
 from loadtests.month.agreement import ephemeral_resources
 from loadtests.pods import pod

@@ -276,7 +276,7 @@ class Preempting:
 
     def awaited(self, key: GangKey) -> Sequence[NodeName]:
         """The nodes on which pods leave for the gang, while any of them is still there. O(its victims)."""
-        order = self._orders.get(key)
+        order = self.orders.get(key)
         if order is None or not (order.evicting or any(self._ledger.holding(Holder(uid)) for uid in order.evicted)):
             return ()
         return sorted(order.nodes)
