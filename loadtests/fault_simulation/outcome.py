@@ -97,7 +97,7 @@ async def amiss(
     )
     return {
         IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
-        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart), *_with_free_ports(nodes, pods, keeps, works)],
+        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart, keeps), *_with_free_ports(nodes, pods, keeps, works)],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [
             *unfinished(answers),
@@ -138,14 +138,14 @@ def _never_whole(pods: list[Json], works: Sequence[Work]) -> list[str]:
     return found
 
 
-def _apart(nodes: list[Json], pods: list[Json], apart: list[Json]) -> list[str]:
-    """Pods that keep off each other, wait, and have room on a node where none of their group is."""
+def _apart(nodes: list[Json], pods: list[Json], apart: list[Json], keeps: Saved) -> list[str]:
+    """Pods that keep off each other, wait, and have room that is kept for no gang where none of their group is."""
     found = []
     for pod in apart:
         if node_of(pod) or is_over(pod):
             continue
         taken = {node_of(each) for each in apart if label(each, GROUP) == label(pod, GROUP) and not is_over(each)}
-        free = RoomWatch([each for each in nodes if name(each) not in taken], pods)
+        free = RoomWatch([each for each in nodes if name(each) not in taken], pods, keeps)
         if free.copies(shape_of(pod)):
             found.append(f"pod {name(pod)} has room where none of its group is")
     return found
