@@ -541,6 +541,19 @@ async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(wo
     assert refused.value.retry_after == 1
 
 
+async def test_a_name_that_others_change_and_that_may_not_be_read_meanwhile_is_asked_for_again(world: World) -> None:
+    await world.set("r", 4, "n1")
+    forbidden = [Fault(Occupied(409, "changed")), Fault(Refused(403, "reads are forbidden"))]
+    world.api.faults += forbidden
+    with pytest.raises(Unavailable, match="reads are forbidden"):
+        await world.set("r", 5, "n1")
+    world.api.faults += forbidden
+    with pytest.raises(Unavailable, match="reads are forbidden") as refused:
+        await world.resources.delete_resource(EphemeralName("team", "r"))
+    assert refused.value.retry_after == 10
+    await world.set("r", 6, "n1")
+
+
 async def test_the_answer_comes_when_nodes_are_slow() -> None:
     world = World()
     world.add_nodes("n1")

@@ -19,7 +19,7 @@ from extender.app.objects.known import Entry, Known
 from extender.app.objects.locks import NameLocks
 from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Step, Unsure, Written
-from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
+from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable, rights_may_come
 
 _log = structlog.get_logger(__name__)
 
@@ -43,7 +43,8 @@ class Writing(Generic[O, C]):
         """What the store says now is known of the object. Raises Unavailable."""
         entry, asked = self._known.get(name), self._known.asking(name)
         try:
-            self._known.learn(await self._store.get(name), asked)
+            with rights_may_come():
+                self._known.learn(await self._store.get(name), asked)
         except Gone:
             if entry is not None:
                 self._known.end(name, entry.item.uid)
