@@ -86,13 +86,14 @@ class TakingBack:
             else:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
-            # A write of the transaction's that is still on its way names the version that the object had.
-            await self._spare(now)
+            # A write of the transaction's that is still on its way names the version that the object had. What another
+            # one has written, which is not over either, is to be known by that one's intent.
+            await self._spare(now, self.marks.like(now.mark) if transaction_of(now.mark) else "")
 
-    async def _spare(self, now: EphemeralResource) -> None:
-        """The object stays as it is, at another version, and its mark is not void."""
+    async def _spare(self, now: EphemeralResource, mark: str = "") -> None:
+        """The object stays as it is, at another version, and bears this mark; empty: one that is not void."""
         version = now.resource_version
-        self._known.learn(await self._store.annotate(now.name, mark=self.marks.new(), if_version=version))
+        self._known.learn(await self._store.annotate(now.name, mark=mark or self.marks.new(), if_version=version))
 
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
         if not was.nodes or was.choice is None:

@@ -168,3 +168,19 @@ async def test_who_edits_under_a_forged_digest_has_the_own_object_made_what_it_w
     await world.quiet(200)
     assert {where[0]: dict(each.nodes) for where, each in world.api.objects.items()} == {"team": {N1: 5}}
     world.agree()
+
+
+async def test_taking_one_transaction_back_hides_nothing_that_another_has_to_take_back(world: World) -> None:
+    """The later one was given up before it wrote, on top of what the earlier one had written of the same object."""
+    data, was = Identity("team", "data"), EphemeralResource(EphemeralName("team", "data"), {N1: 1})
+    half = marked(EphemeralName("team", "data"), 7, "first")
+    world.api.put(half)
+    later = Declared(Identity(OWN, "transaction-later"), Intent((Former(data, half),)))
+    world.api.put_intent(later)
+    await world.quiet(70)
+    assert world.api.objects["team", "data"].nodes == {N1: 7}
+    world.api.put_intent(Declared(Identity(OWN, "transaction-first"), Intent((Former(data, was),))))
+    await world.quiet(200)
+    assert world.api.objects["team", "data"].nodes == {N1: 1}
+    assert world.api.intents == {}
+    world.agree()
