@@ -21,7 +21,6 @@ import typer
 from rich.text import Text
 
 from extender.cli.terminal import Terminal
-from extender.kube.printable import printable
 
 if TYPE_CHECKING:
     import ssl
@@ -303,17 +302,16 @@ def print_json(value: object) -> None:
 
 
 def fail(message: str, *, code: int = 1) -> NoReturn:
-    """The command ends with this text and exit code."""
-    for line in f"escher: {message}".splitlines():
-        beside.print(line)
+    """The command ends with this text, in one line, and exit code. The text may say what others wrote."""
+    beside.print(f"escher: {message}")
     raise typer.Exit(code)
 
 
 def _refusal(answer: httpx.Response) -> str:
     try:
         problem = answer.json()
-        detail, field = printable(str(problem["detail"])), printable(str(problem.get("field") or ""))
+        detail, field = str(problem["detail"]), str(problem.get("field") or "")
     except (ValueError, KeyError, TypeError):
-        return f"the service answers {answer.status_code} {printable(answer.reason_phrase)}"
+        return f"the service answers {answer.status_code} {answer.reason_phrase}"
     told = detail if field in detail else f"{field}: {detail}"
     return f"{told}. {_SHOW}" if answer.status_code == 401 else told

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from extender.cli.api import Api, Json, connected, fail, out, print_json
 from extender.cli.terminal import add_row
-from extender.kube.printable import printable
 
 if TYPE_CHECKING:
     from extender.doctor.facts import Cluster, Facts, Part, Service
@@ -343,7 +342,7 @@ def _release_gates(
     except BadConfiguration as error:
         fail(f"--kubeconfig (or --context): {error}", code=2)
     except (Refused, Unavailable) as error:
-        fail(printable(str(error)))
+        fail(str(error))
     if as_json:
         print_json({"items": [_gated_json(each, yes, failed) for each in found]})
     else:

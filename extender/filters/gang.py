@@ -162,6 +162,7 @@ class GangFollowing:
             case EvictionDone(gang):
                 preempting.done(gang, now)
             case BrakeChanged():
+                preempting.victims.heed_brake()
                 gangs.deadlines.heed_brake(now)
             case PoliciesChanged(namespace):
                 gangs.members.heed_policies(namespace, now)

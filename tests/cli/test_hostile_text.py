@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -75,7 +76,8 @@ def filled(schema: Mapping[str, Any]) -> Any:
 
 def answer(request: httpx.Request) -> httpx.Response:
     """As the service would answer the call, in form; the last page of a list."""
-    parts = request.url.path.split("/")[1:]
+    # A name may have slashes.
+    parts = [unquote(each) for each in request.url.raw_path.decode().partition("?")[0].split("/")[1:]]
     for path, methods in OPENAPI["paths"].items():
         wanted = path.split("/")[1:]
         fits = len(wanted) == len(parts) and all(
@@ -110,6 +112,8 @@ COMMANDS = [
     ["quota"],
     ["policy", "list"],
     ["policy", "get", "near"],
+    ["policy", "apply", "-f", "-"],
+    ["policy", "validate", "-f", "-"],
     ["policy", "delete", "near"],
     ["policy", "types"],
     ["policy", "ask", "near", "--task", "t"],
@@ -118,13 +122,24 @@ COMMANDS = [
 WITH_JSON = [each for each in COMMANDS if each[1:2] != ["delete"]]
 
 
+# YAML reads JSON's pairs of surrogates as two characters.
+SPOKEN = HOSTILE.replace("\U000e0001", "")
+POLICY = {
+    "apiVersion": "escher.dev/v1alpha1",
+    "kind": "EscherPolicy",
+    "metadata": {"name": SPOKEN, "namespace": SPOKEN},
+    "spec": {"type": SPOKEN, "parameters": {SPOKEN[:40]: SPOKEN}, "selector": {"matchLabels": {"a": SPOKEN}}},
+}
+"""What `-f -` reads."""
+
+
 def run(monkeypatch: pytest.MonkeyPatch, handler: Any, *arguments: str) -> str:
     def connect(url: str, trust: object = True) -> httpx.Client:
         return httpx.Client(base_url=url, transport=httpx.MockTransport(handler))
 
     monkeypatch.setattr(api, "connect", connect)
     # Of a pseudo-terminal rich would write styles, which are its own.
-    done = CliRunner().invoke(app, arguments)
+    done = CliRunner().invoke(app, arguments, input=json.dumps(POLICY))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code in (0, 1), done.output
     return done.output

@@ -182,10 +182,28 @@ async def test_while_rights_are_withdrawn_nothing_is_evicted_and_it_heals_withou
         await asyncio.sleep(120)
         assert bound(simulation, "low") == 2
         assert bound(simulation, "high") == 0
+        assert "User escher cannot list" in (await readyz(simulation)).json()["lost"][path.strip("/")]["why"]
         rights.give_back()
         await until(lambda: not brake.uncertain, within=15, what="it is certain again")
+        assert (await readyz(simulation)).json()["lost"] == {}
         await until(lambda: bound(simulation, "high") == 2, within=120, what="the gang has its room")
         assert simulation.lives == 1
+
+
+async def test_a_victim_that_could_not_be_evicted_for_want_of_rights_is_asked_to_leave_as_soon_as_they_are_back() -> (
+    None
+):
+    """What the API server refused then was the service's want of rights, and says nothing of the pod."""
+    async with Simulation(nodes=2) as simulation:
+        await low_pods_and_a_high_gang(simulation)
+        rights = Rights(simulation, "")
+        rights.take()
+        for number in range(2):
+            await simulation.create(pod(f"high-{number}", gang="high", quorum=2, cpu=8, priority_class="high"), POD)
+        brake = simulation.application.keeper.tables.brake
+        await until(lambda: brake.uncertain, within=120, what="it is uncertain")
+        rights.give_back()
+        await until(lambda: bound(simulation, "high") == 2, within=60, what="the gang has its room")
 
 
 async def test_a_switch_that_is_set_while_namespaces_may_not_be_read_protects_from_then_on_but_for_the_bound() -> None:

@@ -88,6 +88,7 @@ class Victims:
     """Bound pods that are being deleted, and since when."""
     strikes: dict[tuple[str, Maker], Strikes] = field(default_factory=dict, init=False)
     refused: dict[PodUid, float] = field(default_factory=dict, init=False)
+    _was_uncertain: bool = field(default=False, init=False)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -122,6 +123,13 @@ class Victims:
         for pod in unit:
             self.refused[pod.uid] = now + REFUSED_SECONDS
         self.changes += 1
+
+    def heed_brake(self) -> None:
+        """The switches have changed. A refusal from a time at which kinds could not be read says nothing of a pod."""
+        if self._was_uncertain and not self._brake.uncertain:
+            self.refused.clear()
+            self.changes += 1
+        self._was_uncertain = self._brake.uncertain
 
     def is_left_in_part(self, victim: GangKey, by: str, left: int, size: int, why: str) -> None:
         """`left` of that gang's members were evicted, and the others, which were to be, are not. Nothing is left in
