@@ -19,7 +19,7 @@ from tests.cli.test_hostile_text import COMMANDS, HOSTILE, assert_harmless
 
 OF_THE_CLUSTER = {("gang", "sweep"), ("cleanup",), ("doctor",)}
 """They read the API server themselves. The doctor's findings: test_hostile_text.py."""
-WITHOUT_TENANTS = {
+WITHOUT_TENANTS: dict[tuple[str, ...], str] = {
     ("serve",): "it prints its log alone, whose lines escape: test_log_format.py",
     ("demo",): "its cluster is its own, and ends with it",
     ("compare",): "its cluster is its own, and ends with it",

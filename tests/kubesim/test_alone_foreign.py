@@ -98,7 +98,8 @@ async def test_an_export_that_ends_while_the_victim_takes_its_time_leaves_the_un
         await made.sim.create(of_team("high", LEDGER, **{LICENCE: 1}), POD)
         await until(lambda: made.evicted)
         await export(made)
-        await made.create(pod("next", LEDGER, cpu="100m", **{LICENCE: 1}))
+        asks: dict[str, Any] = {LICENCE: 1}
+        await made.create(pod("next", LEDGER, cpu="100m", **asks))
         await until(lambda: made.runs("next") == 1, within=120)
         await asyncio.sleep(HALF_AN_HOUR)
         assert (len(made.evicted), made.runs("next"), of_team_run(made)) == (1, 1, 0)
