@@ -1,13 +1,16 @@
-"""A tenant's pod of high priority says that it is of a gang: the gang's pods of low priority are no safer for that."""
+"""A tenant adds pods to its gang that take no room, of high priority or many: its others are no safer for that."""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from extender.core.gangs.restraint import Bounds
+from kubesim.kinds import POD
 from loadtests.pods import pod
-from tests.lies.town import LIAR, VICTIM, no_tenants_yet
+from tests.lies.town import LIAR, THIRD, VICTIM, Town, no_tenants_yet
 
 pytestmark = pytest.mark.anyio
 
@@ -32,4 +35,81 @@ async def test_a_pod_of_high_priority_shields_no_others_of_its_gang(quorum: int,
         await town.bound_within(VICTIM, "two-", 1 + gang, 60)
         await asyncio.sleep(60)
         assert "guard" in town.bound(LIAR)
+        assert town.simulation.application.keeper.tables.violations() == []
+
+
+@pytest.mark.parametrize("gang", [True, False], ids=("for a gang", "for a pod"))
+async def test_a_pod_of_some_priority_has_no_others_evicted_in_place_of_its_gang(gang: bool) -> None:
+    """The gang leaves for it too, but lower pods leave before higher ones of others."""
+    async with no_tenants_yet() as town:
+        await town.lie(pod("guard", cpu="10m", gang="shield", quorum=3, priority_class="mid"))
+        for number in range(2):
+            await town.lie(pod(f"low-{number}", cpu="7", gang="shield", quorum=3, priority_class="low"))
+        await town.bound_within(LIAR, "", 3)
+        await town.gang(THIRD, "between", 2, cpu="7", priority_class="between")
+        await town.bound_within(THIRD, "", 2)
+        if gang:
+            await town.gang(VICTIM, "two", 2, cpu="7", priority_class="high")
+        else:
+            await town.create(VICTIM, pod("two-0", cpu="7", priority_class="high"))
+        await town.bound_within(VICTIM, "two-", 1 + gang, 60)
+        assert len(town.bound(THIRD)) == 2
+        assert town.simulation.application.keeper.tables.violations() == []
+
+
+async def a_large_gang(town: Town, pods: int) -> None:
+    for number in range(pods):
+        cpu = "7" if number < 2 else "1m"
+        await town.lie(pod(f"low-{number}", cpu=cpu, gang="shield", quorum=pods, priority_class="low"))
+    await town.bound_within(LIAR, "", pods)
+
+
+def bounded(town: Town, pods: int) -> None:
+    victims = town.simulation.application.keeper.tables.gangs.waiting.preempting.victims
+    victims.bounds = replace(Bounds(), pods=pods)
+
+
+async def test_many_small_pods_in_a_gang_do_not_keep_it_from_leaving() -> None:
+    async with no_tenants_yet(2) as town:
+        bounded(town, 20)
+        await a_large_gang(town, 30)
+        await town.gang(VICTIM, "two", 2, cpu="7", priority_class="high")
+        await town.bound_within(VICTIM, "two-", 2, 120)
+        assert town.simulation.application.keeper.tables.violations() == []
+
+
+async def test_where_a_gang_is_larger_than_the_bound_others_leave() -> None:
+    async with no_tenants_yet() as town:
+        bounded(town, 20)
+        await a_large_gang(town, 30)
+        for number in range(2):
+            await town.create(THIRD, pod(f"mid-{number}", cpu="7", priority_class="mid"))
+        await town.bound_within(THIRD, "mid-", 2)
+        await town.gang(VICTIM, "two", 2, cpu="7", priority_class="high")
+        await town.bound_within(VICTIM, "two-", 2, 60)
+        assert len(town.bound(LIAR)) == 30
+
+
+async def test_members_of_low_priority_that_come_again_are_not_evicted_time_and_again() -> None:
+    async with no_tenants_yet(2) as town:
+        await town.lie(pod("guard", cpu="10m", gang="mixed", quorum=3, priority_class="high"))
+
+        async def make(attempt: int) -> None:
+            for number in range(2):
+                name = f"low-{attempt}-{number}"
+                await town.lie(pod(name, cpu="7", gang="mixed", quorum=3, priority_class="low"))
+
+        await make(0)
+        await town.bound_within(LIAR, "", 3)
+        for attempt in (1, 2):
+            await town.gang(VICTIM, f"two-{attempt}", 2, cpu="7", priority_class="mid")
+            await town.bound_within(VICTIM, f"two-{attempt}", 2, 60)
+            assert set(town.bound(LIAR)) == {"guard"}
+            await make(attempt)
+            await asyncio.sleep(600)
+            assert set(town.bound(LIAR)) == {"guard"}
+            assert len(town.bound(VICTIM)) == 2
+            for name in town.bound(VICTIM):
+                await town.simulation.ask("DELETE", POD.path(VICTIM, name))
+            await town.bound_within(LIAR, "", 3, 120)
         assert town.simulation.application.keeper.tables.violations() == []

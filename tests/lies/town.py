@@ -15,7 +15,7 @@ from tests.kubesim.asking import EPHEMERAL_RESOURCE
 from tests.kubesim.until import until
 
 VICTIM, LIAR, THIRD = "victim", "liar", "third"
-PRIORITIES = {"low": 10, "mid": 100, "high": 1000}
+PRIORITIES = {"low": 10, "between": 50, "mid": 100, "high": 1000}
 POLICY = Kind("escher.dev", "v1alpha1", "EscherPolicy", "escherpolicies")
 DATA = f"escher.dev/{VICTIM}.data"
 MERGE = "application/merge-patch+json"
@@ -106,7 +106,7 @@ def a_job(name: str, pods: int, **about: Any) -> Json:
 
 @asynccontextmanager
 async def no_tenants_yet(nodes: int = 4) -> AsyncIterator[Town]:
-    """Both namespaces, and a third; priorities `low`, `mid` and `high`; and no pod."""
+    """Both namespaces, and a third; priorities `low`, `between`, `mid` and `high`; and no pod."""
     async with Simulation(nodes=nodes, node_shape=NodeShape(cpu="8")) as simulation:
         for name in (VICTIM, LIAR, THIRD):
             await simulation.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, NAMESPACE)

@@ -111,8 +111,9 @@ class Evictions:
             return set()
 
         def loss(gangs: frozenset[GangKey]) -> tuple[int, int, list[GangKey]]:
-            lost = [each for key in gangs for each in self._below(self._gangs.by_key[key], pod)]
-            return (max((each.priority for each in lost), default=0), len(lost), sorted(gangs))
+            lost = [self._below(self._gangs.by_key[key], pod) for key in gangs]
+            lowest = (min(each.priority for each in members) for members in lost if members)
+            return (max(lowest, default=0), sum(map(len, lost)), sorted(gangs))
 
         by_loss = sorted(set(losses.values()), key=loss)
         least = next((gangs for gangs in by_loss if not self._breaks_budgets(gangs, pod)), None)

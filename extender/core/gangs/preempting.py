@@ -23,7 +23,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import called_in_full, lone_pod
 from extender.core.gangs.gang import EvictFor, Gang
 from extender.core.gangs.orders import KeepRoomFor, LetRoomGo
-from extender.core.gangs.preemption import Choice, Unit, within_budgets
+from extender.core.gangs.preemption import Choice, Unit, small_first, within_budgets
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.restraint import (
     BUDGET,
@@ -170,18 +170,24 @@ class Preempting:
         self._latest = self._circumstances(gang, [*units, *last])
         if history.vain and history.circumstances is not None and self._latest.is_nothing_new(history.circumstances):
             return InVain(history.vain, history.not_before)
-        exhausted = self._exhausted(gang, 0, now)
+        exhausted = self._exhausted(gang, (), now)
         if not (units or last or going or exhausted):
             return NobodySuffices(protected)
         if exhausted:
             # Whoever leaves anyway may still be waited for.
             units, last = [], []
-        choice, kept = within_budgets(
-            lambda leaving: self._victims_for(gang, leaving, going, saved),
+
+        choice, kept = small_first(
+            lambda units, last: within_budgets(
+                lambda leaving: self._victims_for(gang, leaving, going, saved),
+                units,
+                last,
+                self.victims.budgets,
+                as_last_resort=self.victims.bounds.despite_budgets,
+            ),
             units,
             last,
-            self.victims.budgets,
-            as_last_resort=self.victims.bounds.despite_budgets,
+            self.vain.left(gang.key, self.victims.bounds, self._undecided(), now),
         )
         if kept:
             protected[BUDGET] = protected.get(BUDGET, 0) + kept
@@ -190,7 +196,8 @@ class Preempting:
             return NobodySuffices(protected)
         if choice is None:
             return exhausted or NobodySuffices(protected)
-        return (self._exhausted(gang, len(choice.victims), now) if choice.units else None) or choice
+        sizes = [len(unit.pods) for unit in choice.units]
+        return (self._exhausted(gang, sizes, now) if sizes else None) or choice
 
     def _victims_for(
         self, gang: Gang, units: Sequence[Unit], going: Sequence[Pod], saved: Sequence[Holder]
@@ -199,8 +206,8 @@ class Preempting:
         for_policies = self.victims.bounds.for_policies or not alone
         return self._prospects.victims_for(gang, units, going, saved, for_policies=for_policies)
 
-    def _exhausted(self, gang: Gang, more: int, now: float) -> Exhausted | None:
-        return self.vain.exhausted(gang.key, more, self.victims.bounds, self._undecided(), now)
+    def _exhausted(self, gang: Gang, units: Sequence[int], now: float) -> Exhausted | None:
+        return self.vain.exhausted(gang.key, units, self.victims.bounds, self._undecided(), now)
 
     def _undecided(self) -> list[Spent]:
         begun = ((key, order) for key, order in self.orders.items() if order.evicted)

@@ -29,7 +29,8 @@ _COMPARED = 64
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Bound pods that leave together. The higher of their priorities; when the oldest of them was created.
+    """Bound pods that leave together. The lowest of their priorities, for one of them is not to protect the others by
+    its own; when the oldest of them was created.
 
     `breaks_budget`: a disruption budget does not let all of them go.
     """
@@ -68,7 +69,7 @@ class Choice:
 
 def unit_of(pods: Iterable[Pod]) -> Unit:
     together = tuple(pods)
-    return Unit(together, max([pod.priority for pod in together]), min([pod.created for pod in together]))
+    return Unit(together, min([pod.priority for pod in together]), min([pod.created for pod in together]))
 
 
 def within_budgets(
@@ -102,6 +103,20 @@ def within_budgets(
     if choice is None and as_last_resort and (last or beyond):
         choice = search([*within, *(replace(unit, breaks_budget=True) for unit in beyond), *last])
     return choice, 0
+
+
+def small_first(
+    search: Callable[[Sequence[Unit], Sequence[Unit]], tuple[Choice | None, int]],
+    units: Sequence[Unit],
+    last: Sequence[Unit],
+    most: int,
+) -> tuple[Choice | None, int]:
+    """What the search finds among units of at most so many pods; else among all: small pods make any gang large."""
+    small, last_small = ([unit for unit in each if len(unit.pods) <= most] for each in (units, last))
+    found = search(small, last_small)
+    if found[0] is None and len(small) + len(last_small) < len(units) + len(last):
+        return search(units, last)
+    return found
 
 
 def choose(

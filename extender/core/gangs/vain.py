@@ -95,16 +95,30 @@ class Vain:
         self.spent = {name: spent for name, spent in kept.items() if spent}
 
     def exhausted(
-        self, gang: GangKey, more: int, bounds: Bounds, undecided: Sequence[Spent], now: float
+        self, gang: GangKey, units: Sequence[int], bounds: Bounds, undecided: Sequence[Spent], now: float
     ) -> Exhausted | None:
-        """Whether the bounds leave the gang no other preemption, of so many more pods."""
-        of_all = [each for each in self._of(gang.namespace, undecided) if each.at > now - HOUR]
-        mine = [each for each in of_all if each.gang == gang or each.gang not in self._living]
-        for spent, times in ((mine, 1), (of_all, NAMESPACE_TIMES)):
+        """Whether the bounds leave the gang no other preemption, of units of these sizes.
+
+        While nothing was in vain, a unit that is larger than the bound counts as one pod: it cannot leave in part, and
+        its author says how large it is.
+        """
+        for spent, times in self._scopes(gang, undecided, now):
             pods = sum(each.pods for each in spent)
+            more = sum(1 if not pods and size > bounds.pods > 0 else size for size in units)
             if len(spent) >= times * bounds.preemptions or pods + more > times * bounds.pods:
                 return Exhausted(len(spent), pods, bounds, of_namespace=times > 1)
         return None
+
+    def left(self, gang: GangKey, bounds: Bounds, undecided: Sequence[Spent], now: float) -> int:
+        """How many pods the bounds let leave for the gang now."""
+        scopes = self._scopes(gang, undecided, now)
+        return min(times * bounds.pods - sum(each.pods for each in spent) for spent, times in scopes)
+
+    def _scopes(self, gang: GangKey, undecided: Sequence[Spent], now: float) -> tuple[tuple[list[Spent], int], ...]:
+        """What was in vain within the hour and counts for the gang, and how many times its bound that may be."""
+        of_all = [each for each in self._of(gang.namespace, undecided) if each.at > now - HOUR]
+        mine = [each for each in of_all if each.gang == gang or each.gang not in self._living]
+        return (mine, 1), (of_all, NAMESPACE_TIMES)
 
     def helps_at(self, gang: GangKey, undecided: Sequence[Spent], now: float) -> float:
         """When the first of them counts no more; infinite: there is none."""
