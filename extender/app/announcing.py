@@ -41,6 +41,8 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName
 
 REMEMBERED = 5000
+_SKIPPED_AT_ONCE = 32
+"""Events of other namespaces that a follower passes by before others have their turn on the loop."""
 _REASONS_TOLD = 3
 _PODS_NAMED = 5
 
@@ -144,6 +146,8 @@ class Announcements:
             said = told if isinstance(told, Announcement) else announced(done, when, told, self.named, namespace)
             if namespace in (None, said.namespace):
                 yield said
+            elif done % _SKIPPED_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
 
 OF_INTEREST = (
