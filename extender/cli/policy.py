@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.table import Table
 
 from extender.cli.api import Api, DryRun, Json, Namespace, connected, fail, out, print_json
+from extender.cli.documents import read_documents
 from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Policies: where pods may be, where best, and in which order they wait.", no_args_is_help=True)
@@ -254,15 +253,7 @@ class _Written:
 
 def _read(filename: str, namespace: str) -> list[_Written]:
     """The policies of a file. Does not return on errors."""
-    import yaml
-
-    try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text()
-        documents = list(yaml.safe_load_all(text))
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"--filename is {filename}: {getattr(error, 'strerror', None) or error}", code=2)
-    except yaml.YAMLError as error:
-        fail(f"{filename} is not YAML: {' '.join(str(error).split())}", code=2)
+    documents = read_documents("--filename", filename)
     found = [_policy(filename, each, namespace) for each in _objects(documents)]
     if not found:
         fail(f"{filename} has no {_KIND}", code=2)

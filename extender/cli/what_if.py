@@ -11,6 +11,7 @@ import typer
 from rich.table import Table
 
 from extender.cli.api import Api, Json, Namespace, connected, fail, out, print_json
+from extender.cli.documents import read_documents
 from extender.cli.dumped import State, asked
 from extender.cli.terminal import add_row
 
@@ -80,16 +81,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _read(file: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        text = file.read_text()
-        asked = yaml.safe_load(text)
-    except OSError as error:
-        fail(f"--file is {file}: {error.strerror or error}", code=2)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        fail(f"--file is {file}: it is no YAML: {' '.join(str(error).split())}", code=2)
-    if not isinstance(asked, dict):
+    [asked, *more] = read_documents("--file", str(file)) or [None]
+    if more or not isinstance(asked, dict):
         fail(f"--file is {file}: it has no question; write for example {json.dumps(_EXAMPLE)}", code=2)
     return asked
 

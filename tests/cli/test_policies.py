@@ -137,7 +137,7 @@ async def test_what_is_not_in_force_is_shown_so(escher: Escher, world: World, fi
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "is not YAML"),
+        ("a: [", "is no YAML"),
         ("", "has no EscherPolicy"),
         ("a: 1", "an object is no EscherPolicy"),
         (SPREAD.replace("EscherPolicy", "Pod"), "an object is no EscherPolicy"),
@@ -145,6 +145,8 @@ async def test_what_is_not_in_force_is_shown_so(escher: Escher, world: World, fi
         (SPREAD.replace("maxSkew", "max_skew"), "spec.parameters.max_skew is not known; write maxSkew"),
         (SPREAD.replace("matchLabels", "labels"), "spec.selector.labels is not known; write matchLabels"),
         (SPREAD.replace("spec:", "specs:"), "policy spread has no spec"),
+        ('{"apiVersion": "escher.dev/v1alpha1", "kind": "Pod \\ud83d\\ude00"}', "an object is no EscherPolicy"),
+        ('{"kind": "half of a character: \\ud83d"}', "it has text that is no Unicode"),
     ],
 )
 async def test_a_file_that_is_none_is_wrong_use(escher: Escher, world: World, file: Path, text: str, said: str) -> None:
