@@ -454,3 +454,15 @@ class TestForAPodThatIsGone:
         assert world.gangs == {}
         assert list(world.keeper.tables.ledger.rows.holdings()) == []
         world.check()
+
+
+def test_a_gang_with_members_on_each_node_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = GangWorld()
+    nodes(world, 8)
+    members = placed(world, 8, quorum=8)
+    looks: list[PodUid] = []
+    victims = world.keeper.tables.gangs.waiting.preempting.victims
+    may_leave = victims.may_leave
+    monkeypatch.setattr(victims, "may_leave", lambda each: looks.append(each.uid) or may_leave(each))  # type: ignore[func-returns-value]
+    assert offered(world, *([each] for each in members)) == list(range(8))
+    assert len(looks) == 16, "each as a victim that kube-scheduler names, and once as one of the gang"

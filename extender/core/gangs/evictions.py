@@ -43,6 +43,17 @@ class _Offer:
     gone: set[PodUid] = field(default_factory=set)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """Of a gang that is to leave as a whole: members that Escher may not evict."""
+
+    protected: frozenset[PodUid]
+
+    def may_leave(self, named: Collection[PodUid]) -> bool:
+        """Whether all may go where kube-scheduler evicts these."""
+        return self.protected <= set(named)
+
+
 class Evictions:
     """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
 
@@ -103,9 +114,14 @@ class Evictions:
     ) -> set[NodeName]:
         """The nodes on which the least that is possible is lost, where whole gangs have to leave."""
         losses: dict[NodeName, frozenset[GangKey]] = {}
+        known: dict[GangKey, _Rest | None] = {}
+        """Each gang is looked at once, for it may have thousands of members, some on each node."""
         for node, chosen in members.items():
             broken = self._broken(chosen)
-            if all(self._may_leave(gang, chosen, pod) for gang in broken):
+            for gang in broken:
+                if gang.key not in known:
+                    known[gang.key] = self._rest(gang, pod)
+            if all((rest := known[gang.key]) is not None and rest.may_leave(chosen) for gang in broken):
                 losses[node] = frozenset(gang.key for gang in broken)
         if not losses:
             return set()
@@ -151,23 +167,19 @@ class Evictions:
     def _staying(self, gang: Gang, without: Collection[PodUid]) -> int:
         """How many count for the quorum when these, those offered before and those being deleted are gone."""
         placed = gang.roster.bound | gang.barrier.writing.keys()
-        staying = sum(
-            not (uid in gang.roster.leaving or uid in self._offered or uid in without)
-            and not gang.roster.members[uid].deleting
-            for uid in placed
-        )
-        return len(gang.roster.succeeded) + staying
+        going = gang.roster.leaving.union(self._victims.going)
+        deleting = (uid for uid in gang.barrier.writing if gang.roster.members[uid].deleting)
+        # Set by set, for a gang may have thousands of members, and this is asked for each node.
+        return len(gang.roster.succeeded) + len(placed.difference(going, deleting, self._offered, without))
 
-    def _may_leave(self, gang: Gang, named: set[PodUid], pod: Pod) -> bool:
-        """Whether all of the gang that is of lower priority may be evicted for the pod, the budgets left aside."""
+    def _rest(self, gang: Gang, pod: Pod) -> _Rest | None:
+        """Who of the gang would leave for the pod, the budgets left aside; None: it is being bound, and stays."""
         if gang.barrier.writing:
-            return False
-        rest = self._to_leave(gang, pod, named)
-        if not rest:
-            return True
-        if not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace):
-            return False
-        return all(self._victims.may_leave(each) for each in rest)
+            return None
+        rest = self._to_leave(gang, pod)
+        held = not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace)
+        staying = (each.uid for each in rest if held or not self._victims.may_leave(each))
+        return _Rest(frozenset(staying))
 
     def _breaks_budgets(self, keys: Iterable[GangKey], preemptor: Pod) -> bool:
         """Whether the disruption budgets do not let all of these gangs go, or are not known."""
