@@ -12,7 +12,7 @@ import pytest
 from extender.controlplane.nodes import NodeShape
 from extender.settings import Settings
 from extender.simulation import Simulation
-from kubesim.kinds import JOB, POD, PRIORITY_CLASS, Json
+from kubesim.kinds import JOB, NODE, POD, PRIORITY_CLASS, Json
 from loadtests.harm import embedded
 from loadtests.harm.preemptions import Bounds
 from loadtests.pods import pod
@@ -160,3 +160,24 @@ async def test_whom_a_place_keeps_from_a_whole_zone_goes_there_when_the_gang_is_
         for each in made.pods("top-"):
             await made.sim.ask("DELETE", f"{POD.path('default')}/{each['metadata']['name']}")
         await until(lambda: made.runs("away") == 1, within=15)
+
+
+@pytest.mark.parametrize("kind", ["room", "host port", "policy"])
+async def test_a_node_that_is_deleted_takes_its_kept_places_along_and_the_gang_runs_on_the_next_that_comes(
+    kind: str,
+) -> None:
+    async with two_nodes(kind) as made:
+        for number in range(2):
+            await made.create(dressed(kind, pod(f"low-{number}", priority_class="low", grace=20)))
+        await until(lambda: made.runs("low-") == 2)
+        await gang(made, kind)
+        await until(lambda: made.evictions("low-") == 2)
+        [name, _] = made.sim.application.keeper.tables.nodes
+        node = made.store.get(NODE, "", name)
+        await made.sim.ask("DELETE", f"{NODE.path('')}/{name}")
+        await asyncio.sleep(30)
+        await made.create(dressed(kind, pod("other", priority_class="lower")))
+        node["metadata"] = {key: node["metadata"][key] for key in ("name", "labels")}
+        await made.sim.create(node, NODE)
+        await until(lambda: made.runs("top-") == 2, within=60)
+        assert (made.evictions(""), made.runs("other")) == (2, 0)

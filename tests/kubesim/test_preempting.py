@@ -242,3 +242,26 @@ async def test_a_gang_made_again_in_the_place_that_it_left_does_not_leave_again_
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evictions("low-") == 4
         assert made.runs("top-") == 4
+
+
+@pytest.mark.parametrize("evicted", [1, 2, 3])
+async def test_a_service_that_dies_between_two_evictions_leaves_no_part_of_a_gang_and_the_next_goes_on(
+    evicted: int,
+) -> None:
+    async with stage(4) as made:
+        await made.gang("low", 4, priority_class=None)
+        await until(lambda: made.runs("low-") == 4)
+
+        first_life = made.sim.service
+
+        def die(change: Change) -> None:
+            if len(made.evicted) == evicted and made.sim.service is first_life:
+                made.sim.kill()
+
+        made.store.subscribe(die)
+        await made.gang("top", 4)
+        await until(lambda: made.sim.service is None)
+        assert made.evictions("low-") == evicted
+        await made.sim.restart(5)
+        await until(lambda: made.runs("top-") == 4, within=400)
+        assert (made.evictions("low-"), made.runs("low-")) == (4, 0)
