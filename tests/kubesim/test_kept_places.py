@@ -173,7 +173,7 @@ async def test_a_node_that_is_deleted_takes_its_kept_places_along_and_the_gang_r
         await gang(made, kind)
         await until(lambda: made.evictions("low-") == 2)
         [name, _] = made.sim.application.keeper.tables.nodes
-        node = made.store.get(NODE, "", name)
+        [node] = [each for each in made.store.list(NODE) if each["metadata"]["name"] == name]
         await made.sim.ask("DELETE", f"{NODE.path('')}/{name}")
         await asyncio.sleep(30)
         await made.create(dressed(kind, pod("other", priority_class="lower")))
