@@ -52,6 +52,8 @@ class Course:
     written: dict[int, Done] = field(default_factory=dict)
     unsure: list[Done] = field(default_factory=list)
     """Attempts that were not answered: refused as they are, none of them may stay."""
+    on_their_way: set[Identity] = field(default_factory=set)
+    """Creations among these that count for nothing, and may arrive yet."""
     unavailable: Unavailable | None = None
     defect: BaseException | None = None
     """What is no answer to anything: it ends the transaction."""

@@ -11,7 +11,9 @@ It is taken back:
 2. Each object that is as the transaction wrote it (its mark tells) becomes what it was. One that was edited since stays
    as it is. One that was not written gets a new version, so that a write which is still on its way, and names the
    version that was known, is refused; a creation on its way bears a mark that is void now.
-3. The intent is deleted. A service that dies before that begins again at 1.
+3. The intent is deleted. A service that dies before that begins again at 1. Where a creation was not found, the intent
+   stays for a minute, about that one alone: it may be on its way, and a service that is started meanwhile is to know
+   that its mark is void.
 
 An intent of a former life is found in the first list, and given up at once; that of another service which runs beside
 is left to it for a minute. Who deletes an intent by hand has decided that what is written stands.
@@ -21,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -43,6 +45,8 @@ MOST_UNFINISHED = 256
 """Intents that may be there at once: each is kept in memory, and read again after a restart."""
 _LEFT_TO_OTHERS = 60.0
 """Seconds for which the intent of another service is left to it."""
+_ON_ITS_WAY = 60.0
+"""Seconds for which a creation that was not answered may arrive yet."""
 _ATTEMPTS = 8
 _REMEMBERED = 4096
 _PREFIX = "transaction-"
@@ -94,6 +98,8 @@ class Intents(Ends[Declared[Intent]]):
         """Transactions that are under way here."""
         self._left: Bounded[str, None] = Bounded(_REMEMBERED)
         """Those that ended here otherwise than they should: something of them may have to be taken back."""
+        self._lingering: Bounded[str, float] = Bounded(_REMEMBERED)
+        """Those that are taken back, of which a creation may arrive yet, and until when their intent stays."""
         self._settled: Bounded[str, str] = Bounded(_REMEMBERED)
         """Those whose intent was deleted here, and its UID: an intent with another one was created twice."""
         self.writing = Writing("TransactionIntent", self.known, store, Marks())
@@ -107,6 +113,9 @@ class Intents(Ends[Declared[Intent]]):
             raise Unavailable("the intents of earlier transactions are not read yet", retry_after=1.0)
         if not listed:
             raise NotAnnounced(len(known), self._advice("it cannot be read there"))
+        if (unfinished := self._unfinished_over(known)) is not None:
+            said = f"{unfinished} is named by an earlier transaction that is to be taken back first: try again"
+            raise NotYet("operations", len(known), said, retry_after=1)
         there = len(self._live | {_transaction(entry.item.name) for entry in self.known.entries()})
         if there >= MOST_UNFINISHED:
             said = f"{there} transactions over several objects are unfinished, and {MOST_UNFINISHED} may be: try again"
@@ -171,15 +180,36 @@ class Intents(Ends[Declared[Intent]]):
         self.known.deleted(stored, left)
         return True
 
-    async def close(self, announced: Announced) -> bool:
-        """The intent is gone, now that nothing of the transaction is left. Whether it could be deleted."""
+    async def close(self, announced: Announced, on_their_way: Collection[Identity] = ()) -> bool:
+        """The intent is gone, now that nothing of the transaction is left, but creations of these, which may arrive
+        yet. Whether that could be done."""
         name = self._name(announced.transaction)
         try:
-            if (entry := self.known.get(name)) is not None and not await self._delete(entry.item):
+            if (entry := self.known.get(name)) is not None and not await self._close(entry.item, on_their_way):
                 await self._writing.refresh(name)
         except (Unavailable, Refused) as error:
             _log.info("an intent is deleted later", name=str(name), why=str(error))
-        return self.known.get(name) is None
+        return self.known.get(name) is None or announced.transaction in self._lingering
+
+    async def _close(self, stored: Declared[Intent], on_their_way: Collection[Identity]) -> bool:
+        """The intent is gone, or stays for these alone until they cannot arrive any more. False: it is another by now.
+
+        Raises Unavailable, Refused.
+        """
+        intent, transaction = stored.spec, _transaction(stored.name)
+        until = self._lingering.get(transaction)
+        if intent is None or not on_their_way or (until is not None and until <= self.now().steady):
+            return await self._delete(stored)
+        self._taking_back.marks.void(transaction)
+        left = tuple(former for former in intent.formers if former.name in on_their_way)
+        try:
+            change = Replacement(intent, replace(intent, formers=left, given_up=True))
+            self.known.learn(await self._store.merge(stored.name, change, if_version=stored.resource_version))
+        except (Occupied, Gone):
+            return False
+        self._lingering[transaction] = self.now().steady + _ON_ITS_WAY
+        self.nudge()
+        return True
 
     def end(self, announced: Announced, *, over: bool) -> None:
         """The transaction is under way no more. `over`: nothing of it is left to be taken back."""
@@ -196,7 +226,18 @@ class Intents(Ends[Declared[Intent]]):
 
     def unfinished(self) -> int:
         """How many intents there are that no transaction which is under way here has stored."""
-        return sum(_transaction(name) not in self._live for name in self._stored())
+        over = (_transaction(name) for name in self._stored())
+        return sum(each not in self._live and each not in self._lingering for each in over)
+
+    def _unfinished_over(self, known: Before) -> Identity | None:
+        """An object of these that another intent is about: half of a transaction is nothing to go back to."""
+        for entry in self.known.entries():
+            transaction = _transaction(entry.item.name)
+            if entry.item.spec is not None and transaction not in self._live and transaction not in self._lingering:
+                for former in entry.item.spec.formers:
+                    if former.name in known:
+                        return former.name
+        return None
 
     def _stored(self) -> Sequence[Identity]:
         return [entry.item.name for entry in self.known.entries() if not entry.item.deleting]
@@ -224,6 +265,8 @@ class Intents(Ends[Declared[Intent]]):
         entry, transaction = self.known.get(name), _transaction(name)
         if entry is None or entry.item.spec is None or transaction in self._live:
             return float("inf")
+        if (until := self._lingering.get(transaction)) is not None:
+            return until
         is_ours = entry.since <= self.began or transaction in self._left or self._came_twice(entry.item)
         return entry.since + (0.0 if is_ours else _LEFT_TO_OTHERS)
 
@@ -268,7 +311,11 @@ class Intents(Ends[Declared[Intent]]):
 
         for former in intent.formers:
             await self._taking_back.restore(former, transaction, still)
-        await self._delete(stored)
+        creations = (former.name for former in intent.formers if former.resource is None)
+        was_known = transaction in self._lingering
+        await self._close(stored, [each for each in creations if self._taking_back.is_gone(each)])
+        if was_known:
+            return
         _log.warning("a transaction that was not finished is taken back", transaction=transaction, name=str(name))
 
 

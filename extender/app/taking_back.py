@@ -12,6 +12,7 @@ from dataclasses import replace
 import structlog
 
 from extender.app.ephemeral_resources import digest, is_as_marked, is_same_state
+from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.objects.marks import Marks, transaction_of
 from extender.app.objects.writing import Writing
@@ -65,6 +66,10 @@ class TakingBack:
                     return
                 refused = True
         raise Unavailable(f"{former.name} is changed by others faster than it can be taken back", retry_after=1.0)
+
+    def is_gone(self, name: Identity) -> bool:
+        """Whether nothing is known of such an object."""
+        return self._known.get(name) is None
 
     async def _restore_from(
         self, now: EphemeralResource | None, former: Former, transaction: str, still: Still

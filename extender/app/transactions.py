@@ -17,6 +17,7 @@ import asyncio
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import structlog
@@ -113,7 +114,7 @@ class Transactions:
             return course.outcome((), self._resources)
         await self._write(course, all_or_nothing)
         while course.unsure and not request.dry_run:
-            await self._insist(course, course.unsure[0], self._undo_unsure)
+            await self._insist(course, course.unsure[0], partial(self._undo_unsure, course))
             del course.unsure[0]
         if course.defect is not None:
             raise course.defect
@@ -321,10 +322,12 @@ class Transactions:
             await self._insist(course, _as_one(writes), self._resources.undoing.undo)
         course.is_taking_back = False
 
-    async def _undo_unsure(self, attempt: Done) -> None:
+    async def _undo_unsure(self, course: Course, attempt: Done) -> None:
         written = await self._resources.undoing.find_out(attempt)
         if written is not None:
             await self._resources.undoing.undo(written)
+        elif isinstance(attempt.step, Create):
+            course.on_their_way.add(identity(attempt.name))
 
     async def _insist(self, course: Course, written: Done, undo: Callable[[Done], Awaitable[None]]) -> None:
         """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
@@ -342,7 +345,7 @@ class Transactions:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
         if course.announced is not None and not course.is_over and course.leaves_nothing():
-            course.is_over = await self._intents.close(course.announced)
+            course.is_over = await self._intents.close(course.announced, course.on_their_way)
 
     def _leave(self, course: Course) -> None:
         """What is left, if anything, is taken back by the service that finds the intent."""

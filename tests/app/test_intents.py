@@ -19,7 +19,7 @@ from extender.core.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
-from tests.app.fakes import OWN
+from tests.app.fakes import OWN, unavailable
 from tests.app.test_transactions_in_trouble import run, setting, there
 from tests.app.world import World
 
@@ -183,4 +183,54 @@ async def test_taking_one_transaction_back_hides_nothing_that_another_has_to_tak
     await world.quiet(200)
     assert world.api.objects["team", "data"].nodes == {N1: 1}
     assert world.api.intents == {}
+    world.agree()
+
+
+async def test_a_creation_that_arrives_when_the_next_life_has_begun_is_no_part_of_a_transaction_taken_back(
+    world: World,
+) -> None:
+    world.api.faults.append(unavailable(of="create team/s", late=20.0))
+    with pytest.raises(Unavailable):
+        await run(world, setting("r", 1), setting("s", 1))
+    assert there(world) == {}
+    async with World(api=world.api).running() as anew:
+        await anew.quiet(100)
+        assert there(anew) == {}
+        assert anew.api.objects == {}
+        assert anew.api.intents == {}
+        anew.agree()
+
+
+async def test_what_is_left_of_an_intent_for_that_takes_nothing_back_of_what_is_set_since(world: World) -> None:
+    await world.set("gone", 1, "n1")
+    world.api.faults.append(unavailable(of="create team/s", late=20.0))
+    with pytest.raises(Unavailable):
+        await run(world, setting("gone", 0), setting("s", 1))
+    assert there(world) == {"gone": {"n1": 1}}
+    assert [[former.name for former in each.spec.formers] for each in world.api.intents.values() if each.spec] == [
+        [Identity("team", "s")]
+    ]
+    assert world.intents.unfinished() == 0
+    await world.resources.delete_resource(EphemeralName("team", "gone"))
+    assert (await run(world, setting("s", 2), setting("t", 2))).committed == [0, 1]
+    async with World(api=world.api).running() as anew:
+        await anew.quiet(100)
+        assert there(anew) == {"s": {"n1": 2}, "t": {"n1": 2}}
+        assert anew.api.intents == {}
+        anew.agree()
+
+
+async def test_a_transaction_waits_for_an_earlier_one_over_the_same_object_to_be_taken_back(world: World) -> None:
+    await world.set("r", 1, "n1")
+    await world.quiet()
+    before = world.api.objects["team", "r"]
+    world.api.put_intent(Declared(Identity(OWN, "transaction-x"), Intent((Former(Identity("team", "r"), before),))))
+    await asyncio.sleep(1)
+    with pytest.raises(NotYet, match="team/r is named by an earlier transaction") as told:
+        await run(world, setting("r", 2), setting("s", 2))
+    assert told.value.retry_after == 1
+    assert (await run(world, setting("t", 2), setting("s", 2))).committed == [0, 1]
+    await world.quiet(100)
+    assert world.api.intents == {}
+    assert (await run(world, setting("r", 2), setting("s", 3))).committed == [0, 1]
     world.agree()

@@ -29,6 +29,8 @@ MAY_GROW = OF_PODS | {
     "ApiResourceStore._ready": "16,384 UIDs",
     "Known._ended": "65,536 UIDs",
     "Departures._left": "65,536 nodes",
+    "Intents._lingering": "4,096 transactions",
+    "Intents._settled": "4,096 transactions",
     "Preempting._nominated": "16,384 UIDs",
     "Promises._pauses": "4,096 namespaces",
 }
