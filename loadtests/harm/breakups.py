@@ -1,9 +1,9 @@
 """Break-ups: of a gang some were taken, by the service or by kube-scheduler. Has the rest followed, or is it enough?
 
-(Issue 11, point 5: a gang goes as a whole or not at all.) Members of no lower priority than what the others were taken
-for stay. Who was there from the beginning is enough where it is the quorum without those who were taken. With members
-made anew it is enough only where no pod is left to go for: where kube-scheduler took all of them, for pods that are all
-gone themselves. Then to take the rest of a gang that is whole would be the harm. That is put down as a warning.
+(Issue 11, point 5: a gang goes as a whole or not at all.) Who was there from the beginning is enough where it is the
+quorum without those who were taken. With members made anew it is enough only where there is nobody left to go for:
+where kube-scheduler took all of them, for pods that are all gone themselves. Then to take the rest of a gang that is
+whole would be the harm. That is put down as a warning.
 
 Knows who was taken, and for whom kube-scheduler keeps room; must not know whether they might have been: `preemptions`.
 Time is an argument.
@@ -45,8 +45,6 @@ class _Breakup:
     """Nodes where it took somebody, and nobody is known for whom."""
     by_service: bool = False
     """Whether the service took somebody."""
-    below: int = 0
-    """Members of this priority or a higher one stay."""
 
 
 class Breakups:
@@ -80,9 +78,8 @@ class Breakups:
                 breakup.unexplained.discard(node)
                 breakup.preemptors[pod.facts.uid] = pod
 
-    def broken_up(self, pod: Seen, at: float, *, by: str, below: int | None = None) -> None:
-        """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it. `below`: the
-        priority that it was taken for; None: not known, and then no higher one than its own has to go."""
+    def broken_up(self, pod: Seen, at: float, *, by: str) -> None:
+        """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it."""
         facts = pod.facts
         if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
             return
@@ -92,7 +89,6 @@ class Breakups:
             breakup = self._open[key] = self._begun(key, pod, at, by)
         breakup.together[facts.uid] = pod
         breakup.taken.add(facts.uid)
-        breakup.below = max(breakup.below, facts.priority + 1 if below is None else below)
         if by == SERVICE:
             breakup.by_service = True
             return
@@ -130,10 +126,6 @@ class Breakups:
         # A DaemonSet's pod stays, whatever gang it says it is of.
         left = [pod for pod in breakup.together.values() if pod.lives and not self.is_daemon(pod.facts, there)]
         if not left or (breakup.quorum is not None and len(left) + breakup.done >= breakup.quorum):
-            return
-        below = max(breakup.below, *(pod.facts.priority for pod in breakup.preemptors.values()), 0)
-        left = [pod for pod in left if pod.facts.priority < below]
-        if not left:
             return
         names = ", ".join(sorted(pod.facts.key for pod in left)[:4])
         why = (

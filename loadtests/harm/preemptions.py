@@ -141,17 +141,17 @@ class Preemptions:
 
         `followed`: others of its gang had been taken before, so that it had to go as well.
         """
+        self._breakups.broken_up(pod, at, by=SERVICE)
         said = _FOR.search(note)
-        whom = f"{said[1]} {said[2]}" if said else ""
-        if said and said[1] == "gang" and (called := self._history.gang_called(said[2])) is not None:
-            whom = f"gang {called.key}"
-        gang = self._preemptor(whom)
-        self._breakups.broken_up(pod, at, by=SERVICE, below=None if gang is None else gang.lowest)
         if said is None and not followed and not _APART.search(note):
             self._harm(harms.UNSTATED, pod, at, f"the service evicted it and does not say for whom: {note!r}")
+        whom = f"{said[1]} {said[2]}" if said else ""
         for why in self._wrong_victim(pod):
             self._harm(harms.VICTIM, pod, at, f"{why}; {note!r}")
         if said and (said[1] == "gang" or note.startswith(_ALONE)):
+            if (gang := self._history.gang_called(said[2]) if said[1] == "gang" else None) is not None:
+                whom = f"gang {gang.key}"
+            gang = self._preemptor(whom)
             if gang is None and said[1] == "pod":
                 # It was there when that was ordered, and there is nobody left to have harmed for it.
                 return

@@ -169,29 +169,22 @@ def mixed(world: GangWorld, name: str, *priorities: int) -> list[Pod]:
 
 
 def test_members_of_a_gang_that_was_offered_as_a_whole_are_no_spare_ones(open_world: GangWorld) -> None:
-    *two, spare = mixed(open_world, "train", 0, 0, 0)
+    *two, spare = mixed(open_world, "train", 5, 5, 0)
+    lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([spare.uid])}
     assert offered(open_world, two) == [0]
-    assert offered(open_world, [spare], by="another") == [0]
-    takes(open_world, spare)
-    assert [[each.name for each in order.rest] for order in open_world.rests] == [["train-0", "train-1"]]
-
-
-def test_they_are_again_when_that_is_too_old(open_world: GangWorld) -> None:
-    *two, spare = mixed(open_world, "train", 0, 0, 0)
-    assert offered(open_world, two) == [0]
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == {}
     open_world.pass_time(OFFER_SECONDS)
-    assert offered(open_world, [spare], by="another") == [0]
-    takes(open_world, spare)
-    assert open_world.rests == []
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == asked
 
 
 def test_who_was_offered_beside_a_whole_gang_counts_for_its_own_quorum_no_more(open_world: GangWorld) -> None:
     gone, _ = mixed(open_world, "train", 0, 0)
     beside, one, _ = mixed(open_world, "other", 5, 0, 0)
+    lesser, asked = pod("lesser", priority=3), {NodeName("n0"): Victims([one.uid])}
     assert offered(open_world, [gone, beside]) == [0]
-    assert offered(open_world, [one], by="another") == [0]
-    takes(open_world, one)
-    assert [[each.name for each in order.rest] for order in open_world.rests] == [["other-0", "other-2"]]
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == {}
+    open_world.pass_time(OFFER_SECONDS)
+    assert open_world.do(open_world.keeper.preempt(lesser, asked)) == asked
 
 
 def test_a_gang_of_one_is_no_shield(world: GangWorld) -> None:
@@ -266,25 +259,12 @@ def test_of_two_gangs_the_lower_is_offered_then_the_smaller(open_world: GangWorl
 
 
 @pytest.mark.parametrize("priority", [1000, 1001])
-@pytest.mark.parametrize("quorum", [2, 3])
-def test_a_member_of_no_lower_priority_stays_and_shields_no_other(
-    open_world: GangWorld, quorum: int, priority: int
-) -> None:
+def test_one_member_of_no_lower_priority_protects_its_gang(open_world: GangWorld, priority: int) -> None:
     world = open_world
-    members = gang_pods("train", 3, quorum=quorum)
+    members = gang_pods("train", 3)
     world.create(*members[:2], replace(members[2], priority=priority))
     world.schedule()
-    assert offered(world, members[:1], members[2:]) == [0]
-    takes(world, members[0])
-    # Beyond the quorum one goes alone.
-    assert [[each.name for each in order.rest] for order in world.rests] == [["train-1"]] * (quorum - 2)
-
-
-def test_a_gang_is_worth_what_leaves_of_it(open_world: GangWorld) -> None:
-    world = open_world
-    bluff, plain = mixed(world, "bluff", 0, 999, 1000), placed(world, 3, quorum=3, name="plain", priority=5)
-    world.delete(bluff[1].uid)
-    assert offered(world, [bluff[0]], [plain[0]]) == [0]
+    assert offered(world, [members[0]]) == []
 
 
 def test_nobody_of_no_lower_priority_is_a_victim(open_world: GangWorld) -> None:
@@ -378,10 +358,9 @@ class TestWhatWasOfferedBefore:
     @pytest.fixture
     def world(self, open_world: GangWorld) -> GangWorld:
         """One of a gang that may lose one, and may not leave as a whole, is offered to a pod."""
-        members = [replace(each, labels={"app": "guarded"}) for each in gang_pods("guarded", 3, quorum=2)]
-        strict(open_world).create(*members)
+        members = gang_pods("guarded", 3, quorum=2)
+        open_world.create(*members[:2], replace(members[2], priority=1000))
         open_world.schedule()
-        open_world.do(open_world.keeper.observe(Budget("default", "guard", 1, {"app": "guarded"})))
         assert offered(open_world, [members[0]], by="first") == [0]
         return open_world
 

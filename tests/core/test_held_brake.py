@@ -100,8 +100,8 @@ def test_where_we_only_observe_an_ephemeral_resource_that_is_not_there_is_no_rea
 
 def test_where_we_only_observe_what_kube_scheduler_would_preempt_is_left_to_it(world: GangWorld) -> None:
     nodes(world, 2)
-    # They are worth as much as the pod that would preempt.
-    running = [replace(each, priority=5) for each in gang("runs", 2)]
+    # One of them is worth as much as the pod that would preempt.
+    running = [replace(each, priority=5 * number) for number, each in enumerate(gang("runs", 2))]
     world.create(*running)
     world.schedule()
     there = [world.pods[each.uid] for each in running]

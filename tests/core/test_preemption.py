@@ -161,51 +161,13 @@ def test_a_gang_that_no_node_has_room_for_preempts_when_kube_scheduler_would(wor
     assert world.bound("train") == 2
 
 
-def mixed(world: GangWorld, lows: int, highs: int, quorum: int) -> None:
-    """A bound gang of members of priorities 0 and 5."""
-    nodes(world, lows + highs)
-    members = gang_pods("mixed", lows + highs, {"cpu": 8000}, quorum=quorum)
-    world.create(*(replace(each, priority=5 if n >= lows else 0) for n, each in enumerate(members)))
-    world.schedule()
-    assert world.bound("mixed") == lows + highs
-
-
-@pytest.mark.parametrize("quorum", [2, 7, 11])
-@pytest.mark.parametrize("size", [1, 3, 10])
-def test_a_member_of_a_higher_priority_stays_and_shields_no_other_whatever_quorum_is_said(
-    world: GangWorld, size: int, quorum: int
-) -> None:
-    mixed(world, 10, 1, quorum)
-    comes(world, gang("train", size, priority=1))
-    assert [sorted(victims) for victims in world.preempted] == [sorted(f"mixed-{n}" for n in range(10))]
-    world.schedule()
-    assert (world.bound("train"), world.bound("mixed")) == (size, 1)
-
-
-@pytest.mark.parametrize(("highs", "leave"), [(2, 3), (1, 10)])
-def test_where_members_of_a_higher_priority_are_the_quorum_others_leave_one_by_one(
-    world: GangWorld, highs: int, leave: int
-) -> None:
-    mixed(world, 10, highs, 2)
-    comes(world, gang("train", 3, priority=1))
-    assert [len(victims) for victims in world.preempted] == [leave]
-
-
-def test_nobody_leaves_where_only_all_of_a_gang_would_be_enough_and_one_of_it_stays(world: GangWorld) -> None:
-    mixed(world, 2, 1, 3)
-    comes(world, gang("train", 3, priority=1))
-    assert world.preempted == []
-
-
-def test_a_plan_of_a_gang_with_one_member_of_a_higher_priority_gives_way_by_the_lowest(world: GangWorld) -> None:
+def test_one_member_of_a_gang_with_a_higher_priority_protects_it_all(world: GangWorld) -> None:
     nodes(world, 2)
-    low, high = gang("mixed", 2, priority=0)
-    both = [low, replace(high, priority=5)]
-    world.create(*both)
-    world.filter(both[0], list(world.nodes))
-    assert world.gangs == {"mixed": Phase.PLANNED}
+    first, second = gang("mixed", 2, priority=0)
+    world.create(first, replace(second, priority=5))
+    world.schedule()
     comes(world, gang("train", 1, priority=1))
-    assert world.gangs == {"mixed": Phase.WAITING, "train": Phase.PLANNED}
+    assert world.preempted == []
 
 
 def test_those_who_are_about_to_end_are_waited_for_and_nobody_else_is_evicted(world: GangWorld) -> None:

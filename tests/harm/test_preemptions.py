@@ -268,24 +268,6 @@ def test_half_a_gang_taken_is_harm_unless_a_budget_that_allowed_all_was_spent_me
     assert "3 of quorum 4" in found[0].evidence
 
 
-@pytest.mark.parametrize(("highest", "rules"), [(10, []), (9, [harms.HALF])])
-@pytest.mark.parametrize("by_scheduler", [False, True])
-def test_members_stay_whose_priority_is_not_lower(highest: int, rules: list[str], by_scheduler: bool) -> None:
-    chronicle = with_top()
-    low(chronicle, size=2, quorum=3)
-    chronicle.running("high", gang="low", quorum=3, priority=highest)
-    if by_scheduler:
-        chronicle.create("urgent", priority=10)
-        chronicle.nominate("urgent", chronicle.pods["low-0"]["spec"]["nodeName"])
-        chronicle.preempt_by_scheduler("low-0")
-        chronicle.follow("low-1", of="pod default/urgent")
-    else:
-        chronicle.preempt("low-0")
-        chronicle.preempt("low-1")
-    top_is_bound(chronicle)
-    assert chronicle.found() == rules
-
-
 def test_half_a_gang_under_two_budgets_is_harm() -> None:
     chronicle = with_top()
     names = low(chronicle)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
 from extender.core.gangs.restraint import Bounds
-from kubesim.kinds import POD
 from loadtests.pods import pod
 from tests.lies.town import LIAR, THIRD, VICTIM, Town, no_tenants_yet
 
@@ -18,24 +16,6 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def anyio_backend(virtual_time: object) -> object:
     return virtual_time
-
-
-@pytest.mark.parametrize("gang", [True, False], ids=("for a gang", "for a pod"))
-@pytest.mark.parametrize("quorum", [1, 2, 4])
-async def test_a_pod_of_high_priority_shields_no_others_of_its_gang(quorum: int, gang: bool) -> None:
-    async with no_tenants_yet() as town:
-        await town.lie(pod("guard", cpu="10m", gang="shield", quorum=quorum, priority_class="high"))
-        for number in range(4):
-            await town.lie(pod(f"low-{number}", cpu="7", gang="shield", quorum=quorum, priority_class="low"))
-        await town.bound_within(LIAR, "", 5)
-        if gang:
-            await town.gang(VICTIM, "two", 2, cpu="7", priority_class="mid")
-        else:
-            await town.create(VICTIM, pod("two-0", cpu="7", priority_class="mid"))
-        await town.bound_within(VICTIM, "two-", 1 + gang, 60)
-        await asyncio.sleep(60)
-        assert "guard" in town.bound(LIAR)
-        assert town.simulation.application.keeper.tables.violations() == []
 
 
 @pytest.mark.parametrize("gang", [True, False], ids=("for a gang", "for a pod"))
@@ -88,28 +68,3 @@ async def test_where_a_gang_is_larger_than_the_bound_others_leave() -> None:
         await town.gang(VICTIM, "two", 2, cpu="7", priority_class="high")
         await town.bound_within(VICTIM, "two-", 2, 60)
         assert len(town.bound(LIAR)) == 30
-
-
-async def test_members_of_low_priority_that_come_again_are_not_evicted_time_and_again() -> None:
-    async with no_tenants_yet(2) as town:
-        await town.lie(pod("guard", cpu="10m", gang="mixed", quorum=3, priority_class="high"))
-
-        async def make(attempt: int) -> None:
-            for number in range(2):
-                name = f"low-{attempt}-{number}"
-                await town.lie(pod(name, cpu="7", gang="mixed", quorum=3, priority_class="low"))
-
-        await make(0)
-        await town.bound_within(LIAR, "", 3)
-        for attempt in (1, 2):
-            await town.gang(VICTIM, f"two-{attempt}", 2, cpu="7", priority_class="mid")
-            await town.bound_within(VICTIM, f"two-{attempt}", 2, 60)
-            assert set(town.bound(LIAR)) == {"guard"}
-            await make(attempt)
-            await asyncio.sleep(600)
-            assert set(town.bound(LIAR)) == {"guard"}
-            assert len(town.bound(VICTIM)) == 2
-            for name in town.bound(VICTIM):
-                await town.simulation.ask("DELETE", POD.path(VICTIM, name))
-            await town.bound_within(LIAR, "", 3, 120)
-        assert town.simulation.application.keeper.tables.violations() == []

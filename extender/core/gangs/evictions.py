@@ -5,10 +5,10 @@ seen later still. So an offer counts as taken until it is known or too old. Must
 is kube-scheduler's.
 
 Nobody is offered whose priority is not lower than the preempting pod's. Members beyond the quorum may go alone. Where
-fewer than the quorum would stay, all members of lower priority must go, if none of them is protected; the others stay,
-and shield none of those. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen
-that kube-scheduler has evicted, for that pod, all pods that it was offered: it writes so on each. Where some node needs
-no gang to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a
+fewer than the quorum would stay, all of the gang must go, if all its members are of lower priority and none of them is
+protected. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen that
+kube-scheduler has evicted, for that pod, all pods that it was offered: it writes so on each. Where some node needs no
+gang to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a
 last resort, where a setting allows that, the least of those whose budgets do not.
 """
 
@@ -173,8 +173,9 @@ class Evictions:
         return len(gang.roster.succeeded) + len(placed.difference(going, deleting, self._offered, without))
 
     def _rest(self, gang: Gang, pod: Pod) -> _Rest | None:
-        """Who of the gang would leave for the pod, the budgets left aside; None: it is being bound, and stays."""
-        if gang.barrier.writing:
+        """Who of the gang would leave for the pod, the budgets left aside; None: it is being bound, or a member has no
+        lower priority, and all stay."""
+        if gang.barrier.writing or gang.terms.worth >= pod.priority:
             return None
         rest = self._to_leave(gang, pod)
         held = not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace)

@@ -132,11 +132,11 @@ class Plans:
         return self.left_alone[gang.key]
 
     def outranked_by(self, priority: int) -> list[Gang]:
-        """Gangs with a plan and no member placed that claim with a lower priority: first those of which none has come
-        to be bound, of these the last in turn."""
+        """Gangs with a plan and no member placed, all of whose members are of a lower priority: first those of which
+        none has come to be bound, of these the last in turn."""
         by_key = self._table.by_key
         planned = [gang for key in self.left_alone if (gang := by_key[key]).phase is Phase.PLANNED]
-        lower = [gang for gang in planned if gang.terms.claims < priority and not gang.roster.placed]
+        lower = [gang for gang in planned if gang.terms.worth < priority and not gang.roster.placed]
         return sorted(lower, key=lambda gang: (not gang.barrier.arrived, gang.turn), reverse=True)
 
     # -- for how long there is none ------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ class Terms:
     quorum: int
     timeout: float
     claims: int = 0
-    """The lowest priority of its members: with that it has its turn, keeps its plan, and preempts."""
+    """The lowest priority of its members: with that it has its turn, and others give way to it or are evicted."""
+    worth: int = 0
+    """The highest: only what is above that takes its room."""
     created: float = 0.0
     """When the oldest of its members was created, as the API server tells it."""
 
@@ -37,6 +39,7 @@ class Terms:
             quorum=max((ask.quorum for ask in asks), default=self.quorum),
             timeout=max((ask.timeout for ask in asks), default=self.timeout),
             claims=min(priorities, default=0),
+            worth=max(priorities, default=0),
             created=min((pod.created for pod in members), default=0.0),
         )
 

@@ -21,7 +21,6 @@ from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.core.daemons import Daemons
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.preemption import Unit, unit_of
 from extender.core.gangs.restraint import (
@@ -199,15 +198,11 @@ class Victims:
             members = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
             # A DaemonSet's pod with the gang's label stays, and is no shield for the others.
             together = [pod for pod in members if not comes_again(pod)]
-            lower = [pod for pod in together if pod.priority < claims]
-            left_alone = other.phase in _LEFT_ALONE
-            if not left_alone and _is_quorum(other, [pod for pod in together if pod.priority >= claims]):
-                continue
             in_gangs.update(pod.uid for pod in together)
-            if not lower or left_alone:
+            if not together or other.phase in _LEFT_ALONE or any(pod.priority >= claims for pod in together):
                 continue
-            why = next((why for pod in lower if (why := protection(pod))), "")
-            take(unit_of(lower), why)
+            why = next((why for pod in together if (why := protection(pod))), "")
+            take(unit_of(together), why)
         for uid, each in self._bound.items():
             if each.priority >= claims or uid in in_gangs:
                 continue
@@ -228,12 +223,6 @@ class Victims:
         """When somebody may be a victim who may be none now, though nothing changes: not before that."""
         ends = (*(each.until for each in self.strikes.values()), *self.refused.values())
         return min((max(until, earliest) for until in ends if until > now), default=None)
-
-
-def _is_quorum(gang: Gang, staying: Sequence[Pod]) -> bool:
-    """Whether these members, whose priority keeps them, are its quorum: then each other member may leave alone."""
-    counted = sum(pod.uid not in gang.roster.leaving for pod in staying)
-    return counted > 0 and counted + len(gang.roster.succeeded) >= gang.terms.quorum
 
 
 def makers_of(pod: Pod) -> tuple[Maker, ...]:
