@@ -6,8 +6,6 @@ is to look.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +13,7 @@ import typer
 from rich.table import Table
 
 from extender.cli.api import Api, Json, connected, fail, out, print_json
-from extender.cli.terminal import add_row
+from extender.cli.terminal import add_row, quietly
 
 if TYPE_CHECKING:
     from extender.doctor.facts import Cluster, Facts, Part, Service
@@ -83,7 +81,7 @@ def doctor(
         fail("--release-gates looks at pods alone; leave --scheduler-config and --service-account out", code=2)
     settings = _settings(config)
     where = _Where(kubeconfig or settings.kubeconfig, context or settings.context)
-    with _quietly():
+    with quietly("critical"):
         if release_gates:
             _release_gates(service, where, namespace, yes=yes, force=force, as_json=as_json)
         else:
@@ -120,21 +118,6 @@ def _account(given: str | None) -> ServiceAccount | None:
     if not namespace or not name or "/" in name:
         fail(f"--service-account is {given!r}; write NAMESPACE/NAME, such as escher-system/escher", code=2)
     return ServiceAccount(namespace, name)
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """What happens on the way is told by what is found."""
-    import logging
-
-    import structlog
-
-    usual = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        yield
-    finally:
-        structlog.configure(**usual)
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------

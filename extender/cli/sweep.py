@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extender.cli.api import Json, Namespace, out, print_json
-from extender.cli.terminal import echo
+from extender.cli.terminal import echo, quietly
 
 if TYPE_CHECKING:
     from extender.core.names import GangKey
@@ -29,15 +29,13 @@ def sweep(
     """
     import asyncio
 
-    import structlog
-
     from extender.kube.credentials import BadConfiguration
     from extender.kube.errors import Refused, Unavailable
 
-    # What is left is the result; what happens meanwhile is for applications' logs.
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     try:
-        swept = asyncio.run(_sweep(namespace, kubeconfig, context))
+        # What is left is the result; what happens meanwhile is for applications' logs.
+        with quietly("error"):
+            swept = asyncio.run(_sweep(namespace, kubeconfig, context))
     except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:
         echo(f"escher gang sweep: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
         raise typer.Exit(1) from None

@@ -5,7 +5,8 @@ A text is one line; in a table a cell is. Names in brackets are no markup, unles
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
@@ -41,3 +42,16 @@ def add_row(table: Table, *cells: str) -> None:
 def echo(text: str, *, err: bool = False, keep: str = "") -> None:
     """As `typer.echo`: one line, but for a text of ours that may keep its line breaks."""
     typer.echo(printable(text, keep=keep), err=err)
+
+
+@contextmanager
+def quietly(level: str) -> Iterator[None]:
+    """The log has nothing below that level: what happens on the way is told by what is found."""
+    import structlog
+
+    usual = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+    try:
+        yield
+    finally:
+        structlog.configure(**usual)
