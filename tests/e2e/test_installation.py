@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -267,9 +268,9 @@ def test_installed_used_and_struck_upgraded_and_removed_it_leaves_nothing(
     eventually(lambda: not gone(cluster, "/apis/escher.dev/v1alpha1/ephemeralresources"), what="the kinds served")
     with installed.serving():
         assert len(installed.replicas) == 2
-        assert f"{NAME}-leader" in typed(
-            cluster, "kubectl --namespace escher-system get endpointslices", folder=tmp_path
-        )
+        # Replicas are ready before one of them leads.
+        slices = partial(typed, cluster, "kubectl --namespace escher-system get endpointslices", folder=tmp_path)
+        eventually(lambda: f"{NAME}-leader" in slices(), what="the leader's EndpointSlice")
         with installed.scheduling() as scheduler:
             _place_a_gang_and_a_holder(cluster)
             assert any("escher.dev/default.data" in each["capacity"] for each in statuses(cluster).values())
