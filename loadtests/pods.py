@@ -73,3 +73,9 @@ def daemon_set(name: str, **spec: Any) -> Json:
         "metadata": {"name": name},
         "spec": {"selector": {"matchLabels": labels}, "template": template},
     }
+
+
+def disruption_budget(name: str, labels: Mapping[str, str], **spec: Any) -> Json:
+    """A PodDisruptionBudget for pods with these labels; `spec`: how many may go."""
+    said = {**spec, "selector": {"matchLabels": dict(labels)}}
+    return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": said}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,6 +21,15 @@ _STALE_AFTER = 300.0
 _LOOKS_EVERY = 5.0
 DESTROYS_WITHIN = 30.0
 """Seconds for which a kind may be lost before nothing is evicted any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A kind that cannot be read: for how long, and why. `meanwhile`: what Escher does without it."""
+
+    seconds: float
+    why: str
+    meanwhile: str
 
 
 class Knowledge:

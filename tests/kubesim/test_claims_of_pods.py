@@ -10,7 +10,7 @@ import pytest
 from extender.kube.errors import Refused
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, EVENT, NODE
-from loadtests.pods import daemon_set, pod
+from loadtests.pods import daemon_set, disruption_budget, pod
 from tests.kubesim.test_preempting import Stage, stage
 from tests.kubesim.until import until
 
@@ -68,13 +68,7 @@ async def test_a_gang_of_higher_priority_has_its_room(lie: str) -> None:
 
 async def guarded_gangs(made: Stage) -> None:
     """Gangs of two on all nodes, and a budget that lets no pod of every second go."""
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "none"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"guard": "1"}}},
-    }
-    await made.sim.create(body, DISRUPTION_BUDGET)
+    await made.sim.create(disruption_budget("none", {"guard": "1"}, maxUnavailable=0), DISRUPTION_BUDGET)
     for number in range(2 * NODES):
         labels = {"guard": "1"} if number % 2 else {}
         await made.create(pod(f"low-{number}", gang=f"g{number // 2}", quorum=2, cpu=3, labels=labels))

@@ -17,7 +17,7 @@ from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
-from loadtests.pods import daemon_set, pod
+from loadtests.pods import daemon_set, disruption_budget, pod
 from tests.kubesim.until import Looks, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -179,13 +179,7 @@ async def test_pods_of_a_daemon_set_never_leave() -> None:
 
 
 async def budget(made: Stage, **spec: Any) -> None:
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "low"},
-        "spec": {**spec, "selector": {"matchLabels": {"escher.dev/gang": "low"}}},
-    }
-    await made.sim.create(body, DISRUPTION_BUDGET)
+    await made.sim.create(disruption_budget("low", {"escher.dev/gang": "low"}, **spec), DISRUPTION_BUDGET)
     await until(lambda: made.store.list(DISRUPTION_BUDGET, "default")[0].get("status"))
 
 

@@ -23,7 +23,7 @@ from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
 from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, NODE, PRIORITY_CLASS, Json
-from loadtests.pods import pod
+from loadtests.pods import disruption_budget, pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR, Stage
 from tests.kubesim.until import until
 
@@ -504,13 +504,7 @@ async def test_whatever_comes_many_times() -> None:
 async def test_a_budget_is_broken_as_a_last_resort_alone_and_explain_names_it_where_it_is_never() -> None:
     for despite, evicted in (("never", 0), ("last-resort", 1)):
         async with alone(1, preempts_despite_budgets=despite) as made:
-            body = {
-                "apiVersion": "policy/v1",
-                "kind": "PodDisruptionBudget",
-                "metadata": {"name": "low"},
-                "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "low"}}},
-            }
-            await made.sim.create(body, DISRUPTION_BUDGET)
+            await made.sim.create(disruption_budget("low", {"app": "low"}, maxUnavailable=0), DISRUPTION_BUDGET)
             await made.lows(LEDGER, labels={"app": "low"})
             await asyncio.sleep(5)
             await made.create(licensed("high", LEDGER, "high"))

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from fastapi import Request
 
 from extender.adapters.http.problems import Problem, ProblemKind
-
-
-class Loss(Protocol):
-    """A kind that cannot be read: since when, why, and what is done meanwhile."""
-
-    @property
-    def seconds(self) -> float: ...
-
-    @property
-    def why(self) -> str: ...
-
-    @property
-    def meanwhile(self) -> str: ...
+from extender.app.knowledge import Loss
 
 
 @dataclass(frozen=True, slots=True)

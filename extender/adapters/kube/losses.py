@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
 
 from extender.adapters.kube.lost import Lost
-from extender.app.knowledge import DESTROYS_WITHIN
+from extender.app.knowledge import DESTROYS_WITHIN, Loss
 
 _log = structlog.get_logger(__name__)
 
@@ -39,15 +38,6 @@ NEVER_READ: Mapping[str, str] = {
     "poddisruptionbudgets": "no gang preempts",
 }
 _NOT_READY = "nothing is decided before it has been read"
-
-
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """`meanwhile`: what Escher does without it."""
-
-    seconds: float
-    why: str
-    meanwhile: str
 
 
 class Followed(Protocol):

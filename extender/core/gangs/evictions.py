@@ -43,17 +43,6 @@ class _Offer:
     gone: set[PodUid] = field(default_factory=set)
 
 
-@dataclass(frozen=True, slots=True)
-class _Rest:
-    """Of a gang that is to leave as a whole: members that Escher may not evict."""
-
-    protected: frozenset[PodUid]
-
-    def may_leave(self, named: Collection[PodUid]) -> bool:
-        """Whether all may go where kube-scheduler evicts these."""
-        return self.protected <= set(named)
-
-
 class Evictions:
     """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
 
@@ -114,21 +103,21 @@ class Evictions:
     ) -> set[NodeName]:
         """The nodes on which the least that is possible is lost, where whole gangs have to leave."""
         losses: dict[NodeName, frozenset[GangKey]] = {}
-        known: dict[GangKey, _Rest | None] = {}
+        staying: dict[GangKey, frozenset[PodUid] | None] = {}
         """Each gang is looked at once, for it may have thousands of members, some on each node."""
         for node, chosen in members.items():
             broken = self._broken(chosen)
             for gang in broken:
-                if gang.key not in known:
-                    known[gang.key] = self._rest(gang, pod)
-            if all((rest := known[gang.key]) is not None and rest.may_leave(chosen) for gang in broken):
+                if gang.key not in staying:
+                    staying[gang.key] = self._not_ours_to_evict(gang, pod)
+            if all((stay := staying[gang.key]) is not None and stay <= chosen for gang in broken):
                 losses[node] = frozenset(gang.key for gang in broken)
         if not losses:
             return set()
 
         def loss(gangs: frozenset[GangKey]) -> tuple[int, int, list[GangKey]]:
-            lost = [self._below(self._gangs.by_key[key], pod) for key in gangs]
-            lowest = (min(each.priority for each in members) for members in lost if members)
+            lost = [self._bound(self._gangs.by_key[key]) for key in gangs]
+            lowest = (min(each.priority for each in bound) for bound in lost if bound)
             return (max(lowest, default=0), sum(map(len, lost)), sorted(gangs))
 
         by_loss = sorted(set(losses.values()), key=loss)
@@ -138,7 +127,7 @@ class Evictions:
             if not self._victims.budgets.known or not self._victims.bounds.despite_budgets:
                 return set()
             least = by_loss[0]
-        leaving = frozenset(each.uid for key in least for each in self._below(self._gangs.by_key[key], pod))
+        leaving = frozenset(uid for key in least for uid in self._gangs.by_key[key].roster.bound)
         self._take(leaving, now + OFFER_SECONDS)
         found: set[NodeName] = set()
         for node in sorted(node for node, gangs in losses.items() if gangs == least):
@@ -172,15 +161,14 @@ class Evictions:
         # Set by set, for a gang may have thousands of members, and this is asked for each node.
         return len(gang.roster.succeeded) + len(placed.difference(going, deleting, self._offered, without))
 
-    def _rest(self, gang: Gang, pod: Pod) -> _Rest | None:
-        """Who of the gang would leave for the pod, the budgets left aside; None: it is being bound, or a member has no
-        lower priority, and all stay."""
+    def _not_ours_to_evict(self, gang: Gang, pod: Pod) -> frozenset[PodUid] | None:
+        """Members that leave for the pod only where kube-scheduler evicts them, the budgets left aside; None: the gang
+        is being bound, or a member has no lower priority, and all stay."""
         if gang.barrier.writing or gang.terms.worth >= pod.priority:
             return None
         rest = self._to_leave(gang, pod)
         held = not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace)
-        staying = (each.uid for each in rest if held or not self._victims.may_leave(each))
-        return _Rest(frozenset(staying))
+        return frozenset(each.uid for each in rest if held or not self._victims.may_leave(each))
 
     def _breaks_budgets(self, keys: Iterable[GangKey], preemptor: Pod) -> bool:
         """Whether the disruption budgets do not let all of these gangs go, or are not known."""
@@ -214,11 +202,10 @@ class Evictions:
         return () if gang is None else tuple(self._to_leave(gang, preemptor, gone))
 
     def _to_leave(self, gang: Gang, preemptor: Pod, without: Collection[PodUid] = ()) -> list[Pod]:
-        """Its bound members that go with it and are not about to; not those that come again, which shield no others."""
-        bound = (pod for pod in self._below(gang, preemptor) if pod.uid not in without)
+        """Its bound members that go with it and are not about to; not those that come again, which shield no others,
+        nor one of no lower priority, which was bound since."""
+        bound = (pod for pod in self._bound(gang) if pod.uid not in without and pod.priority < preemptor.priority)
         return [pod for pod in bound if not (pod.deleting or self._victims.daemons.comes_again(pod))]
 
-    def _below(self, gang: Gang, preemptor: Pod) -> list[Pod]:
-        """Its bound members whose priority is lower."""
-        bound = (gang.roster.members[uid] for uid in sorted(gang.roster.bound))
-        return [pod for pod in bound if pod.priority < preemptor.priority]
+    def _bound(self, gang: Gang) -> list[Pod]:
+        return [gang.roster.members[uid] for uid in sorted(gang.roster.bound)]

@@ -172,15 +172,14 @@ class Prospects:
             if len(slots) == 1:
                 return choose_for_one(self._ledger, slots[0], nodes, units, going, saved, promised)
             return choose(self._ledger, slots, nodes, units, going, saved, promised)
-        if len(slots) != 1:
-            return self._beside_others(gang, slots, nodes, units, going, saved, promised, for_policies=for_policies)
-        first = self._beside_others(gang, slots, nodes, units, going, saved, promised, for_policies=for_policies)
-        if first is None or not first.units:
+
+        def beside_others(on: Sequence[NodeName]) -> Choice | None:
+            return self._beside_others(gang, slots, on, units, going, saved, promised, for_policies=for_policies)
+
+        first = beside_others(nodes)
+        if len(slots) != 1 or first is None or not first.units:
             return first
-        each = (
-            self._beside_others(gang, slots, [node], units, going, saved, promised, for_policies=for_policies)
-            for node in islice((node for node in nodes if node in lost), _COMPARED)
-        )
+        each = (beside_others([node]) for node in islice((node for node in nodes if node in lost), _COMPARED))
         return min((first, *(choice for choice in each if choice is not None)), key=loss)
 
     def _beside_others(
