@@ -154,13 +154,14 @@ class Replicated(LocalCluster):
             super().start_component(name, arguments)
 
     def _until_warm(self) -> None:
-        """Each replica leads or could take over: who is struck before the other is there proves nothing."""
+        """Each replica leads, or could take over and has seen who does: who is struck before proves nothing."""
         end = time.monotonic() + _PATIENCE
         with httpx.Client(timeout=5, trust_env=False) as client:
             for each in self._replicas:
                 while time.monotonic() < end:
                     with suppress(httpx.TransportError):
-                        if client.get(each.ready_url).status_code == 200:
+                        found = client.get(each.ready_url)
+                        if found.status_code == 200 and found.json()["leader"]:
                             break
                     threading.Event().wait(0.05)
                 else:

@@ -116,8 +116,7 @@ def test_whatever_a_hand_writes_into_the_lease_of_a_killed_leader_another_takes_
     os.kill(pids[first], signal.SIGSTOP)
     cluster.admin.patch(LEASE, written)
     os.kill(pids[first], signal.SIGKILL)
-    # One that has not looked at the Lease before that believes a duration of up to a minute.
-    eventually(lambda: cluster.holder() not in ("", first), within=80, what="another leader")
+    eventually(lambda: cluster.holder() not in ("", first), within=15, what="another leader")
     assert cluster.admin.get(LEASE)["spec"]["leaseTransitions"] < 2**31
     cluster.start_component("service")
 
