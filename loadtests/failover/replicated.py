@@ -82,7 +82,7 @@ class Replicated(LocalCluster):
         self._kubelet = threading.Thread(target=self._keep, daemon=True)
         self._kubelet.start()
         self._until_answered()
-        self._until_warm()
+        self.until_warm()
 
     def _replica(self, name: str, port: int, arguments: Sequence[str]) -> Component:
         argv = (
@@ -149,11 +149,11 @@ class Replicated(LocalCluster):
     def start_component(self, name: str, arguments: Sequence[str] = ()) -> None:
         if name == SERVICE:
             self.recoveries.append(self._until_answered())
-            self._until_warm()
+            self.until_warm()
         else:
             super().start_component(name, arguments)
 
-    def _until_warm(self) -> None:
+    def until_warm(self) -> None:
         """Each replica leads, or could take over and has seen who does: who is struck before proves nothing."""
         end = time.monotonic() + _PATIENCE
         with httpx.Client(timeout=5, trust_env=False) as client:

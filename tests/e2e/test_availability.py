@@ -35,6 +35,8 @@ def replicated(request: pytest.FixtureRequest, state_folder: Path) -> Iterator[R
 
 @pytest.fixture
 def cluster(replicated: Replicated) -> Iterator[Replicated]:
+    # The test before may have ended one of them a moment ago.
+    replicated.until_warm()
     yield replicated
     for each in replicated.admin.list_all(PODS):
         replicated.admin.delete(f"{PODS}/{each['metadata']['name']}")
