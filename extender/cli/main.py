@@ -5,9 +5,13 @@ Exit codes everywhere: 0 done, 1 failed, 2 wrong use.
 
 from __future__ import annotations
 
+import signal
+from functools import wraps
 from typing import Annotated
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
 
 from extender import __version__
 from extender.cli import (
@@ -68,4 +72,23 @@ app.command("compare", help=compare.HELP)(compare.compare)
 
 def main() -> None:
     """Runs the command line and exits."""
-    app(prog_name="escher")
+    root = get_group(app)
+    for each in root.commands.values():
+        _hear_interrupts_once_begun(each)
+    root(prog_name="escher")
+
+
+def _hear_interrupts_once_begun(command: object) -> None:
+    """Until a command begins, an interrupt ends the process at once: see `extender.__main__`."""
+    assert isinstance(command, TyperCommand | TyperGroup)
+    if (run := command.callback) is not None:
+
+        @wraps(run)
+        def begun(*args: object, **options: object) -> object:
+            if signal.getsignal(signal.SIGINT) not in (signal.SIG_IGN, signal.SIG_DFL):
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+            return run(*args, **options)
+
+        command.callback = begun
+    for each in command.commands.values() if isinstance(command, TyperGroup) else ():
+        _hear_interrupts_once_begun(each)

@@ -40,5 +40,6 @@ def test_an_interrupted_demo_prints_no_traceback(moment: str, tmp_path: Path, mo
     assert before is not None, "the demo has not come so far"
     assert "Traceback" not in told
     assert "never retrieved" not in told
-    assert demo.returncode == 1
+    # Where it is met while it executes a string, as namedtuple does, Python ends by the signal itself: 130 in a shell.
+    assert demo.returncode in (1, -signal.SIGINT)
     assert "interrupted" in told
