@@ -100,16 +100,17 @@ class Service:
 
 
 def saved(service: Answering) -> Saved:
-    """For which gang room is saved, and where, as the service tells it."""
-    gangs: set[str] = set()
+    """For which gang, or pod of no gang, room is saved, and where, as the service tells it."""
+    gangs: set[tuple[str | None, str | None]] = set()
     places: list[tuple[str, Amounts]] = []
     for node, told in service.cluster_state().items():
         for each in told["holders"]:
             if each["kind"] == SAVING:
-                gangs.add(each["gang"])
+                gangs.add((each["gang"], None if each["gang"] else each["pod"]))
                 places.append((node, amounts({key: str(Decimal(str(units))) for key, units in each["units"].items()})))
-    assert len(gangs) <= 1, f"room is saved for several gangs: {sorted(gangs)}"
-    return Saved(next(iter(gangs), None), tuple(places))
+    assert len(gangs) <= 1, f"room is saved for several gangs: {sorted(map(str, gangs))}"
+    gang, pod = next(iter(gangs), (None, None))
+    return Saved(gang, tuple(places), pod)
 
 
 def differences(api: Lists, service: Answering) -> list[str]:

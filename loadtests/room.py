@@ -40,6 +40,8 @@ class Saved:
     gang: str | None = None
     """`namespace/name`."""
     places: tuple[tuple[str, Amounts], ...] = ()
+    pod: str | None = None
+    """`namespace/name` of the pod of no gang that it is kept for, if there is no gang."""
 
 
 NOTHING_SAVED = Saved()
@@ -160,8 +162,10 @@ def waiting_though_there_is_room(
         gang = gang_of(pod)
         if gang is not None and (gang.quorum is not None or groups is not None):
             gangs[gang.key, gang.id].append(pod)
-        elif _waits_alone(pod) and (copies := room.copies(shape_of(pod))):
-            found.append(f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']} has room {copies} times")
+        elif _waits_alone(pod):
+            its_room = room_with_saved if _key(pod) == saved.pod else room
+            if copies := its_room.copies(shape_of(pod)):
+                found.append(f"pod {_key(pod)} has room {copies} times")
     for (name, _), members in sorted(gangs.items()):
         waiting = sorted((shape_of(each) for each in members if _waits_in_gang(each)), key=_cpu)
         quorum = max((_quorum(each, groups) for each in members if not is_over(each)), default=0)
@@ -172,6 +176,10 @@ def waiting_though_there_is_room(
         if len(waiting) >= lacking and (places := its_room.at_once(waiting[:lacking])) >= lacking:
             found.append(f"gang {name} needs {lacking} more places and has room for {places}")
     return found
+
+
+def _key(pod: Json) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
 
 
 def _waits_alone(pod: Json) -> bool:
@@ -202,17 +210,20 @@ def _counts(pod: Json, bare_ones_count: bool) -> bool:
 
 def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
     """What is saved for a gang that does not need it, in words."""
-    members = [pod for pod in pods if (gang := quorum_of(pod)) is not None and gang[0] == saved.gang]
+    if saved.pod is not None:
+        members, quorum = [each for each in pods if _key(each) == saved.pod and not is_over(each)], 1
+    else:
+        members = [pod for pod in pods if (gang := quorum_of(pod)) is not None and gang[0] == saved.gang]
+        quorum = max((gang[1] for each in members if (gang := quorum_of(each))), default=0)
     waiting = [each for each in members if not each["spec"].get("nodeName")]
-    quorum = max((gang[1] for each in members if (gang := quorum_of(each))), default=0)
-    lacking = max(quorum - (len(members) - len(waiting)), 0)
-    found = []
+    lacking = max(quorum - (len(members) - len(waiting)), 0) if members else 0
+    found, saver = [], f"pod {saved.pod}" if saved.pod is not None else f"gang {saved.gang}"
     if len(saved.places) > lacking:
-        found.append(f"{len(saved.places)} places are saved for gang {saved.gang}, which lacks {lacking}")
+        found.append(f"{len(saved.places)} places are saved for {saver}, which lacks {lacking}")
     most = dict(shape_of(waiting[0])[0]) if waiting else {}
     for node, units in saved.places:
         if any(number > most.get(resource, 0) for resource, number in _thousandths(units).items()):
-            found.append(f"{units} is saved on {node} for gang {saved.gang}, a member of which asks for {most}")
+            found.append(f"{units} is saved on {node} for {saver}, a member of which asks for {most}")
     return found
 
 

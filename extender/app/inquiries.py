@@ -87,7 +87,10 @@ class Inquiries:
 
     def _holder_state(self, holding: Holding, units: Vector) -> HolderState:
         pod = self._tables.pods.get(PodUid(holding.holder))
-        for_gang = holding.owner is not None and not is_claim(holding) and not lone_pod(holding.owner)
+        for_gang = holding.owner is not None and not is_claim(holding)
+        if for_gang and holding.owner is not None and lone_pod(holding.owner):
+            for_gang, of_one = False, self._tables.gangs.by_key.get(holding.owner)
+            pod = pod or next(iter(of_one.roster.members.values() if of_one is not None else ()), None)
         return HolderState(
             holder=holding.holder,
             kind=holding.kind,

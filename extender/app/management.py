@@ -114,7 +114,7 @@ class ResourceState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderState:
-    """Who holds units on a node. `pod` where the holder is a pod that is known, `gang` where it holds for one."""
+    """Who holds units on a node. `pod` where it holds for a pod that is known, `gang` where for a gang."""
 
     holder: str
     kind: HoldingKind

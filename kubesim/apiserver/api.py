@@ -121,6 +121,10 @@ class ApiServer:
         self.audit.note(request, target, user, status)
         return answer
 
+    def note_refusal(self, request: Request, status: int) -> None:
+        """A fault has refused it: the audit has it as it has each refusal."""
+        self.audit.note(request, self.served.target(request.path), self._user(request), status)
+
     @property
     def open_watches(self) -> int:
         return self._watches.count()

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from urllib.parse import parse_qsl, unquote
 
-from extender.kube.errors import Silent
+from extender.kube.errors import Refused, Silent
 from extender.kube.requests import JSON, TIMEOUT, refusal
 from kubesim.apiserver.api import ApiServer
 from kubesim.apiserver.wire import Answer, Request
@@ -62,6 +62,8 @@ class InProcess:
             asyncio.get_running_loop().call_later(fault.seconds + fault.again, self._arrive_again, asked)
         if fault is not None and not fault.after:
             await asyncio.sleep(fault.seconds)
+            if isinstance(fault.error, Refused):
+                self._server.note_refusal(asked, fault.error.status)
             if fault.error is not None:
                 raise fault.error
         answer = self._server.handle(asked)

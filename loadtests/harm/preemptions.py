@@ -98,6 +98,10 @@ class Preemptions:
             course.changed = course.ever_changed = True
         self._victims.clear()
 
+    def binding_refused(self, pod: Seen) -> None:
+        """For good: its gang's plan has come to nothing, and what its victims have left is anybody's."""
+        self._victims.pop(pod.facts.key if pod.facts.gang is None else pod.facts.gang.key, None)
+
     def pod_changed(self, pod: Seen, before: Facts | None) -> None:
         """A pod came, was bound, went or ended: is there room now that was not there, or a gang that is another?"""
         if pod.facts.gang is not None and (before is None or pod.gone_at is not None):

@@ -349,6 +349,8 @@ class HarmWitness:
             seen = self.history.pods.get(uid)
             if seen is None or seen.bound_at is None:
                 _remember(self._refused, uid)
+                if seen is not None:
+                    self._preemptions.binding_refused(seen)
 
     # -- time ----------------------------------------------------------------------------------------------------
 

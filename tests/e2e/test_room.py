@@ -155,3 +155,13 @@ def test_room_that_is_saved_for_nobody_or_beyond_the_need_is_found() -> None:
     assert saved_in_vain([], three)
     assert saved_in_vain(waiting, Saved("ns/large", (("a", {"cpu": Fraction(4)}),)))
     assert saved_in_vain(waiting, Saved()) == []
+
+
+def test_what_is_saved_for_a_pod_of_no_gang_is_room_for_that_one_alone() -> None:
+    there = [on("b", "holder", cpu=4), on(None, "single"), on(None, "other")]
+    saved = Saved(None, (("a", {"cpu": Fraction(1)}),), "ns/single")
+    assert saved_in_vain(there, saved) == []
+    assert "pod ns/single has room 4 times" in waiting_though_there_is_room([node("a"), node("b")], there, saved)
+    assert "pod ns/other has room 3 times" in waiting_though_there_is_room([node("a"), node("b")], there, saved)
+    assert "1 places are saved for pod ns/single, which lacks 0" in saved_in_vain([on("a", "single")], saved)
+    assert saved_in_vain([], saved)

@@ -477,6 +477,21 @@ def test_one_that_is_let_in_and_then_evicted_as_well_was_evicted_in_vain() -> No
     assert chronicle.found() == [harms.IN_VAIN]
 
 
+def test_one_that_is_let_in_since_a_binding_of_the_gang_was_refused_was_not() -> None:
+    chronicle = with_top()
+    chronicle.running("a", "b")
+    chronicle.create("single")
+    chronicle.preempt("a")
+    chronicle.wait(1)
+    chronicle.refuse_binding("top-0", 422)
+    chronicle.bind("single")
+    chronicle.preempt("b")
+    chronicle.preempt("single")
+    chronicle.wait(30)
+    top_is_bound(chronicle)
+    assert chronicle.found() == []
+
+
 def test_one_on_another_node_than_the_victims_was_not() -> None:
     chronicle = with_top()
     chronicle.running("a")
