@@ -27,9 +27,9 @@ from extender.adapters.http.shedding import Shedding
 from extender.adapters.kube import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kube.budgets import ApiDisruptions, budgets
 from extender.adapters.kube.discovery import is_served
+from extender.adapters.kube.live_pods import ApiLivePods
 from extender.adapters.kube.losses import Losses
 from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
-from extender.adapters.kube.owners import ApiOwners
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.reviews import ApiReviews
 from extender.adapters.kube.schema import VERSION
@@ -193,6 +193,7 @@ class Application:
         binder = ApiBinder(connection)
         told, logs_decisions = self.announcements.tell, settings.log_level == "debug"
         announced: Callable[[Effect], None] = decision_log.also_told(told) if logs_decisions else told
+        live_pods = ApiLivePods(connection)
         self.effects = Effects(
             self.keeper,
             binder,
@@ -201,6 +202,7 @@ class Application:
             ApiRecorder(connection, now=now),
             nominator=ApiNominator(connection),
             disruptions=ApiDisruptions(connection),
+            live_pods=live_pods,
             evictions_per_second=settings.evictions_per_second,
             journal=self.journal,
             gates=self.gates,
@@ -241,7 +243,8 @@ class Application:
             self.effects,
             self.resources,
             self.write_back,
-            ApiOwners(connection),
+            live_pods,
+            is_being_written=self.intents.is_about,
             each_round=[
                 self._conditions.look_again,
                 lambda: self._pods.doubt(self.keeper.population.answered.is_doubtful()),

@@ -23,7 +23,7 @@ from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.permits import BindAnswered
 from extender.app.policies.containment import PolicyFailed
-from extender.app.ports import Binder, Disruptions, EventType, Evictor, Nominator, PodRef, Recorder, Waker
+from extender.app.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef, Recorder, Waker
 from extender.app.telling import Telling
 from extender.app.waits import WaitTold
 from extender.core.brake import Act, Withheld
@@ -78,6 +78,7 @@ class Effects:
         *,
         nominator: Nominator,
         disruptions: Disruptions,
+        live_pods: LivePods,
         journal: Journal,
         gates: Gates,
         announced: Callable[[Effect], None] = lambda effect: None,
@@ -100,6 +101,7 @@ class Effects:
             evictor,
             nominator,
             disruptions,
+            live_pods,
             per_second=evictions_per_second,
             tell=self._telling.tell,
             start=self._start,

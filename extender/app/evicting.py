@@ -32,7 +32,7 @@ import structlog
 from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
 from extender.app.keeper import Keeper
-from extender.app.ports import Disruptions, EventType, Evictor, Nominator, PodRef
+from extender.app.ports import Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
 from extender.app.unit_check import UnitCheck
 from extender.core.back_off import BackOff
 from extender.core.brake import Act
@@ -52,6 +52,8 @@ _LOOKS_EVERY = 0.1
 _NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
 """Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
 kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
+_ASKED_ABOUT = 16
+"""Of how many members it is asked whether they wait still, before a unit leaves for them."""
 _UNWANTED = "it is not wanted any more"
 
 _Tell = Callable[[Pod, EventType, str, str], None]
@@ -72,6 +74,7 @@ class Evicting:
         evictor: Evictor,
         nominator: Nominator,
         disruptions: Disruptions,
+        live_pods: LivePods,
         *,
         per_second: float,
         tell: _Tell,
@@ -82,6 +85,7 @@ class Evicting:
         self._performer = performer
         self._evictor = evictor
         self._nominator = nominator
+        self._live_pods = live_pods
         self._check = UnitCheck(keeper.tables, evictor, disruptions)
         self._per_second = per_second
         self._tell = tell
@@ -109,7 +113,8 @@ class Evicting:
                 if order.despite_budgets and not await self._all_may_go(order):
                     return
                 for unit in order.units:
-                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
+                    await self.pace(len(unit))
+                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
                         break
                     evicted = await self._evict(
                         unit,
@@ -127,6 +132,18 @@ class Evicting:
                         break
         finally:
             self._told(EvictionDone(key))
+
+    async def _waits(self, order: EvictFor) -> bool:
+        """Whether members that wait are there still, as the API server has it: our watch may be silent."""
+        try:
+            asked = (self._live_pods.lives(PodRef.of(pod)) for pod in order.members[:_ASKED_ABOUT])
+            if not all(await asyncio.gather(*asked)):
+                _log.info("no pod is evicted: members are gone", gang=str(order.gang))
+                return False
+        except (Unavailable, Refused) as error:
+            _log.warning("no pod is evicted: members cannot be read", gang=str(order.gang), why=str(error))
+            return False
+        return True
 
     async def _all_may_go(self, order: EvictFor) -> bool:
         """Whether each pod may be deleted that a budget protects: a right may be lacking. Else no pod leaves."""
@@ -158,6 +175,7 @@ class Evicting:
         named = self._keeper.tables.gangs.naming.spoken(order.gang)
         is_own = order.preemptor.namespace == order.gang.namespace
         async with self._turn:
+            await self.pace(len(order.rest))
             evicted = await self._evict(
                 order.rest,
                 f"with its gang {named}, for pod {order.preemptor} of higher priority",
@@ -206,7 +224,6 @@ class Evicting:
         that a budget protects are deleted.
         """
         told = told or why
-        await self.pace(len(unit))
         protected: dict[PodUid, str] = {}
         pods, objection = await self._check.look(unit, protected if despite_budgets else None)
         if objection and not gone:

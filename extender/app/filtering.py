@@ -65,6 +65,8 @@ class Filtering:
         tables = self._tables
         if tables.brake.observes(pod.namespace):
             return self._let_pass(pod, sent)
+        if pod.uid in tables.ended:
+            return _nowhere(sent, GONE)
         ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.judging.malformed(pod)
         if ask is not None:
             self._population.believe(pod)
@@ -72,7 +74,7 @@ class Filtering:
             return _nowhere(sent, ask.reason)
         self._population.misunderstood.is_understood(pod.uid)
         known = tables.pods.get(pod.uid, pod)
-        if pod.uid in tables.ended or known.deleting:
+        if known.deleting:
             return _nowhere(sent, GONE)
         if pod.gated or pod.at_our_gate:
             # No kube-scheduler asks about such a pod.

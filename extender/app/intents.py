@@ -239,6 +239,15 @@ class Intents(Ends[Declared[Intent]]):
                         return former.name
         return None
 
+    def is_about(self, name: Identity) -> bool:
+        """Whether a transaction that is not in force may have written the object. O(what intents name)."""
+        return any(
+            former.name == name
+            for entry in self.known.entries()
+            if entry.item.spec is not None and _transaction(entry.item.name) not in self._lingering
+            for former in entry.item.spec.formers
+        )
+
     def _stored(self) -> Sequence[Identity]:
         return [entry.item.name for entry in self.known.entries() if not entry.item.deleting]
 

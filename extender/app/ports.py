@@ -77,7 +77,7 @@ class Binder(Protocol):
         ...
 
 
-class Owners(Protocol):
+class LivePods(Protocol):
     async def lives(self, pod: PodRef) -> bool:
         """Whether the API server has this very pod, and it has not finished. Raises Unavailable, Refused."""
         ...

@@ -24,12 +24,13 @@ from extender.app.objects.ends import ROUND, Ends, Moment, Work
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change
-from extender.app.ports import EphemeralResource, Owners, PodOwner, PodRef
+from extender.app.ports import EphemeralResource, LivePods, PodOwner, PodRef
 from extender.app.resources import Resources
 from extender.app.steps import departed
 from extender.app.tables import Tables
 from extender.app.write_back import WriteBack
 from extender.core.cluster import Pod
+from extender.kube.errors import Unavailable
 from extender.kube.names import PodUid
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ def drift_units(tables: Tables) -> int:
 
 
 class Reconcile(Ends[EphemeralResource]):
-    """`grace`: seconds. `each_round`, `chance`: see `Ends`."""
+    """`grace`: seconds. `is_being_written`: by a transaction that is not in force. Else see `Ends`."""
 
     def __init__(
         self,
@@ -52,8 +53,9 @@ class Reconcile(Ends[EphemeralResource]):
         performer: Performer,
         resources: Resources,
         write_back: WriteBack,
-        owners: Owners,
+        pods: LivePods,
         *,
+        is_being_written: Callable[[Identity], bool] = lambda name: False,
         grace: float = _GRACE,
         every: float = ROUND,
         each_round: Sequence[Callable[[], None]] = (),
@@ -67,7 +69,8 @@ class Reconcile(Ends[EphemeralResource]):
         self._performer = performer
         self._resources = resources
         self._write_back = write_back
-        self._owners = owners
+        self._pods = pods
+        self._is_being_written = is_being_written
         self._grace = grace
         resources.known.listeners.append(self._note_owner)
         super().__init__(
@@ -126,7 +129,10 @@ class Reconcile(Ends[EphemeralResource]):
 
     async def is_sure(self, entry: Entry[EphemeralResource]) -> bool:
         name, owner = identity(entry.item.name), self._missing_owner(entry, self.now())
-        if owner is None or not await self._owners.lives(PodRef(name.namespace, owner.name, owner.uid)):
+        if self._is_being_written(name):
+            # Taken back, it is what it was before, which may have no end yet.
+            raise Unavailable(f"a transaction that is not in force has written {name}", retry_after=1.0)
+        if owner is None or not await self._pods.lives(PodRef(name.namespace, owner.name, owner.uid)):
             return True
         _log.info("an owner lives that seemed to be gone", name=str(name), owner=owner.name)
         self._end_for_want_of(owner.uid, name, self.now().steady + self._grace)

@@ -126,7 +126,7 @@ class ApiServer:
         self.store = Store(self)
         self.intent_store = IntentStore(self)
         self.writer = Writer(self)
-        self.owners = Owners(self)
+        self.owners = Pods(self)
         self.living: set[PodUid] = set()
         """Pods that are there and have not finished."""
         self._late: list[asyncio.Future[None]] = []
@@ -447,8 +447,8 @@ class Writer:
             self.under_way -= 1
 
 
-class Owners:
-    """`ports.Owners`."""
+class Pods:
+    """`ports.LivePods`."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -483,8 +483,8 @@ def on_node(name: str) -> NodeChoice:
 
 
 class PodApi:
-    """`ports.Binder`, `Evictor`, `Disruptions`, `Nominator`, `Waker`, `Tidier` and `Recorder`: an API server's pods, as
-    far as these go.
+    """`ports.Binder`, `Evictor`, `Disruptions`, `LivePods`, `Nominator`, `Waker`, `Tidier` and `Recorder`: an API
+    server's pods, as far as these go.
 
     Each call takes `latency` seconds. `faults` are met by the next calls that begin with `of`, in order; one that is
     met `after` is done all the same.
@@ -526,6 +526,10 @@ class PodApi:
 
     async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
         await self._begin(f"try to delete {pod.name}" if dry_run else f"delete {pod.name}")
+
+    async def lives(self, pod: PodRef) -> bool:
+        await self._begin(f"ask about {pod.name}")
+        return pod.uid not in self.gone
 
     async def budgets(self, namespace: str) -> Sequence[Budget]:
         await self._begin(f"budgets {namespace}")

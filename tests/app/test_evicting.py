@@ -344,6 +344,23 @@ class TestUnits:
         await asyncio.sleep(10)
         assert len(stage.evicted()) == gone
 
+    @pytest.mark.parametrize("what", ["gone", "unreadable"])
+    async def test_are_not_begun_where_the_members_are_not_seen_to_be_there(self, stage: Stage, what: str) -> None:
+        """The watch that would tell of their end may be silent."""
+        stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        if what == "gone":
+            stage.api.gone = {each.uid for each in gang_pods("top", 8, FULL)}
+        else:
+            stage.api.faults = [unavailable(of="ask about ") for _ in range(8)]
+        stage.comes()
+        await asyncio.sleep(0.5)
+        assert (stage.evicted(), stage.tried("evict ")) == ([], [])
+        stage.api.gone = set()
+        await asyncio.sleep(120)
+        stage.scheduling.filter(next(iter(stage.keeper.tables.pods.values())), list(stage.keeper.tables.nodes))
+        await asyncio.sleep(30)
+        assert len(stage.evicted()) == 8
+
 
 class TestThoseWhoAreWaitedFor:
     async def test_are_nominated_when_the_first_goes_and_again_when_kube_scheduler_drops_it(self, stage: Stage) -> None:

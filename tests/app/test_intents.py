@@ -186,6 +186,21 @@ async def test_taking_one_transaction_back_hides_nothing_that_another_has_to_tak
     world.agree()
 
 
+async def test_what_was_written_by_half_does_not_end_before_it_is_taken_back(world: World) -> None:
+    """What was there before has no end, and an intent of another service is left to it for a minute."""
+    name = EphemeralName("team", "data")
+    bare = EphemeralResource(name, {N1: 7}, expires_at=world.clock.now() + 20)
+    world.api.put(replace(bare, mark=f"t.{digest(bare)}.0123456789abcdef"))
+    await asyncio.sleep(1)
+    await left_behind(world, Former(Identity("team", "data"), EphemeralResource(name, {N1: 1})))
+    await world.quiet(40)
+    assert ("team", "data") in world.api.objects
+    await world.quiet(60)
+    after = world.api.objects["team", "data"]
+    assert (after.nodes, after.expires_at) == ({N1: 1}, None)
+    world.agree()
+
+
 async def test_a_creation_that_arrives_when_the_next_life_has_begun_is_no_part_of_a_transaction_taken_back(
     world: World,
 ) -> None:

@@ -21,7 +21,17 @@ class Wired:
         self.keeper = keeper
         self.gates = Gates()
         self.effects = Effects(
-            keeper, api, api, api, api, nominator=api, disruptions=api, journal=journal, gates=self.gates, **more
+            keeper,
+            api,
+            api,
+            api,
+            api,
+            nominator=api,
+            disruptions=api,
+            live_pods=api,
+            journal=journal,
+            gates=self.gates,
+            **more,
         )
         self.scheduling = Scheduling(keeper, self.effects, self.gates, api, write_within=write_within, journal=journal)
 

@@ -72,17 +72,18 @@ class World(Performing):
         self.conditions = Conditions(
             self.resources.known, self.api.store, self.resources.placements, chance=lambda: chance
         )
+        self.intents = Intents(
+            self.api.intent_store, self.resources.taking_back, self.clock, namespace=OWN, chance=lambda: chance
+        )
         self.reconcile = Reconcile(
             self.keeper,
             self,
             self.resources,
             self.write_back,
             self.api.owners,
+            is_being_written=self.intents.is_about,
             each_round=[self.conditions.look_again],
             chance=lambda: chance,
-        )
-        self.intents = Intents(
-            self.api.intent_store, self.resources.taking_back, self.clock, namespace=OWN, chance=lambda: chance
         )
         self.transactions = Transactions(self.keeper, self, self.resources, self.intents, self.reconcile.nudge)
         self.asked = AskedPolicies(

@@ -73,6 +73,21 @@ def test_they_are_nominated_no_more_when_the_plan_is_given_up() -> None:
     assert sorted(world.let_go) == ["top-0", "top-1"]
 
 
+def test_they_are_nominated_no_more_when_others_have_taken_the_room() -> None:
+    """Another scheduler placed them, and no preemption moves them: lower pods are to have the rest."""
+    world = preempting()
+    for number, uid in enumerate(list(world.evicted)):
+        node = world.pods[uid].node
+        world.delete(uid)
+        world.create(
+            replace(pod(f"taker-{number}", {"cpu": 8000}, scheduler="another", priority=2_000_000_000), node=node)
+        )
+    world.evicted.clear()
+    world.pass_time(60)
+    assert sorted(world.let_go) == ["top-0", "top-1"]
+    assert world.keeper.tables.gangs.by_key[GangKey("default", "top")].plan.nominated == {}
+
+
 def test_room_is_kept_again_for_one_whose_nomination_was_dropped_and_for_nobody_else() -> None:
     world = preempting(1)
     member = world.pods[PodUid("uid-top-0")]

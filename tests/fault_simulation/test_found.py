@@ -13,6 +13,12 @@ PLANS = Path(__file__).with_name("found")
 FOUND = {
     "places-exchanged": "members of a gang in part woke each other for a place that none of them was given",
     "places-held-for-ever": "members of a gang in part held places in turn, though there was never room for all",
+    "saved-for-no-gang": "the simulation took room that is saved for a pod of no gang for a gang's that is gone",
+    "evicted-for-a-gang-without-members": "a pod was evicted for a gang that was gone, and a silent watch did not tell",
+    "let-in-and-evicted": "the witness did not see that the gang's Bindings had been refused",
+    "half-expires-before-it-is-taken-back": "what a transaction wrote by half ended before it was taken back, and what "
+    "was there before did not come back",
+    "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 
 

@@ -117,6 +117,7 @@ class Preempting:
         """Who is to leave for the gang, which is first in turn; nobody, where it has room once those are gone that
         leave anyway; None: there is no preemption now. `saved`: what it may use."""
         self._again_at = None
+        self._give_up_room_but_for(gang)
         if gang is None or not gang.roster.preempts or self._is_evicting():
             return None
         seen = self._seen(gang)
@@ -339,15 +340,26 @@ class Preempting:
         self.victims.unfinished.pop(gang.key, None)
 
     def _clear(self, key: GangKey) -> None:
-        order = self.orders.pop(key, None)
-        gang = self._table.by_key.get(key)
+        self._let_room_go(key)
+        self.orders.pop(key, None)
+        self.made = {maker: other for maker, other in self.made.items() if other != key}
+
+    def _give_up_room_but_for(self, first: Gang | None) -> None:
+        """Gangs whose victims have left, and which others have taken the room of, keep none if they are not first."""
+        for key in self.orders:
+            gang = self._table.by_key.get(key)
+            if gang is None or gang is first or gang.holds_a_plan or not gang.plan.nominated or self.awaited(key):
+                continue
+            self._let_room_go(key)
+
+    def _let_room_go(self, key: GangKey) -> None:
+        """No room is kept for its members any more."""
+        gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is not None and gang.plan.nominated:
-            told = order is not None and order.told
             waiting = tuple(pod for pod in gang.roster.unplaced() if pod.uid in gang.plan.nominated)
             gang.plan.nominated = {}
-            if waiting and told:
+            if waiting and order is not None and order.told:
                 self._table.effects.append(LetRoomGo(key, waiting))
-        self.made = {maker: other for maker, other in self.made.items() if other != key}
 
     def _prune(self, now: float) -> None:
         for key, history in list(self.history.items()):

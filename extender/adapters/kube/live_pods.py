@@ -1,4 +1,4 @@
-"""Owners: whether a pod that owns something still lives, as `app.ports` asks for it. One request, and no retry."""
+"""Whether a pod still lives, as `app.ports` asks for it. One request, and no retry."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class _Pod(msgspec.Struct):
 _pods = Decoder(_Pod)
 
 
-class ApiOwners:
-    """`ports.Owners`."""
+class ApiLivePods:
+    """`ports.LivePods`."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests

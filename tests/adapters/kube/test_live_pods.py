@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.adapters.kube.owners import ApiOwners
+from extender.adapters.kube.live_pods import ApiLivePods
 from extender.app.ports import PodRef
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid
@@ -37,7 +37,7 @@ def told(uid: str = "uid-p1", phase: str = "Running") -> bytes:
 async def test_what_the_api_server_says_of_the_pod_counts(answer: bytes | Exception, lives: bool) -> None:
     api = ScriptedApi()
     api.answers.append(answer)
-    assert await ApiOwners(api).lives(POD) is lives
+    assert await ApiLivePods(api).lives(POD) is lives
     assert api.requested == ["GET /api/v1/namespaces/team-a/pods/p1"]
 
 
@@ -46,4 +46,4 @@ async def test_where_the_api_server_does_not_say_nothing_is_concluded(answer: by
     api = ScriptedApi()
     api.answers.append(answer)
     with pytest.raises((Unavailable, Refused)):
-        await ApiOwners(api).lives(POD)
+        await ApiLivePods(api).lives(POD)
