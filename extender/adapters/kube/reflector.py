@@ -10,8 +10,8 @@ was restored from a backup may go back, go on, or stand at the same version with
 other calls while the list is under way may be newer: `before_list` is called before each list is asked for, and what it
 returns is called once the list is there, before the sink has it.
 
-A watch that ended at its time, or fell silent, is taken up again at the version reached. One that ended otherwise is
-too, but the API server may have come back with other contents at the same version: all is listed soon, and less often
+A watch that ended at its time is taken up again at the version reached. One that ended otherwise, or fell silent, is
+too, but the API server may have come back with other contents at that version: all is listed soon, and less often
 where that goes on. Lists that follow each other keep a pace (`list_pace`). The API server sends a bookmark every
 minute: a watch without a byte for longer is dead, or waits for a version that lies ahead of a server restored from a
 backup; which of the two, a list of one object tells. One whose bookmarks stand still, though the API server has gone on
@@ -271,6 +271,8 @@ class Reflector(Generic[T]):
             version = self._kind.read_page(body).version
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"GET {self._kind.path}: the answer is no list: {error}") from error
+        # Where no byte came, the API server may be another by now, with other contents, restored while nobody heard it.
+        self._in_doubt = self._in_doubt or self._still < _STILL
         self._fell_silent, self._still = False, 0
         if older(version, self._version):
             return REWOUND

@@ -190,6 +190,15 @@ async def test_takes_up_a_silent_watch_at_once_where_the_api_server_is_as_far(fo
     assert following.api.slept == []
 
 
+async def test_lists_all_soon_after_a_watch_fell_silent_for_its_etcd_may_have_been_restored(following: Following) -> None:
+    """The contents are others, and the version is the same again, or has gone past it."""
+    following.api.answers += [page([pod("a")], 10), page([pod("b")], 10, "more"), page([pod("b")], 10)]
+    following.api.watches += [[90.0, Silent("nothing for 90 s")], [1.0]]
+    await following.play()
+    assert following.reasons() == ["started", "broken"]
+    assert following.sink.log == ["replace a", "replace b"]
+
+
 async def test_lists_again_when_a_watch_fell_silent_for_the_api_server_has_gone_back(following: Following) -> None:
     """It waits for a version that lies in the future, and would for days."""
     following.api.answers += [page([pod("a")], 99), page([], 50), page([pod("b")], 50)]
