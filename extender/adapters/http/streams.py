@@ -40,7 +40,8 @@ class Streams:
                     ProblemKind.TOO_MANY,
                     f"{most} streams of events {which}, and no more may (setting {setting}): close one that is not "
                     "needed, or come again later",
-                    headers={"Retry-After": str(_RETRY_AFTER)},
+                    # What is refused holds no connection open either.
+                    headers={"Retry-After": str(_RETRY_AFTER), "Connection": "close"},
                 )
         self.open.update(bounds.keys())
         try:

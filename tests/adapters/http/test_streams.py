@@ -30,7 +30,7 @@ async def refused(app: Service, **headers: str) -> Any:
     async with in_process(app) as client:
         answer = await client.get("/v1/events?namespace=team-a", headers=headers)
     assert answer.status_code == 429
-    assert answer.headers["Retry-After"] == "10"
+    assert (answer.headers["Retry-After"], answer.headers["Connection"]) == ("10", "close")
     return answer.json()["detail"]
 
 
