@@ -32,7 +32,7 @@ from extender.core.names import GangKey
 
 REMEMBERED = 5000
 _WOKEN_AT_ONCE = 32
-"""Followers that are woken in one pass of the event loop, of one log."""
+"""Followers that are woken in one pass of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,27 +62,10 @@ class _Log:
     count: int = 0
     """How many there have been."""
     waiting: dict[asyncio.Future[None], None] = field(default_factory=dict)
-    _to_wake: deque[asyncio.Future[None]] = field(default_factory=deque)
 
     @property
     def forgotten(self) -> int:
         return self.count - len(self.kept)
-
-    def wake(self) -> None:
-        """The followers that wait are woken, some in each pass of the event loop."""
-        if not self.waiting:
-            return
-        if not self._to_wake:
-            asyncio.get_running_loop().call_soon(self._wake_some)
-        self._to_wake.extend(self.waiting)
-        self.waiting.clear()
-
-    def _wake_some(self) -> None:
-        for _ in range(min(_WOKEN_AT_ONCE, len(self._to_wake))):
-            if not (follower := self._to_wake.popleft()).done():
-                follower.set_result(None)
-        if self._to_wake:
-            asyncio.get_running_loop().call_soon(self._wake_some)
 
 
 @dataclass(slots=True)
@@ -97,6 +80,7 @@ class Announcements:
     _all: _Log = field(default_factory=_Log, init=False)
     _by_namespace: WeakValueDictionary[str, _Log] = field(default_factory=WeakValueDictionary, init=False)
     """A log lives while a decision is in it, or a follower at it."""
+    _to_wake: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
 
     @property
     def oldest(self) -> int:
@@ -122,14 +106,14 @@ class Announcements:
             for log in (self._all, own):
                 log.kept.append(decision)
                 log.count += 1
-                log.wake()
+                self._wake(log)
             self._forget()
 
     def close(self) -> None:
         """Each follower is told the rest, and that is all."""
         self.over = True
         for log in (self._all, *self._by_namespace.values()):
-            log.wake()
+            self._wake(log)
 
     def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
         """What is decided from now on, or what came after that number, until the service ends. `namespace`: of that
@@ -156,6 +140,22 @@ class Announcements:
         if (log := self._by_namespace.get(namespace)) is None:
             log = self._by_namespace[namespace] = _Log()
         return log
+
+    def _wake(self, log: _Log) -> None:
+        """The followers that wait are woken, some in each pass of the event loop."""
+        if not log.waiting:
+            return
+        if not self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake_some)
+        self._to_wake.extend(log.waiting)
+        log.waiting.clear()
+
+    def _wake_some(self) -> None:
+        for _ in range(min(_WOKEN_AT_ONCE, len(self._to_wake))):
+            if not (follower := self._to_wake.popleft()).done():
+                follower.set_result(None)
+        if self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake_some)
 
     def _forget(self) -> None:
         while len(self._all.kept) > self._most:

@@ -107,7 +107,7 @@ async def test_what_names_pods_of_several_namespaces_is_worded_once_for_each_kin
 
 
 async def test_many_followers_are_woken_some_at_a_time(decisions: Announcements) -> None:
-    readers = [Reader(decisions.follow(namespace="team-a")) for _ in range(200)]
+    readers = [Reader(decisions.follow(namespace=each)) for each in ("team-a", None) for _ in range(100)]
     await at_rest()
     decisions.tell(GangPlanned(A))
     before, most = 0, 0
