@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from extender.adapters.http.asgi import Service
+from extender.adapters.http.connections import Bounds
 from extender.adapters.http.entry import Entry, entry_of
 from extender.adapters.http.streams import Streams
 from extender.core.gangs.gang import GangPlanned
 from extender.core.names import GangKey
 from extender.settings import Settings
+from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedManagement, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer, guarded
 from tests.adapters.http.test_events import following
 
 pytestmark = pytest.mark.anyio
 
+FOLLOW = b"GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n"
 ELSEWHERE = ("192.0.2.7", 1)
+
+
+@pytest.fixture
+def anyio_backend(virtual_time: object) -> object:
+    return virtual_time
 
 
 def bounded(management: NotedManagement | None = None, **bounds: int) -> Service:
@@ -123,3 +132,38 @@ async def test_the_bounds_are_settings() -> None:
             except Exception as problem:
                 held.append((client, str(problem).partition("setting ")[2].partition(")")[0]))
     assert held == [("a", "streams_per_client"), ("c", "streams_per_namespace"), ("d", "streams_limit")]
+
+
+async def test_a_caller_that_leaves_makes_place_and_so_does_one_that_reads_nothing_for_a_minute() -> None:
+    streams = Streams()
+    site = Site(Bounds(unread_seconds=60), service(entry=Entry(streams=streams)))
+    leaves, deaf, reads = site.line(), site.line(room=10), site.line()
+    for line in (leaves, deaf, reads):
+        line.send(FOLLOW)
+    await asyncio.sleep(1)
+    assert streams.open["all"] == 3
+    leaves.abort()
+    await asyncio.sleep(1)
+    assert streams.open["all"] == 2
+    await asyncio.sleep(60)
+    assert deaf.closed_at is not None
+    assert (reads.closed_at, streams.open["all"]) == (None, 1)
+
+
+async def test_a_caller_that_reads_too_slowly_is_told_what_it_has_missed_and_makes_place() -> None:
+    streams, management = Streams(), NotedManagement()
+    management.announcements.remember(10)
+    site = Site(Bounds(unread_seconds=60), service(management=management, entry=Entry(streams=streams)))
+    slow, reads = site.line(room=10), site.line()
+    for line in (slow, reads):
+        line.send(FOLLOW)
+    for _ in range(50):
+        await asyncio.sleep(0.1)
+        management.announcements.tell(GangPlanned(GangKey("team-a", "train")))
+    slow.read_all()
+    await asyncio.sleep(1)
+    assert slow.told.count(b"event: ") == 1
+    assert b'id: 40\nevent: Missed\ndata: {"count": 40, "before": 41}\n\n' in slow.told
+    assert slow.told.endswith(b"0\r\n\r\n")
+    assert (reads.told.count(b"event: GangPlanned"), reads.told.count(b"Missed")) == (50, 0)
+    assert streams.open["all"] == 1
