@@ -51,7 +51,9 @@ class Reading:
         if name != "data":
             return None
         if self._kind == "Missed":
-            return msgspec.json.decode(value, type=Missed)
+            missed = msgspec.json.decode(value, type=Missed)
+            self._after = missed.before - 1
+            return missed
         decision = msgspec.json.decode(value, type=Decision)
         self._after = decision.number
         return decision

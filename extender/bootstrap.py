@@ -49,11 +49,11 @@ from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
 from extender.app import decision_log
-from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies, tried
 from extender.app.auditor import Auditor
 from extender.app.authority import Authority
 from extender.app.braking import Braking
+from extender.app.decision_stream import Announcements
 from extender.app.decisions import Effect
 from extender.app.destroyed import logged
 from extender.app.dumping import Dumping

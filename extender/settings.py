@@ -192,6 +192,13 @@ class Settings(BaseModel):
         le=1_000_000,
         description="connections that may be open; fewer, where this process may not open as many files",
     )
+    streams_per_client: int = Field(
+        16, ge=1, le=1_000_000, description="streams of events that one client may hold open at the same time"
+    )
+    streams_per_namespace: int = Field(
+        128, ge=1, le=1_000_000, description="streams that may follow one namespace; as many may follow all namespaces"
+    )
+    streams_limit: int = Field(512, ge=1, le=1_000_000, description="streams of events that may be open, of everybody")
     leader_election: bool = Field(
         False, description="one of several replicas, of which one at a time decides; the others wait to take over"
     )

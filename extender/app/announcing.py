@@ -1,21 +1,18 @@
-"""Announcing: what has been decided is told to whoever follows, as it happens and from a number on.
+"""Announcing: which decisions are of interest, of which namespace each is, and its words.
 
-The last decisions are kept; each follower has its own place among them, so that a slow one holds up nobody, and is told
-how many it has missed. What is announced is put into words when somebody reads it, or at once where it holds more than
-its words do. Must not know who follows, nor how it is sent.
+`decision_stream` keeps them for those who follow.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 
 from extender.app.decisions import AskRefused, Effect
 from extender.app.policies.containment import PolicyFailed
-from extender.app.ports import Clock, PodRef
+from extender.app.ports import PodRef
 from extender.app.verbs import Verdict
 from extender.app.wording import in_words
 from extender.core.brake import Withheld
@@ -36,13 +33,10 @@ from extender.core.gangs.gang import (
     TurnLost,
     WakePod,
 )
-from extender.core.gangs.orders import EvictRest, Preempted
+from extender.core.gangs.orders import EvictRest, OfGang, Preempted
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 
-REMEMBERED = 5000
-_SKIPPED_AT_ONCE = 32
-"""Events of other namespaces that a follower passes by before others have their turn on the loop."""
 _REASONS_TOLD = 3
 _PODS_NAMED = 5
 
@@ -83,73 +77,6 @@ class Announcement:
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
-
-    count: int
-    before: int
-
-
-@dataclass(slots=True)
-class Announcements:
-    _clock: Clock
-    named: Callable[[GangKey], str] = attrgetter("name")
-    """What a gang is called."""
-    _kept: deque[tuple[float, Told | Announcement]] = field(
-        default_factory=lambda: deque(maxlen=REMEMBERED), init=False
-    )
-    _last: int = field(default=0, init=False)
-    """The number of the newest."""
-    _news: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _over: bool = field(default=False, init=False)
-
-    def remember(self, most: int) -> None:
-        """No more than so many are kept."""
-        self._kept = deque(self._kept, maxlen=most)
-
-    def tell(self, told: Told) -> None:
-        """It can be read from now on, if it is of interest to anybody."""
-        if isinstance(told, Filtered) and 1 < len(told.verdict.passed) == told.sent:
-            # Nothing was decided.
-            return
-        if isinstance(told, OF_INTEREST):
-            now = self._clock.now()
-            self._last += 1
-            self._kept.append((now, announced(self._last, now, told, self.named) if isinstance(told, _LARGE) else told))
-            self._news.set()
-
-    def close(self) -> None:
-        """Whoever follows is told the rest, and that is all."""
-        self._over = True
-        self._news.set()
-
-    def follow(self, after: int | None = None, *, namespace: str | None = None) -> AsyncIterator[Announcement | Missed]:
-        """What is decided from now on, or what came after that number, until the service ends. `namespace`: of that
-        one alone."""
-        # A number that we have not reached was told by a life before ours: all of ours is new to whoever has it.
-        return self._follow(self._last if after is None else after if after <= self._last else 0, namespace)
-
-    async def _follow(self, done: int, namespace: str | None) -> AsyncIterator[Announcement | Missed]:
-        while not (self._over and done == self._last):
-            if done == self._last:
-                self._news.clear()
-                await self._news.wait()
-                continue
-            oldest = self._last - len(self._kept) + 1
-            if done + 1 < oldest:
-                missed, done = oldest - done - 1, oldest - 1
-                yield Missed(missed, oldest)
-                continue
-            done += 1
-            when, told = self._kept[done - oldest]
-            said = told if isinstance(told, Announcement) else announced(done, when, told, self.named, namespace)
-            if namespace in (None, said.namespace):
-                yield said
-            elif done % _SKIPPED_AT_ONCE == 0:
-                await asyncio.sleep(0)
-
-
 OF_INTEREST = (
     Filtered,
     BindEnded,
@@ -171,9 +98,24 @@ OF_INTEREST = (
     WakePod,
     Withheld,
 )
-_LARGE = (Filtered, PolicyFailed, GangQuarantined)
+LARGE = (Filtered, PolicyFailed, GangQuarantined)
 """Thousands are kept, and each may have the names of thousands of nodes, or, by a defect's traceback, the variables of
 all who were on the way to it: bodies of requests."""
+OF_SEVERAL = (Preempted, EvictFor, EvictRest, EvictMembers)
+"""Their words may name pods of several namespaces."""
+
+
+def namespace_of(told: Told) -> str:
+    """The namespace that it is about; empty: none."""
+    match told:
+        case Filtered(pod) | BindEnded(pod) | AskRefused(pod) | WakePod(pod) | Preempted(pod):
+            return pod.namespace
+        case Withheld(gang=None):
+            return told.namespace
+        case OfGang(gang) | Withheld(gang=GangKey() as gang):
+            return gang.namespace
+        case _:
+            return ""
 
 
 def announced(

@@ -7,12 +7,12 @@ nothing has changed. Names arrive well formed (`core.names`), numbers not negati
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
-from extender.app.announcing import Announcement, Missed
+from extender.app.decision_stream import Following
 from extender.app.explanation import Explanation
 from extender.app.objects.kind import Identity
 from extender.app.policy_answers import AskCalls
@@ -370,7 +370,7 @@ class BrakeCalls(Protocol):
 class EventCalls(Protocol):
     """What is decided, as it happens."""
 
-    def follow(self, after: int | None = None, *, namespace: str | None = None) -> AsyncIterator[Announcement | Missed]:
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
         """From now on, or after that number; ends with the service."""
         ...
 

@@ -39,10 +39,11 @@ A namespace is spared by its labels, and GET /v1/brake shows what holds now:
 These need a restart: scheduler_names, preempts_other_schedulers, preempts_despite_budgets,
 preemptions_per_gang_and_hour, preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds,
 long_running_seconds, gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
-management_calls_per_second, management_burst, management_wait_seconds, management_memory_share; who they are:
-tls_scheduler_names, authorization, token_audiences, authorization_cache_seconds, insecure; how several replicas elect
-the one that decides: leader_election, lease_name, lease_namespace, lease_seconds, leader_service; where it stores what
-it alone may write: service_namespace; and whether there are traces: tracing. Certificates are followed in their files.
+management_calls_per_second, management_burst, management_wait_seconds, management_memory_share, streams_per_client,
+streams_per_namespace, streams_limit; who they are: tls_scheduler_names, authorization, token_audiences,
+authorization_cache_seconds, insecure; how several replicas elect the one that decides: leader_election, lease_name,
+lease_namespace, lease_seconds, leader_service; where it stores what it alone may write: service_namespace; and whether
+there are traces: tracing. Certificates are followed in their files.
 docs/operations.md describes every setting.
 """
 

@@ -10,14 +10,14 @@ import pytest
 
 from extender.app.announcing import (
     OF_INTEREST,
-    REMEMBERED,
     Announcement,
-    Announcements,
     BindEnded,
     Filtered,
     Told,
     announced,
+    namespace_of,
 )
+from extender.app.decision_stream import Announcements
 from extender.app.decisions import AdvertiseCapacity, AskRefused
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import PodRef
@@ -114,7 +114,7 @@ async def test_every_decision_of_interest_has_words(decision: Told, what: str, d
     [said] = await told(announcements, 1)
     assert said.what == what
     assert said.detail.startswith(detail) if detail else not said.detail
-    assert said.namespace == ("" if what == "PolicyFailed" else "default")
+    assert said.namespace == namespace_of(decision) == ("" if what == "PolicyFailed" else "default")
 
 
 def test_none_of_them_is_forgotten_above() -> None:
@@ -224,22 +224,3 @@ def test_a_gang_is_told_of_as_it_is_called_and_a_gang_of_one_as_its_pod() -> Non
     assert (gang.gang, gang.pod) == ("job.train@batch", "")
     alone = announced(1, 0.0, GangPlanned(ask_of_one("team", "web-0").key), lambda key: "job.train@batch")
     assert (alone.gang, alone.pod) == ("", "web-0")
-
-
-async def test_a_follower_of_one_namespace_that_replays_all_of_another_lets_others_have_their_turn() -> None:
-    told = Announcements(LoopClock())
-    for _ in range(REMEMBERED):
-        told.tell(WakePod(A))
-    told.close()
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count())
-    assert [each async for each in told.follow(0, namespace="other")] == []
-    counting.cancel()
-    assert turns >= REMEMBERED // 64

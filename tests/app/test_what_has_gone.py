@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 MAY_GROW = {
     "Tables.ended": "16,384 UIDs",
     "Telling._told": "4,096 keys of events",
-    "Announcements._kept": "5,000 decisions",
+    "_Log.kept": "5,000 decisions",
     "Journal._entries": "500 decisions",
     "Bystanders._followed": "who stands near whom, of 64 asks",
     "Staying._growing_old": "pods that will have run for long: 1,024 more than twice as many as there are",

@@ -10,9 +10,9 @@ from typing import Any
 from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
-from extender.app.announcing import Announcements
 from extender.app.asked import AskedPolicies
 from extender.app.braking import Braking
+from extender.app.decision_stream import Announcements
 from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
 from extender.app.dumping import Dumping
 from extender.app.escher_policies import EscherPolicies

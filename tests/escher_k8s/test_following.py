@@ -87,6 +87,18 @@ def test_what_was_forgotten_is_told(kind: type[Escher | AsyncEscher]) -> None:
 
 
 @BOTH
+def test_a_stream_that_is_dropped_for_being_slow_is_read_on_after_what_was_missed(
+    kind: type[Escher | AsyncEscher],
+) -> None:
+    dropped = 'id: 11\nevent: Missed\ndata: {"count":9,"before":12}\n\n'
+    service = Service(event(2) + dropped, event(12))
+    first, missed, last = heard(service, kind, 3)
+    assert missed == Missed(9, 12)
+    assert (isinstance(first, Decision), isinstance(last, Decision)) == (True, True)
+    assert [request.headers.get("Last-Event-ID") for request in service.asked] == [None, "11"]
+
+
+@BOTH
 def test_after_a_minute_in_vain_it_says_so(kind: type[Escher | AsyncEscher], pauses: list[float]) -> None:
     with pytest.raises(Unreachable, match="nobody there"):
         heard(Service(event(1)), kind, 2)

@@ -11,6 +11,7 @@ import ipaddress
 import math
 import re
 from collections.abc import Awaitable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from starlette.types import Scope
 
 from extender.adapters.http.peer import Peer, peer_of
 from extender.adapters.http.problems import Problem, ProblemKind
+from extender.adapters.http.streams import Client, Streams
 from extender.app.authority import GROUP, NOBODY, Authority, Caller, Right
 from extender.app.rates import Rates
 from extender.kube.errors import Refused, Unavailable
@@ -41,13 +43,16 @@ _METRICS = Right(verb="get", path="/metrics")
 
 @dataclass(slots=True)
 class Admitted:
-    """Who calls. `authority`: says what they may do; None: everything. `needed`: rights that were asked for."""
+    """Who calls. `authority`: says what they may do; None: everything. `needed`: rights that were asked for.
+    `client`: what the caller's rate is counted by; None: it cannot be told from others."""
 
     caller: Caller = NOBODY
     authority: Authority | None = None
     changes: bool = True
     """Whether the call may change something, as far as is known."""
     needed: list[Right] = field(default_factory=list)
+    client: Client | None = None
+    streams: Streams = field(default_factory=Streams)
 
     async def require(self, *rights: Right) -> None:
         """The caller has these rights. Raises Problem, for the first that is missing."""
@@ -60,17 +65,23 @@ class Admitted:
         """Whether the caller has the right; the call goes on without it. Raises Problem where that is not known."""
         return self.authority is None or await _answered(self.authority.may(self.caller, right))
 
+    def streaming(self, namespace: str | None) -> AbstractContextManager[None]:
+        """The caller holds one more stream open while this lasts; None: of all namespaces. Raises Problem."""
+        return self.streams.held(self.client, namespace)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
     """`schedulers`: common names in certificates of those who may call the verbs; None: whoever reaches the port may.
     `certificates`: all other calls, but those that tell of nothing but the service's health, need one too.
-    `authority`: instead of that they need a token. `rates`: how many such calls a client may make; None: any number."""
+    `authority`: instead of that they need a token. `rates`: how many such calls a client may make; None: any number.
+    `streams`: how many of them may be open."""
 
     schedulers: frozenset[str] | None = None
     certificates: bool = False
     authority: Authority | None = None
     rates: Rates | None = None
+    streams: Streams = field(default_factory=Streams)
 
     def may_schedule(self, peer: Peer) -> bool:
         """Whether that peer may call the verbs."""
@@ -91,22 +102,24 @@ class Entry:
 
     async def admit(self, scope: Scope) -> Admitted:
         """Whoever calls is let in. Raises Problem."""
-        admitted = Admitted(authority=self.authority)
+        admitted = Admitted(authority=self.authority, streams=self.streams)
         scope[ADMITTED] = admitted
         if scope["path"] in _OPEN:
             return admitted
         if self.authority is not None:
             admitted.caller = await self._owner(scope, self.authority)
-            self._take(("user", admitted.caller.name))
+            admitted.client = "user", admitted.caller.name
         else:
-            admitted.caller = self._shown(scope)
+            admitted.caller, admitted.client = self._shown(scope)
+        if admitted.client is not None:
+            self._take(admitted.client)
         # A route also matches with a line break at its end.
         if scope["path"].rstrip("\n") == "/metrics":
             await admitted.require(_METRICS)
         return admitted
 
-    def _shown(self, scope: Scope) -> Caller:
-        """Who it is by the certificate, where one is needed."""
+    def _shown(self, scope: Scope) -> tuple[Caller, Client | None]:
+        """Who it is by the certificate, where one is needed; and the client that its calls are counted for."""
         peer = peer_of(scope)
         if self.certificates and not peer.verified:
             raise Problem(
@@ -114,11 +127,10 @@ class Entry:
                 "this connection has shown no certificate; one of an authority in tls_client_ca is needed",
             )
         if peer.verified:
-            self._take(("certificate", peer.name))
-        elif not _is_loopback(address_of(scope)):
-            # On this machine nobody can be told from anybody.
-            self._take(("address", address_of(scope)))
-        return Caller(peer.name)
+            return Caller(peer.name), ("certificate", peer.name)
+        address = address_of(scope)
+        # On this machine nobody can be told from anybody.
+        return Caller(peer.name), None if _is_loopback(address) else ("address", address)
 
     async def _owner(self, scope: Scope, authority: Authority) -> Caller:
         """Whose token it is."""
@@ -136,7 +148,7 @@ class Entry:
             raise
         return caller
 
-    def _take(self, client: tuple[str, str]) -> None:
+    def _take(self, client: Client) -> None:
         if self.rates is None:
             return
         wait = self.rates.take(client, asyncio.get_running_loop().time())
@@ -214,4 +226,5 @@ def entry_of(settings: Settings, authority: Authority | None = None) -> Entry:
         certificates=asked_for,
         authority=authority,
         rates=Rates(settings.management_calls_per_second, settings.management_burst),
+        streams=Streams(settings.streams_per_client, settings.streams_per_namespace, settings.streams_limit),
     )

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
-from extender.app.announcing import Announcements
+from extender.app.decision_stream import Announcements
 from extender.app.explanation import Explanation
 from extender.app.management import (
     BrakeState,

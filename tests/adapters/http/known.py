@@ -7,6 +7,7 @@ from typing import Any
 
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.entry import Entry
+from extender.adapters.http.streams import Streams
 from extender.app.authority import Authority, Caller, Right
 from extender.app.rates import Rates
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, service
@@ -52,12 +53,14 @@ def guarded(
     verbs: NotedVerbs | None = None,
     *,
     rates: Rates | None = None,
+    streams: Streams | None = None,
     believed: float = 0.0,
     **settings: Any,
 ) -> Service:
     """The service for callers with tokens."""
     authority = Authority(known, lambda: 0.0, believed)
-    return service(verbs, management, entry=Entry(authority=authority, rates=rates), **settings)
+    entry = Entry(authority=authority, rates=rates, streams=streams or Streams())
+    return service(verbs, management, entry=entry, **settings)
 
 
 def bearer(token: str) -> dict[str, str]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
+from extender.adapters.http.answers import event_view
+from extender.adapters.http.asgi import Service
+from extender.adapters.http.routes import events
 from extender.app.announcing import BindEnded
 from extender.app.ports import PodRef
 from extender.core.gangs.gang import GangBound, GangPlanned
@@ -67,20 +70,36 @@ class Stream:
         lines = dict(line.split(": ", 1) for line in block.split("\n"))
         return lines["event"], json.loads(lines["data"])
 
+    async def whole(self) -> str:
+        """All that comes, once it has ended."""
+        await self.ended.wait()
+        return self._text
+
 
 @asynccontextmanager
-async def following(management: NotedManagement, query: str = "", **headers: str) -> AsyncIterator[Stream]:
-    """The stream, once it has begun."""
+async def following(
+    told: NotedManagement | Service,
+    query: str = "",
+    client: tuple[str, int] = ("127.0.0.1", 1),
+    expected: int = 200,
+    **headers: str,
+) -> AsyncIterator[Stream]:
+    """The stream, once it has begun; or what refuses it with the status that is expected."""
+    app = told if isinstance(told, Service) else service(management=told)
     stream = Stream()
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": "GET", "path": "/v1/events",
         "raw_path": b"/v1/events", "query_string": query.encode(), "root_path": "", "scheme": "http",
         "headers": [(key.replace("_", "-").encode(), value.encode()) for key, value in headers.items()],
-        "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 2),
+        "client": client, "server": ("127.0.0.1", 2),
     }  # fmt: skip
-    calling = asyncio.create_task(service(management=management)(scope, stream.receive, stream.send))
+    calling = asyncio.create_task(app(scope, stream.receive, stream.send))
     try:
-        assert await stream.block() == ": following"
+        if expected == 200:
+            assert await stream.block() == ": following"
+        else:
+            await stream.ended.wait()
+        assert stream.status == expected
         yield stream
     finally:
         stream.left.set()
@@ -129,6 +148,40 @@ async def test_what_was_forgotten_is_counted(management: NotedManagement) -> Non
     async with following(management, last_event_id="1") as stream:
         assert await stream.event() == ("Missed", {"count": 2, "before": 4})
         assert [(await stream.event())[1]["number"] for _ in range(2)] == [4, 5]
+
+
+async def test_who_falls_behind_is_dropped_and_begins_again_with_what_is_remembered(
+    management: NotedManagement,
+) -> None:
+    management.announcements.remember(2)
+    async with following(management) as stream:
+        # It has begun to wait.
+        management.announcements.tell(GangPlanned(TRAIN))
+        assert (await stream.event())[1]["number"] == 1
+        for _ in range(5):
+            management.announcements.tell(GangPlanned(TRAIN))
+        assert (await stream.whole()).startswith("id: 4\nevent: Missed\n")
+        assert await stream.event() == ("Missed", {"count": 3, "before": 5})
+    async with following(management, last_event_id="4") as stream:
+        assert [(await stream.event())[1]["number"] for _ in range(2)] == [5, 6]
+
+
+async def test_an_event_is_written_once_for_all_who_follow(
+    management: NotedManagement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[int] = []
+
+    def noted(event: Any) -> Any:
+        written.append(event.number)
+        return event_view(event)
+
+    monkeypatch.setattr(events, "event_view", noted)
+    app = service(management=management)
+    async with AsyncExitStack() as held:
+        streams = [await held.enter_async_context(following(app, query)) for query in ("", "namespace=team-w") * 10]
+        management.announcements.tell(GangPlanned(GangKey("team-w", "written-once")))
+        assert {(await stream.event())[1]["gang"] for stream in streams} == {"written-once"}
+    assert written == [1]
 
 
 async def test_a_number_of_an_earlier_life_begins_with_the_first_of_this(management: NotedManagement) -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Annotated
 
 from fastapi import Depends, Header, Query, Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from extender.adapters.http.answers import event_view
 from extender.adapters.http.models import LABEL_SCHEMA
-from extender.adapters.http.problems import Problem, ProblemKind, quoted
+from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
+from extender.adapters.http.rights import admitted_in
 from extender.adapters.http.routes.parameters import management, noun
-from extender.app.announcing import Announcement, Missed
+from extender.app.announcing import Announcement
+from extender.app.decision_stream import REMEMBERED, Following, Missed
 from extender.app.management import EventCalls
 from extender.kube.names import require_label
 from extender.kube.printable import printable
@@ -23,6 +28,8 @@ router = noun("events")
 
 _ALIVE_SECONDS = 15.0
 """After so long without an event a comment is sent, by which either side finds out that the other has gone."""
+_AT_ONCE = 32
+"""Events that are sent as one piece, before others have their turn on the loop."""
 _EXAMPLE = """\
 id: 42
 event: GangBound
@@ -54,6 +61,12 @@ async def _of_namespace(
 
 class Events(StreamingResponse):
     media_type = "text/event-stream"
+    streaming: AbstractContextManager[None] = nullcontext()
+    """Held from the first event to the last; it refuses by raising Problem."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self.streaming:
+            await super().__call__(scope, receive, send)
 
 
 @router.get(
@@ -63,50 +76,51 @@ class Events(StreamingResponse):
         200: {
             "description": "Events without end, each as `EventView`; `Missed` tells how many were forgotten before",
             "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
-        }
+        },
+        **documented({429: "Too many calls, or as many streams as there may be; the detail says which setting"}),
     },
 )
 async def follow_events(
+    request: Request,
     calls: Annotated[EventCalls, Depends(_calls)],
     namespace: Annotated[str | None, Depends(_of_namespace)],
     after: Annotated[int | None, Depends(_last_event_id)],
 ) -> Events:
     """What is decided from now on, or since the event of that number, as it happens: who is placed where, who is turned
-    away and why, which gang is planned, bound, or gives up. It ends when the service does."""
+    away and why, which gang is planned, bound, or gives up. It ends when the service does, and with `Missed` for a
+    caller that reads so slowly that what it has yet to read is forgotten."""
     told = calls.follow(after, namespace=namespace)
-    return Events(_lines(told), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    events = Events(_lines(told), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    events.streaming = admitted_in(request).streaming(namespace)
+    return events
 
 
-async def _lines(told: AsyncIterator[Announcement | Missed]) -> AsyncIterator[str]:
+async def _lines(told: Following) -> AsyncIterator[bytes]:
     """Events as text, and a comment where there has been none for a while."""
     # So that the caller knows that it is connected before anything happens.
-    yield ": following\n\n"
-    coming: asyncio.Task[Announcement | Missed] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.create_task(_next(told))
-            done, _ = await asyncio.wait({coming}, timeout=_ALIVE_SECONDS)
-            if not done:
-                yield ": alive\n\n"
-                continue
+    yield b": following\n\n"
+    while True:
+        if events := told.take(_AT_ONCE):
+            yield b"".join(map(_worded, events))
+            # Others have their turn.
+            await asyncio.sleep(0)
+        elif told.ended:
+            return
+        else:
             try:
-                event = coming.result()
-            except StopAsyncIteration:
-                return
-            coming = None
-            yield _worded(event)
-    finally:
-        if coming is not None:
-            coming.cancel()
+                async with asyncio.timeout(_ALIVE_SECONDS):
+                    await told.wait()
+            except TimeoutError:
+                yield b": alive\n\n"
 
 
-async def _next(told: AsyncIterator[Announcement | Missed]) -> Announcement | Missed:
-    return await anext(told)
-
-
-def _worded(event: Announcement | Missed) -> str:
+@lru_cache(REMEMBERED)
+def _worded(event: Announcement | Missed) -> bytes:
+    """The event's lines, made once for all who follow."""
     if isinstance(event, Missed):
-        return f"event: Missed\ndata: {json.dumps({'count': event.count, 'before': event.before})}\n\n"
+        # With this id a caller that comes again begins with what is remembered.
+        data = json.dumps({"count": event.count, "before": event.before})
+        return f"id: {event.before - 1}\nevent: Missed\ndata: {data}\n\n".encode()
     # In ASCII: who follows with a terminal is told nothing that it would take for a command.
     told = printable(json.dumps(event_view(event).model_dump(mode="json"), separators=(",", ":")))
-    return f"id: {event.number}\nevent: {event.what}\ndata: {told}\n\n"
+    return f"id: {event.number}\nevent: {event.what}\ndata: {told}\n\n".encode()

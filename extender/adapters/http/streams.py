@@ -1,0 +1,51 @@
+"""Streams: how many callers hold open. What is beyond a bound is refused before it begins, and says which bound."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+
+from extender.adapters.http.problems import Problem, ProblemKind
+
+Client = tuple[str, str]
+"""What a client is known by, and its name: `("user", "ann")`."""
+
+_RETRY_AFTER = 10
+
+
+class Streams:
+    """`per_client`: of one client. `per_namespace`: those that follow one namespace, or those that follow all.
+    `limit`: of all together."""
+
+    def __init__(self, per_client: int = 16, per_namespace: int = 128, limit: int = 512) -> None:
+        self._per_client = per_client
+        self._per_namespace = per_namespace
+        self._limit = limit
+        self.open: Counter[Hashable] = Counter()
+        """By client, by namespace (None: all namespaces), and in all."""
+
+    @contextmanager
+    def held(self, client: Client | None, namespace: str | None) -> Iterator[None]:
+        """One more is open while this lasts. `client` None: it cannot be told from others. Raises Problem."""
+        followed = "all namespaces" if namespace is None else f"namespace {namespace!r}"
+        bounds: dict[Hashable, tuple[int, str, str]] = {}
+        if client is not None:
+            bounds[client] = (self._per_client, f"of {client[0]} {client[1]!r} are open", "streams_per_client")
+        bounds["namespace", namespace] = (self._per_namespace, f"follow {followed}", "streams_per_namespace")
+        bounds["all"] = (self._limit, "are open", "streams_limit")
+        for key, (most, which, setting) in bounds.items():
+            if self.open[key] >= most:
+                raise Problem(
+                    ProblemKind.TOO_MANY,
+                    f"{most} streams of events {which}, and no more may (setting {setting}): close one that is not "
+                    "needed, or come again later",
+                    # What is refused holds no connection open either.
+                    headers={"Retry-After": str(_RETRY_AFTER), "Connection": "close"},
+                )
+        self.open.update(bounds.keys())
+        try:
+            yield
+        finally:
+            self.open.subtract(bounds.keys())
+            self.open += Counter()
