@@ -18,6 +18,8 @@ FOUND = {
     "let-in-and-evicted": "the witness did not see that the gang's Bindings had been refused",
     "half-expires-before-it-is-taken-back": "what a transaction wrote by half ended before it was taken back, and what "
     "was there before did not come back",
+    "woken-beside-a-node-that-is-gone": "a member whose node was not offered was woken by each of its own filter calls",
+    "restored-while-a-watch-was-silent": "what a restored etcd said was never read: its version was the same again",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 

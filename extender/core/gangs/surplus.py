@@ -109,6 +109,20 @@ class Surplus:
         for kind in asleep.followed if asleep is not None else ():
             self._copies.leave(kind)
 
+    def _nobody_sleeps(self, key: GangKey) -> None:
+        """Who is turned away again beside the same place, which it was woken for, is not woken for that once more:
+        kube-scheduler may not offer the node."""
+        told_of = {
+            uid: node
+            for uid, node in self._asleep[key].told_of.items()
+            if (own := self._ledger.holding(uid)) is not None
+            and own.node == node
+            and own.kind is not HoldingKind.BOUND
+        }
+        self._forget(key)
+        if told_of:
+            self._asleep[key] = _Asleep(told_of=told_of)
+
     def next_deadline(self) -> float | None:
         """When somebody who was woken has not come for its place."""
         return next(iter(self._awake.values())).until if self._awake else None
@@ -128,8 +142,10 @@ class Surplus:
         for key in list(self._asleep):
             self._table.handled = key
             gang = self._table.by_key.get(key)
-            if gang is None or not gang.wait.rejected or not gang.holds_a_plan:
+            if gang is None or not gang.holds_a_plan:
                 self._forget(key)
+            elif not gang.wait.rejected:
+                self._nobody_sleeps(key)
             elif gains or again or self._is_news(gang):
                 found += [(gang, uid) for uid in sorted(gang.wait.rejected) if gang.roster.members[uid].at_our_gate]
                 own = self._back_in_its_place(gang, gains)
