@@ -38,6 +38,8 @@ class Waiting:
     """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
     no node for any of them, for others take each one that comes free."""
 
+    _unasked_ordered_by: int = field(default=-1, init=False)
+
     def begin_anew(self) -> None:
         """Nobody waits: whoever remembers who does will say so."""
         self.stirred.clear()
@@ -68,8 +70,9 @@ class Waiting:
         # kube-scheduler may never ask about it.
         if missing or gang.wait.rejected or self._is_watched(gang):
             self.unasked.pop(gang.key, None)
-        else:
-            self.unasked.setdefault(gang.key, now)
+        elif gang.key not in self.unasked:
+            self.unasked[gang.key] = now
+            self.queue.order.place(gang)
 
     def enter(self, gang: Gang, now: float) -> None:
         """It waits for room, and was turned away; or for gang places of its namespace."""
@@ -148,11 +151,15 @@ class Waiting:
         """Those of them that the policies have before this one. Of others it is as good as any that kube-scheduler asks
         about this one first."""
         # Where nothing was ever ordered there is no need to ask about everybody.
-        if not any(gang.wait.order) and not self.queue.order.version():
+        version = self.queue.order.version()
+        if not self.unasked or not (version or any(gang.wait.order)):
             return []
+        self.queue.fits.work.take(len(self.unasked))
         others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
-        for other in others:
-            self.queue.order.place(other)
+        if self._unasked_ordered_by != version:
+            self._unasked_ordered_by = version
+            for other in others:
+                self.queue.order.place(other)
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
 
     def violations(self) -> Iterator[Violation]:
