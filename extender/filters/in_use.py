@@ -25,15 +25,19 @@ class InUse(Generic[K]):
         """Pods that a place is held for, known or not."""
 
     def put(self, pod: Pod, keys: Sequence[K]) -> bool:
-        """The pod looks like this now. Whether another is in use."""
-        self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
+        """The pod looks like this now; without keys it counts for nothing. Whether another is in use."""
+        if keys:
+            self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
+        else:
+            self._known.pop(pod.uid, None)
         if pod.node is not None:
             self._held.discard(pod.uid)
         return self._count(pod.uid)
 
     def drop(self, uid: PodUid) -> bool:
-        """The pod is gone, or has nothing in common with others. Whether another is in use."""
+        """The pod is gone. Whether another is in use."""
         self._known.pop(uid, None)
+        self._held.discard(uid)
         return self._count(uid)
 
     def hold(self, held: Mapping[PodUid, bool]) -> bool:

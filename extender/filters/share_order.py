@@ -48,11 +48,9 @@ class ShareOrder:
             self._look_anew()
             return
         share = fact.annotations.get(SHARE)
-        if share is None and fact.uid not in self._pods:
-            return
         new = None if share is None else (share, _weight(fact.annotations.get(WEIGHT, "1")))
         changed = self._name(fact.uid, new)
-        used = self._in_use.drop(fact.uid) if share is None else self._in_use.put(fact, (share,))
+        used = self._in_use.put(fact, () if share is None else (share,))
         if changed or used:
             self._look_anew()
 

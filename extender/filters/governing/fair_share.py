@@ -39,11 +39,9 @@ class PolicyFairShare:
         if isinstance(fact, Node):
             self._look_anew()
             return
-        if not fact.governed and fact.uid not in self._pods:
-            return
-        chain = chain_of(fact)
+        chain = chain_of(fact) if fact.governed else ()
         changed = self._put(fact.uid, chain)
-        used = self._in_use.put(fact, [share for share, _ in chain]) if chain else self._in_use.drop(fact.uid)
+        used = self._in_use.put(fact, [share for share, _ in chain])
         if changed or used:
             self._look_anew()
 
