@@ -39,11 +39,14 @@ class Waiting:
     no node for any of them, for others take each one that comes free."""
 
     _unasked_ordered_by: int = field(default=-1, init=False)
+    _first_unasked: tuple[float, ...] | None = field(default=None, init=False)
+    """Where the policies have the first of them, or one that was there before; None: it is not known."""
 
     def begin_anew(self) -> None:
         """Nobody waits: whoever remembers who does will say so."""
         self.stirred.clear()
         self.unasked.clear()
+        self._unasked_ordered_by, self._first_unasked = -1, None
         for gang in list(self._table.by_key.values()):
             self.queue.leave(gang)
 
@@ -73,6 +76,8 @@ class Waiting:
         elif gang.key not in self.unasked:
             self.unasked[gang.key] = now
             self.queue.order.place(gang)
+            if self._first_unasked is not None:
+                self._first_unasked = min(self._first_unasked, gang.wait.order)
 
     def enter(self, gang: Gang, now: float) -> None:
         """It waits for room, and was turned away; or for gang places of its namespace."""
@@ -154,12 +159,17 @@ class Waiting:
         version = self.queue.order.version()
         if not self.unasked or not (version or any(gang.wait.order)):
             return []
-        self.queue.fits.work.take(len(self.unasked))
-        others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
         if self._unasked_ordered_by != version:
-            self._unasked_ordered_by = version
-            for other in others:
-                self.queue.order.place(other)
+            self._unasked_ordered_by, self._first_unasked = version, None
+            self.queue.fits.work.take(len(self.unasked))
+            for key in self.unasked:
+                self.queue.order.place(self._table.by_key[key])
+        if self._first_unasked is None:
+            self._first_unasked = min(self._table.by_key[key].wait.order for key in self.unasked)
+        if self._first_unasked >= gang.wait.order:
+            return []
+        self._first_unasked = None
+        others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
 
     def violations(self) -> Iterator[Violation]:
