@@ -33,6 +33,7 @@ POINTS = (
     seam.PermitsBinds,
     seam.Preempts,
     seam.Orders,
+    seam.CountsHeld,
     seam.Settles,
     seam.KeepsTime,
     seam.Acts,

@@ -81,7 +81,8 @@ class Keeper:
                 self.population.regrouped(self.population.groups.see(fact))
             case Promise():
                 self.tables.around.promises.see(fact)
-                return Decided(None)
+                if not self._heed_controller(fact):
+                    return Decided(None)
             case Budget():
                 self.tables.around.budgets.see(fact)
             case DaemonSet():
@@ -100,12 +101,18 @@ class Keeper:
                 self.population.regrouped(self.population.groups.lose(fact))
             case Promise():
                 self.tables.around.promises.lose(fact.controller)
-                return Decided(None)
+                if not self._heed_controller(fact):
+                    return Decided(None)
             case Budget():
                 self.tables.around.budgets.lose(fact)
             case DaemonSet():
                 self.tables.around.daemons.lose(fact)
         return self.settle()
+
+    def _heed_controller(self, promise: Promise) -> bool:
+        """Whether its gang has another quorum for that."""
+        members, now = self.tables.gangs.members, self.tables.clock.steady()
+        return promise.gang is not None and members.heed_controllers([promise.gang], now)
 
     def pod_groups_uninstalled(self) -> Decided[None]:
         """The cluster has no PodGroups any more: whose label names one is of no gang."""
@@ -125,7 +132,9 @@ class Keeper:
         elif kind is PodGroup:
             self.population.regrouped(self.population.groups.replace(_of(PodGroup, facts)))
         elif kind is Promise:
-            self.tables.around.promises.replace(_of(Promise, facts))
+            tables = self.tables
+            tables.around.promises.replace(_of(Promise, facts))
+            tables.gangs.members.heed_controllers(list(tables.gangs.by_key), tables.clock.steady())
         elif kind is DaemonSet:
             self.tables.around.daemons.replace(_of(DaemonSet, facts))
         else:

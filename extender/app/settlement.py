@@ -48,6 +48,7 @@ class Settlement:
             return
         self._binds.heed_change()
         tables.policies.placing.heed_released()
+        tables.policies.following.heed_held()
         tables.around.daemons.settle()
         tables.around.staying.heed_time(tables.clock.now())
         if tables.knowledge.is_stale():

@@ -272,7 +272,7 @@ class Ledger:
 
     def _count_unbound(self, holding: Holding, row: Row, change: int) -> None:
         row.unbound += change
-        self.changes.held(holding.node)
+        self.changes.held(holding.node, holding.holder)
         self.totals.count_unbound(holding.node, row.unbound)
         if holding.kind is HoldingKind.SAVING:
             self.totals.count_saved(holding.units, change)

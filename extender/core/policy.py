@@ -10,7 +10,7 @@ protocol of its own, by the name that kube-scheduler's framework has for it. It 
     units are held           Reserves: `reserve`, `unreserve`. GivesWay: `gives_way`
     it is to be bound        PermitsBinds: `permit`
     others are to leave      Preempts: `may_evict`
-    gangs wait               Orders: `order`, `order_version`
+    gangs wait               Orders: `order`, `order_version`. CountsHeld: `hold`
     room came free           Wakes: `could_pass`, by default what `filter` lets pass. Settles: `settle` and its sisters
     something else changed   Stirs: `take_stirred`
     time passes              KeepsTime: `next_deadline`, `tick`
@@ -292,6 +292,16 @@ class Orders(Protocol):
     @property
     def order_version(self) -> int:
         """Another number whenever `order` may answer otherwise than before."""
+        ...
+
+
+@runtime_checkable
+class CountsHeld(Protocol):
+    """For whom a pod counts from when it is let in, and not only from when it is bound."""
+
+    def hold(self, held: Mapping[PodUid, bool]) -> None:
+        """Whether a place is held for each of these, known or not, that are not known to be bound. Told before
+        `order_version` is asked; of one that is bound meanwhile not at all."""
         ...
 
 

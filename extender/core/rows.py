@@ -159,6 +159,7 @@ class Totals:
 
 
 _MOST_KEPT = 65_536
+_NOBODY: AbstractSet[Holder] = frozenset()
 
 
 class Changes:
@@ -177,9 +178,14 @@ class Changes:
         """Whether there were too many: nobody may ask for months, while nodes come and go."""
         self._capacities: dict[NodeName, None] = {}
         self._held: dict[NodeName, None] | None = {}
+        self._holders: dict[Holder, None] | None = {}
 
-    def held(self, node: NodeName) -> None:
-        """Another is held there, or no more, by who is not bound."""
+    def held(self, node: NodeName, holder: Holder) -> None:
+        """The holder holds something there, or no more, and is not bound."""
+        if self._holders is not None:
+            self._holders[holder] = None
+            if len(self._holders) > _MOST_KEPT:
+                self._holders = None
         if self._held is not None:
             self._held[node] = None
             if len(self._held) > _MOST_KEPT:
@@ -188,6 +194,13 @@ class Changes:
     def drain_held(self) -> AbstractSet[NodeName] | None:
         """The nodes where that is so since the last call; None: any may be."""
         changes, self._held = self._held, {}
+        return None if changes is None else changes.keys()
+
+    def drain_holders(self) -> AbstractSet[Holder] | None:
+        """Who holds something else since the last call, or is bound where it held something; None: anybody may."""
+        if self._holders is not None and not self._holders:
+            return _NOBODY
+        changes, self._holders = self._holders, {}
         return None if changes is None else changes.keys()
 
     def touched(self, node: NodeName) -> None:

@@ -2,22 +2,24 @@
 
     metadata: {annotations: {escher.dev/share: research, escher.dev/share-weight: "2"}}
 
-A share goes by its name, in whatever namespaces its pods are. It uses what those ask for that are bound, as the largest
-part of any resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011), divided by its weight, the largest
-that one of its pods names. Gangs without a share count as using nothing. Priorities go before shares.
+A share goes by its name, in whatever namespaces its pods are. It uses what those ask for that are bound, or that a
+place is held for, as the largest part of any resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011),
+divided by its weight, the largest that one of its pods names. Gangs without a share count as using nothing. Priorities
+go before shares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import DOMAIN
 from extender.core.policy import Facts
-from extender.core.units import add
+from extender.core.units import add_in
 from extender.filters.asks import malformed, malformed_name
-from extender.filters.grouped import Grouped
+from extender.filters.in_use import InUse
+from extender.kube.names import PodUid
 
 SHARE, WEIGHT = f"{DOMAIN}/share", f"{DOMAIN}/share-weight"
 _LARGEST_WEIGHT = 1000
@@ -27,7 +29,11 @@ class ShareOrder:
     name = "share-order"
 
     def __init__(self) -> None:
-        self._shares = Grouped(lambda pod: pod.annotations.get(SHARE))
+        self._pods: dict[PodUid, tuple[str, int]] = {}
+        """Of each its share, and the weight that it names."""
+        self._weights: dict[str, dict[int, int]] = {}
+        """Of each share how many of its pods name which."""
+        self._in_use: InUse[str] = InUse()
         self._used: dict[str, float] = {}
         """Kept until something changes."""
         self.order_version = 0
@@ -38,12 +44,40 @@ class ShareOrder:
         return malformed_name(pod, SHARE, "research")
 
     def observe(self, fact: Pod | Node, now: float) -> None:
-        if isinstance(fact, Node) or self._shares.put(fact):
+        if isinstance(fact, Node):
+            self._look_anew()
+            return
+        share = fact.annotations.get(SHARE)
+        new = None if share is None else (share, _weight(fact.annotations.get(WEIGHT, "1")))
+        changed = self._name(fact.uid, new)
+        used = self._in_use.put(fact, () if share is None else (share,))
+        if changed or used:
             self._look_anew()
 
     def forget(self, fact: Pod | Node) -> None:
-        if isinstance(fact, Node) or self._shares.drop(fact):
+        if isinstance(fact, Node):
             self._look_anew()
+            return
+        changed, used = self._name(fact.uid, None), self._in_use.drop(fact.uid)
+        if changed or used:
+            self._look_anew()
+
+    def hold(self, held: Mapping[PodUid, bool]) -> None:
+        if self._in_use.hold(held):
+            self._look_anew()
+
+    def _name(self, uid: PodUid, new: tuple[str, int] | None) -> bool:
+        """The pod is of that share, and names that weight. Whether that is another than was known."""
+        known = self._pods.get(uid)
+        if known == new:
+            return False
+        if known is not None:
+            add_in(self._weights, *known, -1)
+            del self._pods[uid]
+        if new is not None:
+            add_in(self._weights, *new, +1)
+            self._pods[uid] = new
+        return True
 
     def _look_anew(self) -> None:
         # Heartbeats of nodes come by the second; where nobody has asked since, nothing can have been ordered by it.
@@ -56,11 +90,9 @@ class ShareOrder:
         if share is None:
             return 0.0
         if share not in self._used:
-            pods = self._shares.members(share).values()
-            used = add(pod.requests for pod in pods if pod.node is not None)
-            total = facts.ledger.totals.capacity
+            used, total = self._in_use.of.get(share, {}), facts.ledger.totals.capacity
             dominant = max((units / total[r] for r, units in used.items() if total.get(r)), default=0.0)
-            self._used[share] = dominant / max((_weight(pod.annotations.get(WEIGHT, "1")) for pod in pods), default=1)
+            self._used[share] = dominant / max(self._weights.get(share, (1,)))
         return self._used[share]
 
 

@@ -16,7 +16,7 @@ from extender.core.policy import Allow, Facts
 from extender.filters.anti_affinity import GROUP
 from extender.filters.preference import PREFER
 from extender.filters.share_order import SHARE, WEIGHT, ShareOrder
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, PodUid
 from tests.builders import ledger_of, node, pod
 from tests.core.gang_world import FixedClock
 from tests.performing import Performing
@@ -150,6 +150,7 @@ class ShareMachine(RuleBasedStateMachine, Performing):
         self.policy = ShareOrder()
         self.facts = Facts(ledger_of({name: {"cpu": 8000, "memory": 100} for name in NAMES}), {})
         self.pods: dict[str, Pod] = {}
+        self.held: set[PodUid] = set()
         self.seen = dict[str, float]()
         self.version = -1
 
@@ -167,12 +168,26 @@ class ShareMachine(RuleBasedStateMachine, Performing):
         said = {key: value for key, value in {SHARE: share, WEIGHT: weight}.items() if value is not None}
         seen = pod(f"p{number}", {"cpu": cpu, "memory": memory}, node=NAMES[0] if bound else None, annotations=said)
         self.pods[seen.name] = seen
+        if bound:
+            self.held.discard(seen.uid)
         self.policy.observe(seen, 0.0)
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data())
     def end(self, data: st.DataObject) -> None:
-        self.policy.forget(self.pods.pop(data.draw(st.sampled_from(sorted(self.pods)))))
+        gone = self.pods.pop(data.draw(st.sampled_from(sorted(self.pods))))
+        self.policy.forget(gone)
+        self.held.discard(gone.uid)
+        self.policy.hold({gone.uid: False})
+
+    @rule(number=st.integers(0, 5), held=st.booleans())
+    def hold(self, number: int, held: bool) -> None:
+        """A place is held for the pod, or no more; it may not be known yet."""
+        uid = PodUid(f"uid-p{number}")
+        seen = self.pods.get(f"p{number}")
+        if seen is None or seen.node is None:
+            (self.held.add if held else self.held.discard)(uid)
+            self.policy.hold({uid: held})
 
     @rule(share=shares)
     def ask(self, share: str) -> None:
@@ -189,7 +204,7 @@ class ShareMachine(RuleBasedStateMachine, Performing):
     def counted_anew(self, share: str) -> float:
         own = [each for each in self.pods.values() if each.annotations.get(SHARE) == share]
         weight = max((int(each.annotations.get(WEIGHT, "1")) for each in own), default=1)
-        bound = [each.requests for each in own if each.node is not None]
+        bound = [each.requests for each in own if each.node is not None or each.uid in self.held]
         total = {"cpu": 32_000, "memory": 400}
         parts = [sum(units.get(name, 0) for units in bound) / total[name] for name in total]  # type: ignore[call-overload]
         return float(max(parts)) / weight

@@ -10,6 +10,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from extender.adapters.kube.kinds import WatchedKind
+from extender.core.gang_ask import derived_key
 from extender.core.gangs.promises import Promise
 from extender.kube.requests import address
 
@@ -61,7 +62,10 @@ def to_promise(job: JobJson) -> Promise:
     over = any(each.type in _OVER and each.status == "True" for each in status.conditions or ())
     if spec.suspend or over or job.metadata.deletion_timestamp is not None:
         left = 0
-    return Promise(job.metadata.uid, max(0, min(at_a_time, left)), job.metadata.namespace)
+    meta = job.metadata
+    gang = derived_key(meta.namespace, "Job", meta.name, GROUP, meta.uid)
+    parallel = at_a_time if spec.completions is None else min(at_a_time, spec.completions)
+    return Promise(meta.uid, max(0, min(at_a_time, left)), meta.namespace, gang, max(0, parallel))
 
 
 def jobs() -> WatchedKind[Promise]:

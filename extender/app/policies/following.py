@@ -14,7 +14,8 @@ from extender.core.cluster import Node, Pod
 from extender.core.due import earliest
 from extender.core.feedback import Feedback
 from extender.core.gangs.gang import GangEffect
-from extender.core.policy import Acts, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Stirs
+from extender.core.ledger import HoldingKind
+from extender.core.policy import Acts, CountsHeld, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Stirs
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()
@@ -32,6 +33,7 @@ class Following:
         self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
         self._stirs = having(Stirs, policies)
         self._orders = having(Orders, policies)
+        self._counts_held = having(CountsHeld, policies)
         self._keeps_time = having(KeepsTime, policies)
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -68,8 +70,25 @@ class Following:
 
     # -- order and time ------------------------------------------------------------------------------------------
 
+    def heed_held(self) -> None:
+        """Those that count what is held are told what has changed of it."""
+        ledger, pods = self._facts.ledger, self._facts.pods
+        changed = ledger.changes.drain_holders()
+        if changed is not None and not changed:
+            return
+        held: dict[PodUid, bool] = {}
+        for uid in pods if changed is None else map(PodUid, changed):
+            holding = ledger.holding(uid)
+            if holding is None or holding.kind is HoldingKind.SAVING:
+                held[uid] = False
+            elif holding.kind is not HoldingKind.BOUND and uid in pods:
+                held[uid] = True
+        if held:
+            self._contained.tell_each(self._counts_held, lambda policy: policy.hold(held))
+
     def order_version(self) -> int:
         """Another number whenever `order` may answer otherwise than before."""
+        self.heed_held()
         return sum(self._contained.ask_each(self._orders, lambda policy: policy.order_version, 0))
 
     def order(self, members: Sequence[Pod]) -> tuple[float, ...]:

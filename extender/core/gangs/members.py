@@ -6,7 +6,7 @@ for a node: see `admission`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from extender.core.cluster import Pod
@@ -16,6 +16,7 @@ from extender.core.gangs.gang import GOVERNED_ANEW, NOTHING_LEFT, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
 from extender.core.gangs.planning import Planning
+from extender.core.gangs.progress import Terms
 from extender.core.gangs.quarantine import Quarantine
 from extender.core.gangs.quorums import Quorums
 from extender.core.gangs.table import Table
@@ -108,11 +109,15 @@ class Members:
             self._barrier.is_bound(gang, pod.uid, now)
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
-        elif gang.phase is Phase.PLANNED and not gang.missing:
-            self._planning.all_are_there(gang, now)
+        else:
+            self._heed_arrival(gang, now)
         self._barrier.open_if_complete(gang)
         self._quorums.weigh(gang, now)
         return gang
+
+    def _heed_arrival(self, gang: Gang, now: float) -> None:
+        if gang.phase is Phase.PLANNED and not gang.missing:
+            self._planning.all_are_there(gang, now)
 
     def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
         """The gang knows it as it is now."""
@@ -134,8 +139,32 @@ class Members:
         if known is None:
             gang.roster.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
         if known is None or known.gang != ask:
-            _heed_terms(gang)
+            self._heed_terms(gang)
         self._waiting.members_changed(gang)
+
+    def heed_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
+        """The controllers of these gangs may have another number of pods at a time. Whether that is so for one of the
+        gangs, whose quorum is then another."""
+        changed = [
+            gang
+            for key in keys
+            if (gang := self._table.by_key.get(key)) is not None and self._terms(gang) != gang.terms
+        ]
+        for gang in changed:
+            with self._quarantine.containing(gang.key):
+                self._heed_terms(gang)
+                self._waiting.members_changed(gang)
+                if gang.phase is not Phase.QUARANTINED:
+                    self._heed_arrival(gang, now)
+                    self._barrier.open_if_complete(gang)
+                    self._quorums.weigh(gang, now)
+        return bool(changed)
+
+    def _terms(self, gang: Gang) -> Terms:
+        return gang.terms.as_asked_by(gang.roster.members.values(), self._planning.promises.parallel(gang.key))
+
+    def _heed_terms(self, gang: Gang) -> None:
+        gang.terms = self._terms(gang)
 
     def heed_policies(self, namespace: str, now: float) -> None:
         """Policies of the namespace have changed: a plan of gangs there that they do not allow any more is given up.
@@ -185,7 +214,7 @@ class Members:
         gang.roster.leaving.discard(uid)
         gang.barrier.writing.pop(uid, None)
         gang.plan.displaced.pop(uid, None)
-        _heed_terms(gang)
+        self._heed_terms(gang)
         self._waiting.members_changed(gang)
         if gang.roster.members:
             self._quorums.weigh(gang, now)
@@ -240,10 +269,6 @@ class Members:
             self._places.hand_over(gang, holding, now + gang.terms.timeout)
         else:
             self._ledger.release(holding.holder)
-
-
-def _heed_terms(gang: Gang) -> None:
-    gang.terms = gang.terms.as_asked_by(gang.roster.members.values())
 
 
 def same_run(finished: Pod, living: Pod) -> bool:

@@ -29,14 +29,15 @@ class Terms:
     created: float = 0.0
     """When the oldest of its members was created, as the API server tells it."""
 
-    def as_asked_by(self, members: Collection[Pod]) -> Terms:
+    def as_asked_by(self, members: Collection[Pod], most: int | None = None) -> Terms:
         """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
-        fewer bound than a member wants."""
+        fewer bound than a member wants. `most`: the gang has no more members than that, and its quorum is no larger."""
         priorities = [pod.priority for pod in members]
         asks = [pod.gang for pod in members if isinstance(pod.gang, GangAsk)]
+        quorum = max((ask.quorum for ask in asks), default=self.quorum)
         return replace(
             self,
-            quorum=max((ask.quorum for ask in asks), default=self.quorum),
+            quorum=quorum if most is None else min(quorum, most),
             timeout=max((ask.timeout for ask in asks), default=self.timeout),
             claims=min(priorities, default=0),
             worth=max(priorities, default=0),

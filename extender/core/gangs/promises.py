@@ -53,12 +53,15 @@ class Ahead(Enum):
 class Promise:
     """The controller makes so many pods at a time, and no more, in its own namespace.
 
-    `namespace` empty: it is not known.
+    `namespace` empty: it is not known. `gang`: the gang that is derived from it. `parallel`: how many pods its spec has
+    at a time, whatever has ended or is suspended; 0: none, or it is not known.
     """
 
     controller: _ControllerUid
     pods: int
     namespace: str = ""
+    gang: GangKey | None = None
+    parallel: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,14 @@ class Promises:
 
     def known(self) -> list[Promise]:
         return list(self._promises.values())
+
+    def parallel(self, key: GangKey) -> int | None:
+        """How many members the spec of the gang's own controller has at a time; None: any number, or not known.
+
+        A spec that has none says nothing of a quorum: that pauses the controller, and its pods go.
+        """
+        promise = self._promises.get(key.uid) if key.derived else None
+        return promise.parallel or None if promise is not None and promise.gang == key else None
 
     def promised(self, gang: Gang) -> int:
         """How many members the gang's controllers have yet to create."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import inf, nextafter
 
@@ -98,18 +98,26 @@ class Queue:
             self._paused[gang.key] = gang.wait.saves_after
         self._version += 1
 
-    def reorder(self) -> None:
-        """Everybody who waits stands where the policies have it now. O(those that wait), if they have it otherwise."""
+    def reorder(self) -> bool:
+        """Everybody who waits stands where the policies have it now. Whether that is another place for somebody.
+        O(those that wait), if they have it otherwise."""
         if not self._entries:
-            return
+            return False
         if self._ordered_by == (version := self.order.version()):
-            return
+            return False
         self._ordered_by = version
-        for key, entry in list(self._entries.items()):
+        self.fits.work.take(len(self._entries))
+        changed = False
+        for key, entry in self._entries.items():
             self.order.place(entry.gang)
-            if entry.gang.turn != entry.turn:
-                self._take_out(key)
-                self.enter(entry.gang)
+            if (turn := entry.gang.turn) != entry.turn:
+                changed = True
+                queue = self._queues[entry.shape]
+                del queue[bisect_left(queue, entry.turn)]
+                insort(queue, turn)
+                self._entries[key] = replace(entry, turn=turn)
+        self._version += changed
+        return changed
 
     def leave(self, gang: Gang) -> None:
         """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
@@ -145,17 +153,20 @@ class Queue:
         One of each shape at a time: only if it was placed (it has left by the next step), or is `left_alone`, the next
         of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
         """
+        self.reorder()
         self.fits.refresh()
         # Mostly nobody has room.
         anybody = self.fits.anybody_gained(gains)
         shapes = self._queues if anybody else self._before_saved()
-        heap = [self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)]
-        single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in heap}
-        if self.saved.gang is not None and gains and self.saved.gang.turn not in heap:
+        heads = {shape: self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)}
+        first = set(heads.values())
+        single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in first}
+        if self.saved.gang is not None and gains and self.saved.gang.turn not in first:
             single.add(self.saved.gang.turn)
-        heap += single
+        heap = [*heads.values(), *single]
         heapify(heap)
         passed: dict[Shape, Turn] = {}
+        passed_over: set[GangKey] = set()
         while heap:
             turn = heappop(heap)
             key = turn[-1]
@@ -166,23 +177,45 @@ class Queue:
                 # Those before it may have taken the room.
                 self.fits.refresh()
                 if not self._may_gain(entry.shape, gains):
+                    heads.pop(entry.shape, None)
                     continue
             yield entry.gang
-            if turn in single or (key in self._entries and key != self.left_alone):
-                continue
-            if key in self._entries:
-                # Why nothing is planned for it is its own trouble: nobody waits behind it.
-                passed[entry.shape] = turn
-            queue = self._queues.get(entry.shape, ())
-            after = bisect_right(queue, passed[entry.shape]) if entry.shape in passed else 0
-            if (following := self._not_giving_way(queue, after)) is not None:
-                heappush(heap, following)
+            placed = key not in self._entries
+            if turn not in single:
+                heads.pop(entry.shape, None)
+            if turn not in single and (placed or key == self.left_alone):
+                if not placed:
+                    # Why nothing is planned for it is its own trouble: nobody waits behind it.
+                    passed[entry.shape] = turn
+                    passed_over.add(key)
+                queue = self._queues.get(entry.shape, ())
+                after = bisect_right(queue, passed[entry.shape]) if entry.shape in passed else 0
+                if (following := self._not_giving_way(queue, after, passed_over)) is not None:
+                    heads[entry.shape] = following
+                    heappush(heap, following)
+            single.discard(turn)
+            if placed and self.reorder():
+                # What it uses counts from now on.
+                passed.clear()
+                to_try = {each[-1] for each in single}
+                for shape in list(heads):
+                    following = self._not_giving_way(self._queues.get(shape, ()), 0, passed_over)
+                    if following is None:
+                        del heads[shape]
+                    else:
+                        heads[shape] = following
+                first = set(heads.values())
+                again = (entry.turn for each in to_try if (entry := self._entries.get(each)) is not None)
+                single = {turn for turn in again if turn not in first}
+                heap = [*first, *single]
+                heapify(heap)
 
-    def _not_giving_way(self, queue: Sequence[Turn], after: int) -> Turn | None:
-        """The first from there on of whose namespace gangs may be planned: those that give way may be thousands."""
+    def _not_giving_way(self, queue: Sequence[Turn], after: int, but: Collection[GangKey]) -> Turn | None:
+        """The first from there on, but for these, of whose namespace gangs may be planned: those that give way may be
+        thousands."""
         giving_way = self.fits.plans.giving_way
         following = (queue[at] for at in range(after, len(queue)))
-        return next((turn for turn in following if turn[-1].namespace not in giving_way), None)
+        return next((turn for turn in following if turn[-1].namespace not in giving_way and turn[-1] not in but), None)
 
     def _before_saved(self) -> list[Shape]:
         """Those of whom one has its turn no later than the gang for which room is saved: it may use that."""
@@ -210,7 +243,7 @@ class Queue:
         """The gang has its plan. Whoever is first in turn, and waits on, has been passed if that was another."""
         gang.wait.rounds_lost, gang.wait.behind, gang.wait.behind_order, gang.wait.saves_after = 0, 0.0, (), 0.0
         gang.wait.overtaken, gang.wait.by_age = 0, False
-        self.order.place(gang)
+        # Its order, and that of those that wait, is that of before: what it uses now counts for who comes next.
         first = self.first()
         if first is not None and first.turn < gang.turn:
             first.wait.bypasses += 1

@@ -81,7 +81,7 @@ class Settling:
             for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
                 self._table.wake(gang, uid)
         for gang in self._queue.candidates(gains, stirred):
-            if self._queue.fits.work.is_over:
+            if self._queue.fits.work.is_over or self._overtakes(gang, now):
                 self._leave_rest(gang, gains, stirred)
                 break
             self._table.handled = gang.key
@@ -165,16 +165,22 @@ class Settling:
 
     def postpone(self, gang: Gang, now: float) -> bool:
         """Whether somebody before it in turn is still to be tried; it is then tried itself when its turn has come."""
+        self._queue.order.place(gang)
         if gang.missing:
             return False
-        self._queue.order.place(gang)
-        overtaken = self._waiting.preferred_to(gang)
-        for other in overtaken:
-            self._waiting.enter_unasked(other.key, now)
-        if not overtaken and (self._next_turn is None or gang.turn <= self._next_turn):
+        overtakes = self._overtakes(gang, now)
+        if not overtakes and (self._next_turn is None or gang.turn <= self._next_turn):
             return False
         self._waiting.stirred[gang.key] = None
         return True
+
+    def _overtakes(self, gang: Gang, now: float) -> bool:
+        """Whether others are before it that kube-scheduler has not asked about. They are to be tried with those that
+        it has."""
+        overtaken = self._waiting.preferred_to(gang)
+        for other in overtaken:
+            self._waiting.enter_unasked(other.key, now)
+        return bool(overtaken)
 
     def look_again(self) -> None:
         """Everybody is to be settled, as if something about each had changed."""

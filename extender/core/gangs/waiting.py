@@ -38,10 +38,15 @@ class Waiting:
     """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
     no node for any of them, for others take each one that comes free."""
 
+    _unasked_ordered_by: int = field(default=-1, init=False)
+    _first_unasked: tuple[float, ...] | None = field(default=None, init=False)
+    """Where the policies have the first of them, or one that was there before; None: it is not known."""
+
     def begin_anew(self) -> None:
         """Nobody waits: whoever remembers who does will say so."""
         self.stirred.clear()
         self.unasked.clear()
+        self._unasked_ordered_by, self._first_unasked = -1, None
         for gang in list(self._table.by_key.values()):
             self.queue.leave(gang)
 
@@ -68,8 +73,11 @@ class Waiting:
         # kube-scheduler may never ask about it.
         if missing or gang.wait.rejected or self._is_watched(gang):
             self.unasked.pop(gang.key, None)
-        else:
-            self.unasked.setdefault(gang.key, now)
+        elif gang.key not in self.unasked:
+            self.unasked[gang.key] = now
+            self.queue.order.place(gang)
+            if self._first_unasked is not None:
+                self._first_unasked = min(self._first_unasked, gang.wait.order)
 
     def enter(self, gang: Gang, now: float) -> None:
         """It waits for room, and was turned away; or for gang places of its namespace."""
@@ -148,11 +156,20 @@ class Waiting:
         """Those of them that the policies have before this one. Of others it is as good as any that kube-scheduler asks
         about this one first."""
         # Where nothing was ever ordered there is no need to ask about everybody.
-        if not any(gang.wait.order) and not self.queue.order.version():
+        version = self.queue.order.version()
+        if not self.unasked or not (version or any(gang.wait.order)):
             return []
+        if self._unasked_ordered_by != version:
+            self._unasked_ordered_by, self._first_unasked = version, None
+            self.queue.fits.work.take(len(self.unasked))
+            for key in self.unasked:
+                self.queue.order.place(self._table.by_key[key])
+        if self._first_unasked is None:
+            self._first_unasked = min(self._table.by_key[key].wait.order for key in self.unasked)
+        if self._first_unasked >= gang.wait.order:
+            return []
+        self._first_unasked = None
         others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
-        for other in others:
-            self.queue.order.place(other)
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
 
     def violations(self) -> Iterator[Violation]:

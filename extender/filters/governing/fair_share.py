@@ -1,22 +1,22 @@
 """Fair share: who waits goes in the order of what their share uses for its weight; within another share, first in the
 order of what that uses for its own.
 
-A share uses what those of its pods ask for that are bound, and what the shares in it use: as the largest part of any
-resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011). Shares of all namespaces that are in none stand
-beside each other. Who has no share counts as using nothing.
+A share uses what those of its pods ask for that are bound, or that a place is held for, and what the shares in it use:
+as the largest part of any resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011). Shares of all
+namespaces that are in none stand beside each other. Who has no share counts as using nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
 from extender.core.governed import of_type
 from extender.core.policy import Facts
 from extender.core.policy_types import FairShare
-from extender.core.units import add_to
-from extender.kube.names import PodUid, ResourceKey
-from extender.kube.quantities import Vector
+from extender.core.units import count_in
+from extender.filters.in_use import InUse
+from extender.kube.names import PodUid
 
 _Share = tuple[str, str]
 """(namespace, policy)."""
@@ -28,9 +28,8 @@ class PolicyFairShare:
     name = "policy-fair-share"
 
     def __init__(self) -> None:
-        self._pods: dict[PodUid, tuple[_Chain, Vector | None]] = {}
-        """Of each its chain, and what it uses; None where it is not bound."""
-        self._used: dict[_Share, dict[ResourceKey, int]] = {}
+        self._pods: dict[PodUid, _Chain] = {}
+        self._in_use: InUse[_Share] = InUse()
         self._chains: dict[_Chain, int] = {}
         self._places: dict[_Chain, float] = {}
         """Kept until something changes."""
@@ -40,37 +39,36 @@ class PolicyFairShare:
         if isinstance(fact, Node):
             self._look_anew()
             return
-        if not fact.governed and fact.uid not in self._pods:
-            return
-        chain = chain_of(fact)
-        known = self._pods.get(fact.uid)
-        new = (chain, fact.requests if fact.node is not None else None) if chain else None
-        if known == new:
-            return
-        self._take_out(fact.uid)
-        if new is not None:
-            self._pods[fact.uid] = new
-            self._count(new, +1)
-        self._look_anew()
-
-    def forget(self, fact: Pod | Node) -> None:
-        if isinstance(fact, Node) or self._take_out(fact.uid):
+        chain = chain_of(fact) if fact.governed else ()
+        changed = self._put(fact.uid, chain)
+        used = self._in_use.put(fact, [share for share, _ in chain])
+        if changed or used:
             self._look_anew()
 
-    def _take_out(self, uid: PodUid) -> bool:
-        if (known := self._pods.pop(uid, None)) is None:
-            return False
-        self._count(known, -1)
-        return True
+    def forget(self, fact: Pod | Node) -> None:
+        if isinstance(fact, Node):
+            self._look_anew()
+            return
+        changed, used = self._put(fact.uid, ()), self._in_use.drop(fact.uid)
+        if changed or used:
+            self._look_anew()
 
-    def _count(self, known: tuple[_Chain, Vector | None], by: int) -> None:
-        chain, uses = known
-        self._chains[chain] = self._chains.get(chain, 0) + by
-        if not self._chains[chain]:
-            del self._chains[chain]
-        if uses is not None:
-            for share, _ in chain:
-                add_to(self._used.setdefault(share, {}), uses, by)
+    def hold(self, held: Mapping[PodUid, bool]) -> None:
+        if self._in_use.hold(held):
+            self._look_anew()
+
+    def _put(self, uid: PodUid, chain: _Chain) -> bool:
+        """The pod is of these shares. Whether that is another than was known."""
+        known = self._pods.get(uid, ())
+        if known == chain:
+            return False
+        if known:
+            count_in(self._chains, known, -1)
+            del self._pods[uid]
+        if chain:
+            count_in(self._chains, chain, +1)
+            self._pods[uid] = chain
+        return True
 
     def _look_anew(self) -> None:
         # Where nobody has asked since, nothing can have been ordered by it.
@@ -95,7 +93,7 @@ class PolicyFairShare:
         total = facts.ledger.totals.capacity
 
         def part(share: _Share) -> float:
-            used = self._used.get(share, {})
+            used = self._in_use.of.get(share, {})
             return max((units / total[each] for each, units in used.items() if total.get(each)), default=0.0)
 
         parts = [part(share) / weight for share, weight in chain]

@@ -190,8 +190,8 @@ async def test_takes_up_a_silent_watch_at_once_where_the_api_server_is_as_far(fo
     assert following.api.slept == []
 
 
-async def test_lists_all_soon_after_a_watch_fell_silent_for_its_etcd_may_have_been_restored(following: Following) -> None:
-    """The contents are others, and the version is the same again, or has gone past it."""
+async def test_lists_all_soon_after_a_watch_fell_silent(following: Following) -> None:
+    """An etcd may have been restored: the contents are others, and the version is the same again, or has gone past it."""
     following.api.answers += [page([pod("a")], 10), page([pod("b")], 10, "more"), page([pod("b")], 10)]
     following.api.watches += [[90.0, Silent("nothing for 90 s")], [1.0]]
     await following.play()

@@ -18,7 +18,7 @@ from extender.core.policy import Facts
 from extender.core.policy_types import FairShare, PolicyInForce, Priority
 from extender.filters.governing.fair_share import PolicyFairShare
 from extender.filters.governing.priority import PolicyPriority
-from extender.kube.names import NodeName, ResourceKey
+from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW, ledger_of, node, pod
 from tests.filters.governing.world import PolicyWorld, naming
 
@@ -34,6 +34,7 @@ class ShareMachine(RuleBasedStateMachine):
         self.facts = Facts(ledger_of({"n0": {"cpu": 32_000, "memory": 400}}), {})
         self.weights = dict.fromkeys(SHARES, 1)
         self.pods: dict[str, Pod] = {}
+        self.held: set[PodUid] = set()
         self.seen: dict[str, float] = {}
         self.version = 0
         for name in SHARES:
@@ -60,6 +61,8 @@ class ShareMachine(RuleBasedStateMachine):
         name, said = f"p{number}", naming(share) if share else {}
         seen = pod(name, {"cpu": cpu, "memory": memory}, node=NodeName("n0") if bound else None, annotations=said)
         self.pods[name] = seen
+        if bound:
+            self.held.discard(seen.uid)
         self.table.remember(seen)
         self.know(seen)
 
@@ -69,6 +72,16 @@ class ShareMachine(RuleBasedStateMachine):
         gone = self.pods.pop(data.draw(st.sampled_from(sorted(self.pods))))
         self.policy.forget(self.table.resolved(gone))
         self.table.forget(gone.uid)
+        self.held.discard(gone.uid)
+        self.policy.hold({gone.uid: False})
+
+    @rule(number=st.integers(0, 7), held=st.booleans())
+    def hold(self, number: int, held: bool) -> None:
+        """A place is held for the pod, or no more; it may not be known yet."""
+        uid, seen = PodUid(f"uid-p{number}"), self.pods.get(f"p{number}")
+        if seen is None or seen.node is None:
+            (self.held.add if held else self.held.discard)(uid)
+            self.policy.hold({uid: held})
 
     @rule()
     def a_node_changes(self) -> None:
@@ -101,11 +114,14 @@ class ShareMachine(RuleBasedStateMachine):
         return [*self.chain(SHARES[share]), share] if share else []
 
     def part(self, share: str) -> Fraction:
-        own = [each for each in self.pods.values() if each.node is not None and self.is_in(each, share)]
+        own = [each for each in self.pods.values() if self.uses(each) and self.is_in(each, share)]
         total = {"cpu": 32_000, "memory": 400}
         return max(
             Fraction(sum(each.requests.get(ResourceKey(name), 0) for each in own), most) for name, most in total.items()
         )
+
+    def uses(self, one: Pod) -> bool:
+        return one.node is not None or one.uid in self.held
 
     def is_in(self, one: Pod, share: str) -> bool:
         return bool(one.annotations) and share in self.chain(next(iter(one.annotations.values())))

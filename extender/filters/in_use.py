@@ -1,0 +1,67 @@
+"""What pods use, summed by what they have in common: of those that are bound, and of those that a place is held for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+from extender.core.cluster import Pod
+from extender.core.units import add_in
+from extender.kube.names import PodUid, ResourceKey
+from extender.kube.quantities import Vector
+
+K = TypeVar("K", bound=Hashable)
+
+
+class InUse(Generic[K]):
+    """`of`: by what is common to those that use it."""
+
+    def __init__(self) -> None:
+        self.of: dict[K, dict[ResourceKey, int]] = {}
+        self._known: dict[PodUid, tuple[Sequence[K], Vector, bool]] = {}
+        """Of each what it has in common with others, what it asks for, and whether it is bound."""
+        self._counted: dict[PodUid, tuple[Sequence[K], Vector]] = {}
+        self._held: set[PodUid] = set()
+        """Pods that a place is held for, known or not."""
+
+    def put(self, pod: Pod, keys: Sequence[K]) -> bool:
+        """The pod looks like this now; without keys it counts for nothing. Whether another is in use."""
+        if keys:
+            self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
+        else:
+            self._known.pop(pod.uid, None)
+        if pod.node is not None:
+            self._held.discard(pod.uid)
+        return self._count(pod.uid)
+
+    def drop(self, uid: PodUid) -> bool:
+        """The pod is gone. Whether another is in use."""
+        self._known.pop(uid, None)
+        self._held.discard(uid)
+        return self._count(uid)
+
+    def hold(self, held: Mapping[PodUid, bool]) -> bool:
+        """Whether a place is held for each of these. Whether another is in use."""
+        for uid, is_held in held.items():
+            if is_held:
+                self._held.add(uid)
+            else:
+                self._held.discard(uid)
+        changed = [self._count(uid) for uid in held]
+        return any(changed)
+
+    def _count(self, uid: PodUid) -> bool:
+        keys, requests, bound = self._known.get(uid, ((), {}, False))
+        counts = (keys, requests) if keys and (bound or uid in self._held) else None
+        before = self._counted.get(uid)
+        if counts == before:
+            return False
+        for (of, units), by in [(each, by) for each, by in ((before, -1), (counts, +1)) if each is not None]:
+            for key in of:
+                for resource, number in units.items():
+                    add_in(self.of, key, resource, by * number)
+        if counts is None:
+            del self._counted[uid]
+        else:
+            self._counted[uid] = counts
+        return True
