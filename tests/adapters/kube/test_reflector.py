@@ -191,7 +191,7 @@ async def test_takes_up_a_silent_watch_at_once_where_the_api_server_is_as_far(fo
 
 
 async def test_lists_all_soon_after_a_watch_fell_silent(following: Following) -> None:
-    """An etcd may have been restored: the contents are others, and the version is the same again, or has gone past it."""
+    """An etcd may have been restored: it has other contents at the same version."""
     following.api.answers += [page([pod("a")], 10), page([pod("b")], 10, "more"), page([pod("b")], 10)]
     following.api.watches += [[90.0, Silent("nothing for 90 s")], [1.0]]
     await following.play()
