@@ -115,9 +115,7 @@ class Surplus:
         told_of = {
             uid: node
             for uid, node in self._asleep[key].told_of.items()
-            if (own := self._ledger.holding(uid)) is not None
-            and own.node == node
-            and own.kind is not HoldingKind.BOUND
+            if (own := self._ledger.holding(uid)) is not None and own.node == node and own.kind is not HoldingKind.BOUND
         }
         self._forget(key)
         if told_of:
