@@ -40,7 +40,12 @@ def told(annotations: dict[str, str], **labels: str) -> Pod:
 def test_alternatives_without_end_are_never_taken_to_pieces(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     names_in: Callable[[str], Any] = governing.names_in
-    monkeypatch.setattr(governing, "names_in", lambda text: asked.append(len(text)) or names_in(text))
+
+    def counted(text: str) -> Any:
+        asked.append(len(text))
+        return names_in(text)
+
+    monkeypatch.setattr(governing, "names_in", counted)
     for number in range(20):
         world.do(world.keeper.observe(told(POLICY, l=str(number))))
     assert [refused.ask.field for refused in world.refused] == [f"annotation {DOMAIN}/policy"]

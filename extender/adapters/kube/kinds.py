@@ -174,6 +174,31 @@ def _unreadable(raw: Raw, error: Exception) -> Unreadable:
     return Unreadable(name, str(error) or type(error).__name__, metadata.resource_version)
 
 
+class _Whole(Struct):
+    metadata: Raw
+    spec: Raw = Raw(b"null")
+    status: Raw = Raw(b"null")
+
+
+_wholes = Decoder(_Whole)
+
+
+def spec_within(most: int, instead: bytes) -> Callable[[Raw], bytes | Raw]:
+    """The JSON of an object as it is, but with `instead` for a spec of more bytes than that. Raises
+    msgspec.DecodeError."""
+
+    def outlined(raw: Raw) -> bytes | Raw:
+        if len(memoryview(raw)) <= most:
+            return raw
+        whole = _wholes.decode(raw)
+        if len(memoryview(whole.spec)) <= most:
+            return raw
+        whole.spec = Raw(instead)
+        return msgspec.json.encode(whole)
+
+    return outlined
+
+
 def pods(longest_wait: float) -> WatchedKind[Pod]:
     """All pods, finished ones too: that a pod has ended is news. `longest_wait`: see `objects.to_pod`."""
     return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait), outlined)
