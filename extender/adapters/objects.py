@@ -51,6 +51,9 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that stand for static ones."""
 
+_SHARED = 32
+"""Labels up to which they are shared: what is shared is kept, also when no pod has it any more."""
+
 WAKE = f"{DOMAIN}/wake"
 """Annotation: another value makes kube-scheduler try a pod again that it has set aside."""
 
@@ -88,7 +91,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         # Whoever is bound stays a member of its gang.
         pod, annotations = within(pod), _NOTHING
         metadata, spec = pod.metadata, pod.spec
-    labels = _shared(tuple(metadata.labels.items())) if metadata.labels else _NOTHING
+    labels = _labels(metadata.labels) if metadata.labels else _NOTHING
     return cluster.Pod(
         uid=metadata.uid,
         namespace=intern(metadata.namespace),
@@ -116,7 +119,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         gang=ask,
         annotations=annotations,
         owner=owner,
-        node_selector=_shared(tuple(spec.node_selector.items())) if spec.node_selector else _NOTHING,
+        node_selector=_labels(spec.node_selector) if spec.node_selector else _NOTHING,
         affinity=required_terms(spec.affinity),
         tolerations=tolerations_of(spec),
         constraints=_constraints(spec, metadata),
@@ -124,9 +127,13 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
     )
 
 
-@lru_cache(maxsize=16384)
+def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Mostly one for all pods that are made from one template."""
+    return _shared(tuple(labels.items())) if len(labels) <= _SHARED else labels
+
+
+@lru_cache(maxsize=8192)
 def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """One for all pods that are made from one template."""
     return dict(items)
 
 

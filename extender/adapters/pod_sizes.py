@@ -74,6 +74,8 @@ MOST: Mapping[str, tuple[int, str]] = {
 """Of each field what is read at most, and what is counted."""
 
 
+_GLANCE = 30
+"""So many of each, and of containers so many with so many things in each, are not too much."""
 LONG = 2**17
 """Bytes of a pod from which on the length of its fields is looked at before they are decoded."""
 LONGEST: Mapping[str, int] = {
@@ -124,6 +126,8 @@ _outlines: Decoder[Any] = Decoder(_Outline)
 
 def excess(pod: Pod, ours: Mapping[str, str]) -> MalformedAsk | None:
     """The first field that has more than is read; None if there is none. `ours`: the annotations that policies read."""
+    if _is_small(pod, ours):
+        return None
     if cut := next(((each, found) for each, found in (pod.cut or {}).items() if each in LONGEST), None):
         return too_much(*cut, LONGEST[cut[0]], "bytes")
     return next(
@@ -158,6 +162,31 @@ def _first(containers: Iterable[Container]) -> Iterator[Container]:
         if left < 0:
             return
         yield each
+
+
+def _is_small(pod: Pod, ours: Mapping[str, str]) -> bool:
+    """Whether it is known at a glance that no field has too much, as with nearly all pods."""
+    metadata, spec = pod.metadata, pod.spec
+    if ours or spec.affinity is not None or spec.topology_spread_constraints or pod.cut:
+        return False
+    for each in (
+        metadata.labels,
+        metadata.annotations,
+        metadata.owner_references,
+        spec.scheduling_gates,
+        spec.node_selector,
+        spec.tolerations,
+        spec.init_containers,
+        spec.volumes,
+        spec.resource_claims,
+        spec.containers,
+    ):
+        if each and len(each) > _GLANCE:
+            return False
+    for container in spec.containers + spec.init_containers if spec.init_containers else spec.containers:
+        if _size_of(container) > _GLANCE:
+            return False
+    return True
 
 
 # -- what there is -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from extender.adapters import objects, pod_constraints
 from extender.adapters.http import wire
 from extender.adapters.kube.kinds import WatchEvent, pods
 from extender.adapters.objects import to_pod
@@ -17,6 +18,7 @@ from extender.adapters.pod_sizes import LONGEST, MOST
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.governing import LONGEST_NAMES, names_in
+from extender.kube import pod_requests, reading
 from tests.adapters.kube import manifests
 
 Json = dict[str, Any]
@@ -202,3 +204,20 @@ def test_kube_schedulers_call_about_such_a_pod_takes_as_few_steps(field: str, me
     found, steps = profiled(lambda: to_pod(wire.read_filter_call(body).pod, 60.0))
     assert isinstance(found.gang, MalformedAsk)
     assert (found.gang.field, steps < STEPS) == (field, True), steps
+
+
+def test_what_pods_share_holds_nothing_of_large_ones_that_change() -> None:
+    sharing: list[Any] = [objects._shared, objects._unmanaged, pod_constraints._shared, pod_requests._requested]
+    sharing += [pod_requests._shared, reading._tolerations]
+    before = [each.cache_info().currsize for each in sharing]
+    for number in range(20):
+        keys = [f"{number}-{key}" for key in numbered(1000)]
+        asks = {"name": "a", "resources": {"requests": {f"a.b/{key}": "1" for key in keys}}}
+        spec = {
+            "nodeSelector": dict.fromkeys(keys, ""),
+            "tolerations": [{"key": key} for key in keys],
+            "affinity": {"podAffinity": required({**SELECTED, "namespaces": keys})},
+            "containers": [asks],
+        }
+        assert read(event({"labels": dict.fromkeys(keys, "")}, spec))[0].item is not None
+    assert [each.cache_info().currsize for each in sharing] == before
