@@ -147,11 +147,10 @@ def _requirements(selector: LabelSelector) -> tuple[LabelRequirement, ...]:
 
 def _few(found: Constraints) -> bool:
     """Whether they are shared: what is shared is kept, also when no pod has it any more."""
-    terms = (*found.affinity, *found.anti_affinity, *found.spread)
-    peers = [each.peers for each in terms]
+    peers = [each.peers for each in (*found.affinity, *found.anti_affinity)] + [each.peers for each in found.spread]
     lines = [line for each in peers for line in each.selector or ()]
     named = sum(len(each.namespaces or ()) for each in peers) + sum(len(line.values) for line in lines)
-    return len(found.host_ports) + len(terms) + len(lines) + named <= _SHARED
+    return len(found.host_ports) + len(peers) + len(lines) + named <= _SHARED
 
 
 @lru_cache(maxsize=4096)
