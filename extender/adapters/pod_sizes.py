@@ -52,6 +52,8 @@ VOLUMES = "spec.volumes"
 CLAIMS = "spec.resourceClaims"
 
 _MOST = 256
+_TERM, _LINE = 16, 4
+"""For so many things a term about other pods counts, and a key in it: each is compared with pods again and again."""
 _TERMS = "terms, keys, values and namespaces"
 MOST: Mapping[str, tuple[int, str]] = {
     POLICY_TEXT: (LONGEST_NAMES, "characters"),
@@ -255,17 +257,19 @@ def _around(affinity: PodAffinity | None) -> int:
 
 
 def _term(each: PodAffinityTerm) -> int:
-    named = len(each.namespaces or ()) + len(each.match_label_keys or ()) + len(each.mismatch_label_keys or ())
-    return 1 + named + selected(each.label_selector) + selected(each.namespace_selector)
+    named = len(each.namespaces or ()) + _LINE * (
+        len(each.match_label_keys or ()) + len(each.mismatch_label_keys or ())
+    )
+    return _TERM + named + selected(each.label_selector, _LINE) + selected(each.namespace_selector, _LINE)
 
 
 def _spread(each: SpreadConstraint) -> int:
-    return 1 + selected(each.label_selector) + len(each.match_label_keys or ())
+    return _TERM + selected(each.label_selector, _LINE) + _LINE * len(each.match_label_keys or ())
 
 
-def selected(selector: LabelSelector | None) -> int:
-    """How many labels and values it names."""
+def selected(selector: LabelSelector | None, line: int = 1) -> int:
+    """How many labels and values it names. `line`: for so many each label counts."""
     if selector is None:
         return 0
-    lines = _total(selector.match_expressions or (), lambda each: 1 + len(each.values or ()))
-    return len(selector.match_labels or ()) + lines
+    lines = _total(selector.match_expressions or (), lambda each: line + len(each.values or ()))
+    return line * len(selector.match_labels or ()) + lines

@@ -181,6 +181,17 @@ def test_a_long_pod_whose_fields_are_read_says_what_it_says() -> None:
     assert read(large)[0].item == read(small)[0].item
 
 
+def test_ten_terms_about_other_pods_are_read_and_seventeen_are_not() -> None:
+    few, many = ({"affinity": {"podAntiAffinity": required(*[SELECTED] * number)}} for number in (10, 17))
+    read_few, read_many = (read(event({}, spec))[0].item for spec in (few, many))
+    assert read_few is not None
+    assert read_few.constraints is not None
+    assert (read_few.gang, len(read_few.constraints.anti_affinity)) == (None, 10)
+    assert read_many is not None
+    assert isinstance(read_many.gang, MalformedAsk)
+    assert read_many.constraints is None
+
+
 def test_as_many_names_as_may_be_each_as_long_as_it_may_be_are_read() -> None:
     names = [f"{number:063d}" for number in range(32)]
     assert names_in(" | ".join(names)) == tuple((name,) for name in names)
