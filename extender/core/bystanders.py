@@ -165,7 +165,8 @@ class Bystanders:
     def _counted(self, ask: Ask) -> dict[NodeName, int]:
         found: dict[NodeName, int] = {}
         named = [each.namespaces for each in ask[0] if each.namespaces is not None]
-        meant = [self._in.get(each, {}) for each in sorted(min(named, key=len))] if named else [self._pods]
+        fewest = min(named, key=len) if named else None
+        meant = [self._pods] if fewest is None else [self._in.get(each, {}) for each in sorted(fewest)]
         for pod in chain.from_iterable(pods.values() for pods in meant):
             if pod.node is not None and _is_meant(pod, ask[0], living=ask[1]):
                 count_in(found, pod.node, 1)
