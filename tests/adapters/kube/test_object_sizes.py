@@ -11,6 +11,7 @@ import pytest
 from extender.adapters.kube import budgets, daemon_sets, jobs, kinds, namespaces, pod_groups
 from extender.adapters.kube.intents import TransactionIntents
 from extender.adapters.kube.policies import Policies
+from tests.adapters.kube import manifests
 from tests.adapters.test_pod_sizes import LABELLED, as_many, kept, lines, numbered, on_nodes, profiled
 
 Json = dict[str, Any]
@@ -78,6 +79,15 @@ def test_a_large_one_is_read_in_few_steps_and_little_is_kept(
     followed = kind()
     found, taken = profiled(lambda: followed.read_event(line))
     assert (found.version, taken < steps, kept(found.item) < 20_000) == ("1", True, True), (taken, kept(found.item))
+
+
+def test_a_page_of_large_objects_is_read_one_by_one() -> None:
+    large = manifests.pod("large", tolerations=as_many({"operator": "Exists"}))
+    body = manifests.page([*[large] * 6, manifests.pod("small")])
+    kind = kinds.pods(60.0)
+    page, steps = profiled(lambda: kind.read_page(body))
+    assert [pod.name for pod in page.items] == [*["large"] * 6, "small"]
+    assert (all(not pod.tolerations for pod in page.items), page.unreadable, steps < 20_000) == (True, [], True), steps
 
 
 def test_a_policy_that_is_too_long_says_so() -> None:
