@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from extender.adapters.pod_constraints import read_constraints, read_unknown_asks
+from extender.adapters.pod_sizes import ANNOTATIONS, GATES, MOST, excess, within
 from extender.core import cluster
 from extender.core.attempt import ATTEMPT, read_attempt
 from extender.core.constraints import Constraints
@@ -50,6 +51,9 @@ _FINISHED = frozenset({"Succeeded", "Failed"})
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of pods that stand for static ones."""
 
+_SHARED = 32
+"""Labels up to which they are shared: what is shared is kept, also when no pod has it any more."""
+
 WAKE = f"{DOMAIN}/wake"
 """Annotation: another value makes kube-scheduler try a pod again that it has set aside."""
 
@@ -67,9 +71,27 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
     for field, value in (("name", metadata.name), ("namespace", metadata.namespace), ("uid", metadata.uid)):
         if not value:
             raise UnreadableObject(f"metadata.{field}", value, "is empty")
-    owner = _controller(metadata.owner_references) if metadata.owner_references else None
-    labels = _shared(tuple(metadata.labels.items())) if metadata.labels else _NOTHING
+    annotations = _annotations(metadata.annotations) if metadata.annotations else _NOTHING
+    refused = excess(pod, annotations)
     gates = {gate.name for gate in spec.scheduling_gates} if spec.scheduling_gates else _NO_GATES
+    owner = _controller(metadata.owner_references) if metadata.owner_references else None
+    ask = (
+        refused
+        if refused is not None and not spec.node_name
+        else read_gang_ask(
+            metadata.namespace,
+            metadata.labels or _NOTHING,
+            metadata.annotations or _NOTHING,
+            owner,
+            longest_wait=longest_wait,
+            at_our_gate=GANG_GATE in gates,
+        )
+    )
+    if refused is not None:
+        # Whoever is bound stays a member of its gang.
+        pod, annotations = within(pod), _NOTHING
+        metadata, spec = pod.metadata, pod.spec
+    labels = _labels(metadata.labels) if metadata.labels else _NOTHING
     return cluster.Pod(
         uid=metadata.uid,
         namespace=intern(metadata.namespace),
@@ -82,7 +104,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         bound_at=_bound_at(metadata, status) if spec.node_name else 0.0,
         deleting=metadata.deletion_timestamp is not None,
         preempts=spec.preemption_policy != "Never",
-        gated=bool(gates - {GANG_GATE}),
+        gated=bool(gates - {GANG_GATE}) or GATES in (pod.cut or ()),
         at_our_gate=GANG_GATE in gates,
         finished=status is not None and status.phase in _FINISHED,
         succeeded=status is not None and status.phase == "Succeeded",
@@ -94,17 +116,10 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         ready=status is not None and _is_ready(status),
         starting=status is None or status.phase == "Pending",
         woken=metadata.annotations is not None and WAKE in metadata.annotations,
-        gang=read_gang_ask(
-            metadata.namespace,
-            labels,
-            metadata.annotations or _NOTHING,
-            owner,
-            longest_wait=longest_wait,
-            at_our_gate=GANG_GATE in gates,
-        ),
-        annotations=_annotations(metadata.annotations) if metadata.annotations else _NOTHING,
+        gang=ask,
+        annotations=annotations,
         owner=owner,
-        node_selector=_shared(tuple(spec.node_selector.items())) if spec.node_selector else _NOTHING,
+        node_selector=_labels(spec.node_selector) if spec.node_selector else _NOTHING,
         affinity=required_terms(spec.affinity),
         tolerations=tolerations_of(spec),
         constraints=_constraints(spec, metadata),
@@ -112,9 +127,13 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
     )
 
 
-@lru_cache(maxsize=16384)
+def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
+    """Mostly one for all pods that are made from one template."""
+    return _shared(tuple(labels.items())) if len(labels) <= _SHARED else labels
+
+
+@lru_cache(maxsize=8192)
 def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    """One for all pods that are made from one template."""
     return dict(items)
 
 
@@ -139,6 +158,8 @@ def _unmanaged(requests: tuple[tuple[ResourceKey, int], ...]) -> Vector:
 
 def _annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
     """Those that policies may read."""
+    if len(annotations) > MOST[ANNOTATIONS][0]:
+        return _NOTHING
     found = {key: value for key, value in annotations.items() if key.startswith(_OURS) and key not in _READ_BY_NAME}
     return found or _NOTHING
 

@@ -24,6 +24,8 @@ from extender.kube.objects import (
     Volume,
 )
 
+_SHARED = 64
+"""Ports, terms, keys, values and namespaces up to which constraints are shared."""
 VOLUME_CLAIMS = "volume claims"
 SHARED_DISKS = "disks that one node at a time may mount"
 RESOURCE_CLAIMS = "resource claims"
@@ -52,7 +54,9 @@ def read_constraints(
         anti_affinity=tuple(_terms(apart, namespace, labels)),
         spread=tuple(_spread(each, namespace, labels) for each in spread if each.when_unsatisfiable == "DoNotSchedule"),
     )
-    return _shared(found) if found else None
+    if not found:
+        return None
+    return _shared(found) if _few(found) else found
 
 
 def read_unknown_asks(
@@ -139,6 +143,14 @@ def _requirements(selector: LabelSelector) -> tuple[LabelRequirement, ...]:
     exact = [LabelRequirement(key, "In", (value,)) for key, value in (selector.match_labels or {}).items()]
     expressions = selector.match_expressions or ()
     return (*exact, *(LabelRequirement(each.key, each.operator, tuple(each.values or ())) for each in expressions))
+
+
+def _few(found: Constraints) -> bool:
+    """Whether they are shared: what is shared is kept, also when no pod has it any more."""
+    peers = [each.peers for each in (*found.affinity, *found.anti_affinity)] + [each.peers for each in found.spread]
+    lines = [line for each in peers for line in each.selector or ()]
+    named = sum(len(each.namespaces or ()) for each in peers) + sum(len(line.values) for line in lines)
+    return len(found.host_ports) + len(peers) + len(lines) + named <= _SHARED
 
 
 @lru_cache(maxsize=4096)

@@ -197,7 +197,8 @@ class Effects:
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangQuarantined", note)
             case AskRefused(pod, ask):
-                about = "InvalidGang" if ask == pod.gang else "InvalidAnnotation"
+                of_gang = "TooMuch" if ask.too_much else "InvalidGang"
+                about = of_gang if ask == pod.gang else "InvalidAnnotation"
                 self._telling.tell(pod, EventType.WARNING, about, f"{ask.reason}; {ask.remedy}")
             case Withheld(act):
                 self._withheld(act)

@@ -9,6 +9,7 @@ made: see `together`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 
 from extender.core.audit import Violation
@@ -34,6 +35,8 @@ class Bystanders:
         self.repellers_changed = 0
         """Grows whenever a pod comes, or goes, that requires others to be away."""
         self._pods: dict[PodUid, Pod] = {}
+        self._in: dict[str, dict[PodUid, Pod]] = {}
+        """The same, by namespace: who asks about pods of some namespaces counts no others."""
         self._waiting: dict[PodUid, Pod] = {}
         """Pods that are not bound."""
         self._nominated: dict[NodeName, dict[PodUid, Pod]] = {}
@@ -54,14 +57,14 @@ class Bystanders:
         self._note_nominated(pod.uid, pod)
         known = self._pods.get(pod.uid)
         if known is not None and known.node == pod.node and _looks_like(known, pod):
-            self._pods[pod.uid] = pod
+            self._stand(pod)
             return
         if known is not None:
             self._count(known, -1)
-            del self._pods[pod.uid]
+            self._leave(known)
         if pod.node is not None:
             self._waiting.pop(pod.uid, None)
-            self._pods[pod.uid] = pod
+            self._stand(pod)
             self._count(pod, +1)
         else:
             self._waiting[pod.uid] = pod
@@ -71,9 +74,19 @@ class Bystanders:
         self._forget_repeller(uid)
         self._note_nominated(uid, None)
         self._waiting.pop(uid, None)
-        known = self._pods.pop(uid, None)
+        known = self._pods.get(uid)
         if known is not None:
+            self._leave(known)
             self._count(known, -1)
+
+    def _stand(self, pod: Pod) -> None:
+        self._pods[pod.uid] = pod
+        self._in.setdefault(pod.namespace, {})[pod.uid] = pod
+
+    def _leave(self, pod: Pod) -> None:
+        del self._pods[pod.uid], self._in[pod.namespace][pod.uid]
+        if not self._in[pod.namespace]:
+            del self._in[pod.namespace]
 
     def _count(self, pod: Pod, by: int) -> None:
         assert pod.node is not None
@@ -142,7 +155,7 @@ class Bystanders:
         return (term for terms in about if terms for term in terms if term.peers.include(pod.namespace, pod.labels))
 
     def counts(self, ask: Ask) -> OnNodes:
-        """How many bound pods are meant, by node. O(pods) for an ask that nobody has made lately."""
+        """How many bound pods are meant, by node. O(pods of the namespaces named) for an ask that is not followed."""
         found = self._followed.get(ask)
         if found is None:
             found = self._counted(ask)
@@ -151,7 +164,10 @@ class Bystanders:
 
     def _counted(self, ask: Ask) -> dict[NodeName, int]:
         found: dict[NodeName, int] = {}
-        for pod in self._pods.values():
+        named = [each.namespaces for each in ask[0] if each.namespaces is not None]
+        fewest = min(named, key=len) if named else None
+        meant = [self._pods] if fewest is None else [self._in.get(each, {}) for each in sorted(fewest)]
+        for pod in chain.from_iterable(pods.values() for pods in meant):
             if pod.node is not None and _is_meant(pod, ask[0], living=ask[1]):
                 count_in(found, pod.node, 1)
         return found
@@ -173,8 +189,8 @@ class Bystanders:
             yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
             return
         anew = Bystanders()
-        anew._pods.update(bound)
         for pod in bound.values():
+            anew._stand(pod)
             anew._count(pod, +1)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
             yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")

@@ -27,6 +27,8 @@ DEFAULT_TIMEOUT = 30.0
 GANG_GATE = GANG_LABEL
 """Scheduling gate: its pod waits for its gang's turn with us, and kube-scheduler does not look at it until then."""
 LARGEST_GANG = 10_000
+_LONGEST_VALUE = 253
+"""Characters of a value that are kept to be told; no name is longer."""
 LONGEST_KIND, LONGEST_NAME, LONGEST_UID = 63, 253, 128
 """Characters of what a controller may be called; no object has a longer kind, name or API group."""
 
@@ -65,12 +67,31 @@ class GroupAsk:
 
 @dataclass(frozen=True, slots=True)
 class MalformedAsk:
-    """An ask that cannot be understood. `reason` is constant for the same value; `remedy` says how to mend it."""
+    """An ask that cannot be understood. `reason` is constant for the same value; `remedy` says how to mend it.
+
+    Of a long value only the beginning is kept.
+    """
 
     field: str
     value: str
     reason: str
     remedy: str
+    too_much: bool = False
+    """It is no ask that cannot be understood, but more than is read of a pod."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", self.value[:_LONGEST_VALUE])
+
+
+def too_much(field: str, found: int, most: int, what: str) -> MalformedAsk:
+    """The field has more than is read of it: `found` of these things, where `most` are allowed."""
+    return MalformedAsk(
+        field,
+        str(found),
+        f"{field} has {found} {what}; {most} at most are read",
+        f"write {most} {what} or fewer in {field}, and make the pod anew",
+        too_much=True,
+    )
 
 
 def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:

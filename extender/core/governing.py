@@ -38,7 +38,7 @@ from extender.core.policy_types import (
     Soft,
 )
 from extender.kube.label_match import LabelRequirement, matches
-from extender.kube.names import PodUid
+from extender.kube.names import LABEL_LIMIT, PodUid
 
 ANSWERED = f"esl.{DOMAIN}/"
 """The label that a policy's answer has, by its name: which of its tasks a pod is."""
@@ -58,12 +58,18 @@ _Bucket = tuple[str, str | None]
 """A label and its value, None for any: whom a selector matches has it."""
 
 
+LONGEST_NAMES = MOST_NAMES * (LABEL_LIMIT + len(" | "))
+"""Characters of the annotation that are read: so many names as there may be, each as long as it may be."""
+
+
 def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
     """The alternatives that the annotation names, each of policies that are to hold together; None where that cannot be
     understood."""
+    if len(value) > LONGEST_NAMES or value.count("|") + value.count(",") >= MOST_NAMES:
+        return None
     found = tuple(tuple(part.strip() for part in each.split(",")) for each in value.split("|"))
     names = [name for each in found for name in each]
-    return found if len(names) <= MOST_NAMES and all(map(_NAMED.fullmatch, names)) else None
+    return found if all(map(_NAMED.fullmatch, names)) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def _term_matches(term: SelectorTerm, node: NodeRules) -> bool:
     return all(_label_holds(r, node) for r in term.labels) and all(_field_holds(r, node) for r in term.fields)
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _parses(requirement: Requirement) -> bool:
     values = requirement.values
     match requirement.operator:

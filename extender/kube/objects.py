@@ -196,6 +196,8 @@ class Pod(_Json):
     metadata: PodMetadata
     spec: PodSpec
     status: PodStatus | None = None
+    cut: dict[str, int] | None = None
+    """Not Kubernetes': how many bytes fields had that were left out before they were decoded."""
 
 
 class NodeMetadata(_Json):

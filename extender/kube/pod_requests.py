@@ -61,14 +61,27 @@ class PodAmounts(NamedTuple):
 
 
 _Thousandths = dict[str, int]
+_SHARED = 32
+"""Containers, and amounts in one of them, up to which vectors are shared: what is shared is kept, also when no pod has
+it any more."""
 
 
-@lru_cache(maxsize=32768)
 def effective_requests(amounts: PodAmounts) -> Vector:
-    """Units by resource, `pods: 1` included and zeros left out. Shared by all who ask: never change it.
+    """Units by resource, `pods: 1` included and zeros left out. Mostly shared by all who ask: never change it.
 
     Raises UnreadableObject for a quantity that is none, or is negative.
     """
+    containers = amounts.containers + amounts.init_containers if amounts.init_containers else amounts.containers
+    if len(containers) > _SHARED:
+        return _requested.__wrapped__(amounts)
+    for each in containers:
+        if len(each.requests) > _SHARED or len(each.limits) > _SHARED:
+            return _requested.__wrapped__(amounts)
+    return _requested(amounts)
+
+
+@lru_cache(maxsize=8192)
+def _requested(amounts: PodAmounts) -> Vector:
     infeasible = amounts.resize_infeasible
     total: _Thousandths = {}
     for number, container in enumerate(amounts.containers):
@@ -95,7 +108,7 @@ def effective_requests(amounts: PodAmounts) -> Vector:
         if units
     }
     vector[PODS] = 1
-    return _shared(tuple(vector.items()))
+    return _shared(tuple(vector.items())) if len(vector) <= _SHARED else vector
 
 
 @lru_cache(maxsize=16384)

@@ -33,6 +33,8 @@ from extender.kube.pod_requests import Amounts, ContainerAmounts, PodAmounts, ef
 from extender.kube.quantities import InvalidQuantity, Vector, count
 
 _log = structlog.get_logger(__name__)
+_SHARED = 32
+"""Tolerations up to which they are shared: what is shared is kept, also when no pod has it any more."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -63,7 +65,8 @@ def required_terms(affinity: Affinity | None) -> tuple[SelectorTerm, ...]:
 def tolerations_of(spec: PodSpec) -> tuple[Toleration, ...]:
     if not spec.tolerations:
         return ()
-    return _tolerations(tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations))
+    said = tuple((t.key, t.operator, t.value, t.effect) for t in spec.tolerations)
+    return (_tolerations if len(said) <= _SHARED else _tolerations.__wrapped__)(said)
 
 
 def taints_of(spec: NodeSpec) -> tuple[Taint, ...]:
@@ -130,7 +133,7 @@ def _requirements(raw: list[SelectorRequirement] | None) -> tuple[Requirement, .
     return tuple(Requirement(each.key, each.operator, tuple(each.values or ())) for each in raw or ())
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _tolerations(raw: tuple[tuple[str, str, str, str], ...]) -> tuple[Toleration, ...]:
     return tuple(Toleration(*each) for each in raw)
 

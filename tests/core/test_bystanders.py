@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.core import bystanders as module
 from extender.core.bystanders import Around, Ask, Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
@@ -247,3 +249,20 @@ def test_after_any_news_it_is_what_counting_anew_says(news: list[Pod | str]) -> 
         assert sum(found.counts(LIVING).values()) == len(living)
         shy = [pod for pod in known.values() if pod.constraints and pod.constraints.anti_affinity]
         assert found.repels(on(None, "other")) is bool(shy)
+
+
+def test_who_asks_about_pods_of_some_namespaces_looks_at_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, looked_at = bystanders(on("n1"), on("n2", "train-1")), list[str]()
+    for number in range(20):
+        found.put(on("n1", f"far-{number}", namespace="elsewhere"))
+    is_meant = module._is_meant
+
+    def counted(pod: Pod, *about: Any, **more: Any) -> bool:
+        looked_at.append(pod.name)
+        return is_meant(pod, *about, **more)
+
+    monkeypatch.setattr(module, "_is_meant", counted)
+    assert found.counts(TRAIN) == {"n1": 1, "n2": 1}
+    assert looked_at == ["train-0", "train-1"]
+    found.remove(PodUid("uid-train-1"))
+    assert found.counts(TRAIN) == {"n1": 1}

@@ -13,6 +13,7 @@ Answers are one JSON value without a trailing newline: Go's decoder takes what f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,7 @@ from msgspec import Raw, Struct, field
 
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
 from extender.adapters.http.sent_names import SentNames, cut_out, sent_names
+from extender.adapters.pod_sizes import outlined
 from extender.app.verbs import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
 from extender.kube.objects import Pod
@@ -234,9 +236,16 @@ def _read_pod(sent: bytes) -> Pod:
 
 
 def _pod(sent: bytes) -> Pod:
-    pod = _decode(_pods, sent, "Pod")
+    pod = _decode(_pods, _outlined(sent), "Pod")
     _require("Pod.metadata.uid", pod.metadata.uid)
     return pod
+
+
+def _outlined(sent: bytes) -> bytes | Raw:
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return outlined(sent)
+    # What is wrong with it says who reads all of it.
+    return sent
 
 
 _remembered_pod = lru_cache(maxsize=_SCHEDULERS)(_pod)

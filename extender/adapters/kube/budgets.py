@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from extender.adapters.kube.kinds import WatchedKind
+from extender.adapters.kube.kinds import WatchedKind, spec_within
 from extender.core.budgets import Budget
 from extender.kube.errors import Unavailable
 from extender.kube.node_match import Requirement
@@ -46,6 +46,8 @@ class _Status(Struct, rename="camel"):
 
 _MOST = 256
 """Labels and values that a selector may name: it is compared with pods again and again."""
+_LONGEST = 2**16
+"""Bytes of a spec that are decoded."""
 
 
 class BudgetJson(Struct):
@@ -81,7 +83,8 @@ def to_budget(budget: BudgetJson) -> Budget:
 
 
 def budgets() -> WatchedKind[Budget]:
-    return WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", BudgetJson, to_budget)
+    path = "/apis/policy/v1/poddisruptionbudgets"
+    return WatchedKind("poddisruptionbudgets", path, BudgetJson, to_budget, spec_within(_LONGEST, b'{"selector":{}}'))
 
 
 class ApiDisruptions:

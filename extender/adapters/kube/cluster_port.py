@@ -23,6 +23,7 @@ from extender.adapters.kube.pod_changes import PodChanges, Template
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.adapters.objects import to_pod
+from extender.adapters.pod_sizes import outlined
 from extender.app.insisting import insist
 from extender.app.ports import PodOwner
 from extender.core.back_off import BackOff
@@ -123,7 +124,7 @@ class EslDriver:
         self._work.begin()
         path = address("api", "v1", "namespaces", self._namespace, "pods")
         # How long members may wait for each other is kube-scheduler's affair with the extender only.
-        kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT))
+        kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT), outlined)
         facts = self._node_facts
         pods = Reflector(self._requests, kind, self._pods)
         followed = Reflector(self._requests, nodes(), facts, before_list=facts.before_list)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from extender.adapters.kube.kinds import WatchedKind
+from extender.adapters.kube.kinds import WatchedKind, spec_within
 from extender.adapters.pod_constraints import read_selector
+from extender.adapters.pod_sizes import selected
 from extender.core.daemons import DaemonSet
 from extender.kube.node_match import Toleration
 from extender.kube.objects import Affinity, LabelSelector, PodSpec, TolerationJson
@@ -19,6 +20,8 @@ from extender.kube.requests import address
 GROUP, VERSION, PLURAL = "apps", "v1", "daemonsets"
 _MOST = 256
 """Values and tolerations that a DaemonSet's rules may name: each of its pods is judged by them again and again."""
+_LONGEST = 2**18
+"""Bytes of a spec that are decoded."""
 
 
 class _Json(Struct, rename="camel", gc=False):
@@ -52,7 +55,7 @@ class DaemonSetSpec(_Json):
 
 class DaemonSetJson(_Json):
     metadata: DaemonSetMetadata
-    spec: DaemonSetSpec
+    spec: DaemonSetSpec | None
 
 
 _TOLERATED = (
@@ -69,12 +72,16 @@ _ON_HOST_NETWORK = ("network-unavailable", "NoSchedule")
 
 def to_daemon_set(found: DaemonSetJson) -> DaemonSet:
     """The DaemonSet in the core's terms. One whose rules are longer than any that is meant wants no pod anywhere."""
-    metadata, pod = found.metadata, found.spec.template.spec
+    metadata = found.metadata
+    none = DaemonSet(metadata.uid, metadata.namespace, metadata.name, deleting=True)
+    if found.spec is None:
+        return none
+    pod = found.spec.template.spec
     added = (*_TOLERATED, _ON_HOST_NETWORK) if pod.host_network else _TOLERATED
-    length = _length(pod.affinity) + _selected(found.spec.selector) + len(pod.node_selector or ())
+    length = _length(pod.affinity) + selected(found.spec.selector) + len(pod.node_selector or ())
     length += len(pod.tolerations or ())
     if length > _MOST:
-        return DaemonSet(metadata.uid, metadata.namespace, metadata.name, deleting=True)
+        return none
     return DaemonSet(
         metadata.uid,
         metadata.namespace,
@@ -99,12 +106,6 @@ def _length(affinity: Affinity | None) -> int:
     return len(terms) + sum(1 + len(each.values or ()) for each in lines)
 
 
-def _selected(selector: LabelSelector | None) -> int:
-    if selector is None:
-        return 0
-    lines = selector.match_expressions or ()
-    return len(selector.match_labels or ()) + sum(1 + len(each.values or ()) for each in lines)
-
-
 def daemon_sets() -> WatchedKind[DaemonSet]:
-    return WatchedKind("daemonsets", address("apis", GROUP, VERSION, PLURAL), DaemonSetJson, to_daemon_set)
+    path = address("apis", GROUP, VERSION, PLURAL)
+    return WatchedKind("daemonsets", path, DaemonSetJson, to_daemon_set, spec_within(_LONGEST, b"null"))

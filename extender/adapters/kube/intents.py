@@ -22,6 +22,8 @@ LARGEST_INTENT = 1_000_000
 """Bytes of an intent: etcd takes 1.5 MiB for an object."""
 _MOST = 1000
 """Objects of a transaction: it has no more operations."""
+_MOST_PARTS = 16 * _MOST
+"""Braces in a spec: each object has eleven at most, with what it was and its annotations."""
 
 
 class _Was(Shape):
@@ -47,10 +49,14 @@ _specs = Decoder(_Spec)
 class TransactionIntents(Declaration[Intent]):
     """`schema.Schema`."""
 
+    longest = 2 * LARGEST_INTENT
+
     def __init__(self) -> None:
         super().__init__(KIND, PLURAL, Intent)
 
     def decode(self, said: Raw) -> Intent:
+        if bytes(said).count(b"{") > _MOST_PARTS:
+            raise msgspec.ValidationError(f"Has more than {_MOST} objects")
         spec = _specs.decode(said)
         return Intent(tuple(map(_to_former, spec.objects)), spec.given_up)
 

@@ -16,11 +16,15 @@ from msgspec import Raw, Struct
 from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import ObjectJson, Schema, path_of
 from extender.adapters.objects import to_node, to_pod
+from extender.adapters.pod_sizes import LONG, outlined
 from extender.app.objects.kind import O
 from extender.app.ports import EphemeralResource
 from extender.core.cluster import Node, Pod
 from extender.kube import objects
 from extender.kube.nesting import Decoder
+
+_LARGE_PAGE = 2**23
+"""Bytes of a page from which on its objects are looked at one by one."""
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -86,16 +90,27 @@ class WatchEvent(Generic[T]):
 class WatchedKind(Generic[T]):
     """A kind that can be followed. `name` is for metrics and logs, `path` the collection of all namespaces."""
 
-    def __init__(self, name: str, path: str, shape: type[Any], translate: Callable[[Any], T]) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: str,
+        shape: type[Any],
+        translate: Callable[[Any], T],
+        outlined: Callable[[Raw], bytes | Raw] = lambda raw: raw,
+    ) -> None:
+        """`outlined`: the JSON of a large object, without fields that have more than is read."""
         self.name = name
         self.path = path
         self._translate = translate
+        self._outlined = outlined
         self._one = Decoder(shape)
         self._page: Decoder[_Page[Any]] = Decoder(_Page[shape])  # type: ignore[valid-type]
         self._event: Decoder[_Event[Any]] = Decoder(_Event[shape])  # type: ignore[valid-type]
 
     def read_page(self, body: bytes) -> Page[T]:
         """The page. Raises msgspec.DecodeError where it is no list at all."""
+        if len(body) > _LARGE_PAGE:
+            return self._read_one_by_one(body)
         try:
             page = self._page.decode(body)
         except msgspec.ValidationError:
@@ -107,19 +122,21 @@ class WatchedKind(Generic[T]):
         return Page(items, [], page.metadata.resource_version, page.metadata.following)
 
     def _read_one_by_one(self, body: bytes) -> Page[T]:
-        """The slow way: at least one is senseless, or more than we can understand, and is passed over."""
+        """The slow way: at least one is very long, or senseless, or more than we can understand, and is passed over."""
         items: list[T] = []
         unreadable: list[Unreadable] = []
         page = _raw_page.decode(body)
         for raw in page.items or ():
             try:
-                items.append(self._translate(self._one.decode(raw)))
+                items.append(self._translate(self._one.decode(self._outlined(raw))))
             except Exception as error:
                 unreadable.append(_unreadable(raw, error))
         return Page(items, unreadable, page.metadata.resource_version, page.metadata.following)
 
     def read_event(self, line: bytes) -> WatchEvent[T]:
         """The event. Raises msgspec.DecodeError where the line is none."""
+        if len(line) > LONG:
+            return self._read_unusual(line)
         try:
             event = self._event.decode(line)
         except msgspec.ValidationError:
@@ -136,7 +153,7 @@ class WatchedKind(Generic[T]):
         if event.type == "BOOKMARK":
             return WatchEvent(event.type, _anything.decode(event.object).metadata.resource_version)
         try:
-            shape = self._one.decode(event.object)
+            shape = self._one.decode(self._outlined(event.object))
             return WatchEvent(event.type, shape.metadata.resource_version, self._translate(shape))
         except Exception as error:
             bad = _unreadable(event.object, error)
@@ -157,9 +174,34 @@ def _unreadable(raw: Raw, error: Exception) -> Unreadable:
     return Unreadable(name, str(error) or type(error).__name__, metadata.resource_version)
 
 
+class _Whole(Struct):
+    metadata: Raw
+    spec: Raw = Raw(b"null")
+    status: Raw = Raw(b"null")
+
+
+_wholes = Decoder(_Whole)
+
+
+def spec_within(most: int, instead: bytes) -> Callable[[Raw], bytes | Raw]:
+    """The JSON of an object as it is, but with `instead` for a spec of more bytes than that. Raises
+    msgspec.DecodeError."""
+
+    def outlined(raw: Raw) -> bytes | Raw:
+        if len(memoryview(raw)) <= most:
+            return raw
+        whole = _wholes.decode(raw)
+        if len(memoryview(whole.spec)) <= most:
+            return raw
+        whole.spec = Raw(instead)
+        return msgspec.json.encode(whole)
+
+    return outlined
+
+
 def pods(longest_wait: float) -> WatchedKind[Pod]:
     """All pods, finished ones too: that a pod has ended is news. `longest_wait`: see `objects.to_pod`."""
-    return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait))
+    return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait), outlined)
 
 
 def nodes() -> WatchedKind[Node]:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, defstruct
 
 from extender.adapters.kube.kinds import WatchedKind
+from extender.core.brake import LABELS, OBSERVE_LABEL
 from extender.core.cluster import Namespace
 
+_READ = {f"label_{number}": label for number, label in enumerate((OBSERVE_LABEL, *LABELS.values()))}
 _PATH = "/api/v1/namespaces"
+
+
+_Labels = defstruct("_Labels", [(name, str | None, None) for name in _READ], rename=_READ)
+"""Those of a namespace's labels that say something to us; the others are passed over."""
 
 
 class NamespaceMetadata(Struct, rename="camel"):
     name: str
     resource_version: str = ""
-    labels: dict[str, str] | None = None
+    labels: _Labels | None = None  # type: ignore[valid-type]
 
 
 class NamespaceJson(Struct):
@@ -21,7 +28,8 @@ class NamespaceJson(Struct):
 
 
 def _to_namespace(said: NamespaceJson) -> Namespace:
-    return Namespace(said.metadata.name, said.metadata.labels or {})
+    labels = msgspec.to_builtins(said.metadata.labels) or {}
+    return Namespace(said.metadata.name, {label: value for label, value in labels.items() if value is not None})
 
 
 def namespaces() -> WatchedKind[Namespace]:

@@ -45,6 +45,8 @@ class _Spec(Shape):
 _specs = Decoder(_Spec)
 _DEEPEST = 32
 """Levels of a spec: parameters of any value are compared and written again, level by level."""
+_MOST_PARTS = 10_000
+"""Lists, objects and texts in a spec: the longest that makes sense has some 7,000."""
 
 
 class Policies(Declaration[PolicySpec]):
@@ -54,7 +56,11 @@ class Policies(Declaration[PolicySpec]):
         super().__init__(KIND, PLURAL, PolicySpec)
 
     def decode(self, said: Raw) -> PolicySpec:
-        spec = _specs.decode(shallow(bytes(said), _DEEPEST))
+        text = bytes(said)
+        levels = text.count(b"[") + text.count(b"{")
+        if (parts := levels + text.count(b'"') // 2) > _MOST_PARTS:
+            raise msgspec.ValidationError(f"Has {parts} lists, objects and texts; {_MOST_PARTS} at most are read")
+        spec = _specs.decode(shallow(text, _DEEPEST) if levels > _DEEPEST else text)
         parameters = spec.parameters or {}
         if strange := next((name for name in parameters if name in _THEIRS and name not in _OURS), None):
             raise msgspec.ValidationError(f"Unknown name, write {_THEIRS[strange]} - at `$.parameters.{strange}`")

@@ -51,6 +51,10 @@ CHOSEN = "Chosen"
 """The condition that says what status.nodes was chosen for, so that a change of something else moves nothing."""
 _LONGEST = 100_000
 """Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
+_MOST_NODES = 20_000
+"""As the definition says; a cluster may still have an earlier one."""
+_MOST_WANTED = 64
+"""Labels or resources by which nodes are chosen, as there."""
 _LONGEST_PROBLEM = 1000
 """Characters of what is said of an object that cannot be understood: names of nodes in it are any text."""
 _LONGEST_POLICY = 512
@@ -149,6 +153,8 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
     }
     name = EphemeralName(metadata.namespace, metadata.name)
     try:
+        if (entries := bytes(resource.spec).count(b":")) > 2 * _MOST_NODES:
+            raise msgspec.ValidationError(f"Has {entries} entries; write at most {_MOST_NODES} nodes")
         spec = _specs.decode(resource.spec) or _Spec()
     except msgspec.DecodeError as error:
         return EphemeralResource(name, nodes={}, problem=worded(error), **more)
@@ -268,6 +274,8 @@ def _moment(where: str, value: object, seconds: float) -> float:
 
 
 def _nodes(raw: Mapping[str, int]) -> dict[NodeName, int]:
+    if len(raw) > _MOST_NODES:
+        raise _NotUnderstood(f"spec.nodes has {len(raw)} nodes; write at most {_MOST_NODES}")
     for node, units in raw.items():
         _amount(f"spec.nodes[{node}]", units)
     return {NodeName(node): units for node, units in raw.items()}
@@ -310,6 +318,9 @@ def _choice(spec: _Spec) -> NodeChoice | None:
     ]
     if len(given) > 1:
         raise _NotUnderstood(f"spec.nodeSpec has {' and '.join(given)}; write one of them")
+    for key, there in (("available", wanted.available), ("matchLabels", wanted.match_labels)):
+        if len(there or ()) > _MOST_WANTED:
+            raise _NotUnderstood(f"spec.nodeSpec.{key} has {len(there or ())} entries; write at most {_MOST_WANTED}")
     return NodeChoice(
         node=NodeName(wanted.node_name) if wanted.node_name else None,
         available=_vector(wanted.available) if wanted.available else None,

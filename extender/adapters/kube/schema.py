@@ -31,6 +31,9 @@ _LONGEST_MARK = 128
 _MOST_FINALIZERS = 16
 """Finalizers of an object that are kept: that there is one is what matters, the others are for people."""
 
+_LONGEST_SPEC = 2**18
+"""Bytes of a spec that are decoded, if its kind does not say otherwise; the longest policy has some 140,000."""
+
 StatusShape = TypeVar("StatusShape", bound="StatusJson")
 
 
@@ -173,6 +176,9 @@ class Declaration(Generic[Spec]):
     status.inForce has the spec that is in force, which the definition must let through as it is.
     """
 
+    longest = _LONGEST_SPEC
+    """Bytes of a spec that are decoded."""
+
     def __init__(
         self, kind: str, plural: str, spec: type[Spec], expires_at: Callable[[Spec], float | None] = lambda spec: None
     ) -> None:
@@ -194,6 +200,8 @@ class Declaration(Generic[Spec]):
         told = next((each.message for each in status.conditions or () if each.type == READY), "")
         common: dict[str, Any] = {**facts(said.metadata, status), "in_force": self._in_force(status), "said": told}
         name = Identity(said.metadata.namespace, said.metadata.name)
+        if (size := len(memoryview(said.spec))) > self.longest:
+            return Declared(name, None, f"spec has {size} bytes; {self.longest} at most are read", **common)
         try:
             spec = self.decode(said.spec)
         except msgspec.DecodeError as error:
@@ -201,6 +209,8 @@ class Declaration(Generic[Spec]):
         return Declared(name, spec, **common, expires_at=self._expires_at(spec))
 
     def _in_force(self, status: _DeclaredStatus) -> Spec | None:
+        if len(memoryview(status.in_force)) > self.longest:
+            return None
         try:
             return self.decode(status.in_force)
         except msgspec.DecodeError:

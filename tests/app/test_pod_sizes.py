@@ -1,0 +1,84 @@
+"""A pod that has more of a field than is read waits, is told so once, and costs the same however often it changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from extender.adapters.kube.kinds import pods
+from extender.app.explain import Explain
+from extender.core import governing
+from extender.core.cluster import Pod
+from extender.core.names import DOMAIN
+from extender.kube.names import NodeName
+from tests.adapters.kube import manifests
+from tests.builders import node
+from tests.core.gang_world import GangWorld
+
+POLICY = {f"{DOMAIN}/policy": "|".join("a" * 125_000)}
+READ = pods(60.0)
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    made = GangWorld()
+    made.add_node(node("n1"))
+    return made
+
+
+def told(annotations: dict[str, str], **labels: str) -> Pod:
+    manifest: dict[str, Any] = manifests.pod(schedulingGates=[{"name": f"{DOMAIN}/gang"}])
+    manifest["metadata"] |= {"annotations": annotations, "labels": labels}
+    found = READ.read_event(json.dumps({"type": "MODIFIED", "object": manifest}).encode()).item
+    assert found is not None
+    return found
+
+
+def test_alternatives_without_end_are_never_taken_to_pieces(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    names_in: Callable[[str], Any] = governing.names_in
+
+    def counted(text: str) -> Any:
+        asked.append(len(text))
+        return names_in(text)
+
+    monkeypatch.setattr(governing, "names_in", counted)
+    for number in range(20):
+        world.do(world.keeper.observe(told(POLICY, l=str(number))))
+    assert [refused.ask.field for refused in world.refused] == [f"annotation {DOMAIN}/policy"]
+    assert asked == []
+    assert all(not pod.annotations for pod in world.keeper.tables.governing.told())
+
+
+def test_explain_says_what_was_found_and_what_is_allowed(world: GangWorld) -> None:
+    world.do(world.keeper.observe(told(POLICY)))
+    [pod] = world.keeper.tables.pods.values()
+    explained = Explain(world.keeper.tables).pod(pod.namespace, pod.name)
+    assert explained.summary == f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
+    assert explained.remedies == [
+        f"write 2112 characters or fewer in annotation {DOMAIN}/policy, and make the pod anew"
+    ]
+
+
+def test_filter_refuses_it_and_it_takes_nothing(world: GangWorld) -> None:
+    pod = told(POLICY)
+    world.do(world.keeper.observe(pod))
+    verdict = world.do(world.keeper.filter(pod, [NodeName("n1")]))
+    assert verdict.unresolvable == {
+        NodeName("n1"): f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
+    }
+    assert not list(world.keeper.tables.ledger.rows.holdings())
+
+
+def test_it_is_as_any_other_once_it_says_less(world: GangWorld) -> None:
+    world.do(world.keeper.observe(told(POLICY)))
+    world.do(
+        world.keeper.observe(
+            told({f"{DOMAIN}/policy": "a|b", f"{DOMAIN}/gang-min-member": "1"}, **{f"{DOMAIN}/gang": "g"})
+        )
+    )
+    [pod] = world.keeper.tables.pods.values()
+    assert [each.name for each in pod.governed] == ["a"]
