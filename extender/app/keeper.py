@@ -14,6 +14,7 @@ from typing import TypeVar
 from extender.app.binds import Binds
 from extender.app.decisions import AdvertiseCapacity, Decided, Effect
 from extender.app.filtering import Filtering
+from extender.app.governed_anew import Done
 from extender.app.in_flight import InFlight
 from extender.app.population import Population
 from extender.app.ports import Clock
@@ -163,10 +164,20 @@ class Keeper:
 
     def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
         """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
-        anew, and who waits and could go somewhere for that is woken."""
+        anew, in slices, and who waits and could go somewhere for that is woken."""
         self.population.governed_anew(namespace, name, policy)
-        self._settlement.governed_anew(namespace)
+        self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
+
+    def _heed_known_anew(self, done: Iterable[Done]) -> None:
+        for namespace in self.population.are_known_anew(done):
+            self._settlement.governed_anew(namespace)
+
+    def _hurry(self, pod: Pod) -> None:
+        """Of what policies that have changed come to for a pod of which kube-scheduler asks, as much as one slice
+        holds is done first."""
+        if pod.namespace in self.tables.known_anew:
+            self._heed_known_anew(self.population.anew.finish_soon(pod.namespace, pod.uid))
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -207,6 +218,7 @@ class Keeper:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
         as for `Verbs.filter`."""
         self.population.learn(pod.scheduler)
+        self._hurry(pod)
         return self._decided(self._filtering.filter(self.population.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
@@ -221,6 +233,7 @@ class Keeper:
         """
         tables = self.tables
         self.population.learn(pod.scheduler)
+        self._hurry(pod)
         pod = self.population.as_asked(pod)
         if tables.brake.observes(pod.namespace):
             return self._decided(dict(victims))
@@ -236,6 +249,9 @@ class Keeper:
         if not tables.whole:
             # Nobody leaves for what may not be so: it is tried again when all is known.
             self._effects.append(WakePod(known))
+            return self._decided({})
+        if not tables.is_decided(pod) and tables.judges(pod):
+            self.population.anew.was_asked(pod)
             return self._decided({})
         if tables.tenancy.foreign(pod.namespace, pod.requests) is not None:
             return self._decided({})
@@ -253,6 +269,8 @@ class Keeper:
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
         """Whether the pod may be bound to the node now; if so, its units are held there. If it is to wait, an effect
         will tell: BindAnswered, or for a gang's member OpenBarrier or TurnBack."""
+        if (pod := self.tables.pods.get(uid)) is not None:
+            self._hurry(pod)
         permit = self._binds.permit(uid, node)
         self._settlement.settle()
         return self._decided(permit)
@@ -324,6 +342,8 @@ class Keeper:
         self.population.heed_time(now)
         self._settlement.governed_otherwise(self.population.heed_turns(now))
         self._binds.heed_time(now)
+        self.population.anew.work.renew()
+        self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
 
     def next_deadline(self) -> float | None:
@@ -331,6 +351,8 @@ class Keeper:
         tables = self.tables
         if not tables.whole:
             return None
+        if self.more_to_do:
+            return tables.clock.steady()
         due = earliest(
             tables.ledger.next_deadline(),
             tables.policies.following.next_deadline(),
@@ -343,7 +365,7 @@ class Keeper:
     @property
     def more_to_do(self) -> bool:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
-        return self._settlement.more_to_do
+        return self._settlement.more_to_do or bool(self.tables.known_anew)
 
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""

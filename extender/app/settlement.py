@@ -95,8 +95,5 @@ class Settlement:
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""
-        now = self._tables.clock.steady()
-        if self.more_to_do:
-            return now
         # What is not planned now stays due.
-        return max(due, now + 1.0) if due is not None and self._was_stale else due
+        return max(due, self._tables.clock.steady() + 1.0) if due is not None and self._was_stale else due
