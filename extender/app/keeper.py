@@ -8,6 +8,7 @@ nothing; it must not know the network.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
@@ -52,8 +53,7 @@ class Keeper:
         self.tables = tables = Tables(clock, rules, policies, life)
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
-        following = tables.policies.following
-        self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
+        self._turned_away = TurnedAway(tables.ledger)
         tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
         self._binds = Binds(tables, self._in_flight, self._effects)
         self.population = Population(tables, self._binds, self._turned_away, self._effects)
@@ -343,6 +343,7 @@ class Keeper:
         self._settlement.governed_otherwise(self.population.heed_turns(now))
         self._binds.heed_time(now)
         self.population.anew.work.renew()
+        self._settlement.waking.work.renew()
         self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
 
@@ -366,6 +367,10 @@ class Keeper:
     def more_to_do(self) -> bool:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
         return self._settlement.more_to_do or bool(self.tables.known_anew)
+
+    def take_no_turns(self) -> None:
+        """From now on nobody else waits for this one: what is done in slices is done at once."""
+        self.population.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""

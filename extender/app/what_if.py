@@ -7,7 +7,6 @@ world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volu
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -114,10 +113,10 @@ class _Wondering:
         """By what was supposed: kube-scheduler tries them then."""
         self._changed: dict[NodeName, None] = {}
         """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
-        # Nobody else waits for this copy.
-        keeper.population.anew.work.limit = sys.maxsize
-        if keeper.tables.known_anew:
-            self._do(keeper.tick())
+        keeper.take_no_turns()
+        if keeper.more_to_do:
+            # What has happened before is not what is supposed.
+            keeper.tick()
 
     def _do(self, decided: Decided[None]) -> None:
         """It is so, and all that follows from it by itself."""

@@ -187,9 +187,9 @@ class Governing:
         self._pods.setdefault(pod.namespace, {})[pod.uid] = bare(pod)
         self._namespace_of[pod.uid] = pod.namespace
 
-    def uids(self, namespace: str) -> list[PodUid]:
-        """Those of the namespace that are there and have not finished."""
-        return list(self._pods.get(namespace, ()))
+    def of_namespace(self, namespace: str) -> Mapping[PodUid, Pod]:
+        """Its pods that are there and have not finished, as they are told of."""
+        return self._pods.get(namespace, {})
 
     def told_of(self, uid: PodUid) -> Pod | None:
         """The pod as it is told of; None: it is not there, or has finished."""
