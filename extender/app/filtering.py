@@ -89,10 +89,10 @@ class Filtering:
             self._in_flight.ended(pod.uid)
             self._effects.append(WakePod(pod))
             return _nowhere(sent, STALE)
+        self._population.believe(pod)
         if pod.namespace in tables.known_anew and tables.judges(pod):
             self._population.anew.was_asked(pod)
             return self._not_now(pod, sent, KNOWN_ANEW)
-        self._population.believe(pod)
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):
             self._population.misunderstood.leave_out(pod, UNMANAGED)

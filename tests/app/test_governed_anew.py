@@ -177,12 +177,14 @@ def test_a_verb_in_the_midst_is_answered_by_the_new_policy_if_what_is_left_fits_
     assert not service.keeper.tables.known_anew
 
 
-def test_a_verb_in_the_midst_of_a_large_change_waits_for_its_end() -> None:
+@pytest.mark.parametrize("told", [True, False], ids=["known", "ahead of the watch"])
+def test_a_verb_in_the_midst_of_a_large_change_waits_for_its_end(told: bool) -> None:
     """By what is known so far the pod could go beside others that the policy keeps it away from."""
     service = Service(pods=500)
     service.govern(AntiAffinity())
     new = pod("new", {"cpu": 1}, namespace="a")
-    service.do(service.keeper.observe(new))
+    if told:
+        service.do(service.keeper.observe(new))
     asked = service.do(service.keeper.filter(new, [N1, N2]))
     assert (asked.passed, set(asked.unresolvable.values())) == ((), {KNOWN_ANEW})
     assert service.woken() == set()
