@@ -265,7 +265,7 @@ class Application:
             clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
-            GovernedPods(self.keeper.tables.pods, clock),
+            GovernedPods(lambda name: self.keeper.tables.governing.of_namespace(name).values(), clock),
             isolation=self.keeper.tables.isolation,
             installed=lambda: self._policies.there,
             attempt=tried,

@@ -19,6 +19,7 @@ from extender.core.policy import Allow, Permit, Refuse, Wait
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 
 GONE = "the pod is deleted or has finished"
+KNOWN_ANEW = "policies of the pod's namespace have changed, and Escher goes through its pods: it is tried again"
 PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
 
 
@@ -71,8 +72,8 @@ class Binds:
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
-        if not tables.whole and self._is_judged(pod, node):
-            return Wait(now + WAITS, PARTLY_KNOWN)
+        if not tables.is_decided(pod) and self._is_judged(pod, node):
+            return Wait(now + WAITS, KNOWN_ANEW if tables.whole else PARTLY_KNOWN)
         if not tables.policies.placing.owned(uid):
             claimed = self._claim_alone(pod, node, now)
             if not isinstance(claimed, Allow):

@@ -22,7 +22,16 @@ from extender.app.wording import amount, left_in_part, what_runs, why_gang_waits
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import lone_pod
-from extender.core.gangs.gang import GIVES_WAY, HOPELESS, NOT_BROUGHT, OVER_QUOTA, QUARANTINE, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import (
+    GIVES_WAY,
+    GOVERNED_ANEW,
+    HOPELESS,
+    NOT_BROUGHT,
+    OVER_QUOTA,
+    QUARANTINE,
+    REFUSED_ELSEWHERE,
+    Gang,
+)
 from extender.core.gangs.machine import Phase
 from extender.core.isolation import Over
 from extender.core.ledger import Holding
@@ -198,7 +207,7 @@ class Explain:
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
-        elif why_not == GIVES_WAY:
+        elif why_not in (GIVES_WAY, GOVERNED_ANEW):
             reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from extender.app.binds import GONE, Binds
+from extender.app.binds import GONE, KNOWN_ANEW, Binds
 from extender.app.decisions import Effect
 from extender.app.in_flight import InFlight
 from extender.app.knowledge import STALE
@@ -90,6 +90,9 @@ class Filtering:
             self._effects.append(WakePod(pod))
             return _nowhere(sent, STALE)
         self._population.believe(pod)
+        if pod.namespace in tables.known_anew and tables.judges(pod):
+            self._population.anew.was_asked(pod)
+            return self._not_now(pod, sent, KNOWN_ANEW)
         placed_by_us = tables.policies.placing.places(pod)
         if alone and (placed_by_us or tables.asks_ephemeral(pod)):
             self._population.misunderstood.leave_out(pod, UNMANAGED)
@@ -97,7 +100,7 @@ class Filtering:
             return _nowhere(sent, UNMANAGED)
         self._population.misunderstood.take_back_in(pod)
         if self._needs_a_place(pod, placed_by_us, alone=alone) and tables.knowledge.is_stale():
-            return self._not_now(pod, sent)
+            return self._not_now(pod, sent, STALE)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
         if alone and len(verdict.passed) > 1 and (scores := tables.policies.judging.scores(pod, verdict.passed)):
             best = max(scores.values())
@@ -204,13 +207,13 @@ class Filtering:
         wants = placed_by_us or self._reserves(pod, alone=alone)
         return wants and self._tables.ledger.holding(pod.uid) is None
 
-    def _not_now(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+    def _not_now(self, pod: Pod, sent: Sequence[NodeName], why: str) -> Verdict:
         """Nothing is planned; the pod is woken when it may be."""
         if not self._tables.policies.placing.sleeps(pod, self._tables.clock.steady()):
             self._turned_away.add(pod)
         self._in_flight.ended(pod.uid)
         self._settlement.settle()
-        return _nowhere(sent, STALE)
+        return _nowhere(sent, why)
 
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Every node passes, and nothing is held; what would have been refused is told."""

@@ -8,12 +8,14 @@ nothing; it must not know the network.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from extender.app.binds import Binds
 from extender.app.decisions import AdvertiseCapacity, Decided, Effect
 from extender.app.filtering import Filtering
+from extender.app.governed_anew import Done
 from extender.app.in_flight import InFlight
 from extender.app.population import Population
 from extender.app.ports import Clock
@@ -51,8 +53,7 @@ class Keeper:
         self.tables = tables = Tables(clock, rules, policies, life)
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
-        following = tables.policies.following
-        self._turned_away = TurnedAway(tables.ledger, tables.policies.judging.passes, following.order)
+        self._turned_away = TurnedAway(tables.ledger)
         tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
         self._binds = Binds(tables, self._in_flight, self._effects)
         self.population = Population(tables, self._binds, self._turned_away, self._effects)
@@ -172,10 +173,20 @@ class Keeper:
 
     def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
         """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
-        anew, and who waits and could go somewhere for that is woken."""
+        anew, in slices, and who waits and could go somewhere for that is woken."""
         self.population.governed_anew(namespace, name, policy)
-        self._settlement.governed_anew(namespace)
+        self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
+
+    def _heed_known_anew(self, done: Iterable[Done]) -> None:
+        for namespace in self.population.are_known_anew(done):
+            self._settlement.governed_anew(namespace)
+
+    def _hurry(self, pod: Pod) -> None:
+        """Of what policies that have changed come to for a pod of which kube-scheduler asks, as much as one slice
+        holds is done first."""
+        if pod.namespace in self.tables.known_anew:
+            self._heed_known_anew(self.population.anew.finish_soon(pod.namespace, pod.uid))
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -216,6 +227,7 @@ class Keeper:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
         as for `Verbs.filter`."""
         self.population.learn(pod.scheduler)
+        self._hurry(pod)
         return self._decided(self._filtering.filter(self.population.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
@@ -230,6 +242,7 @@ class Keeper:
         """
         tables = self.tables
         self.population.learn(pod.scheduler)
+        self._hurry(pod)
         pod = self.population.as_asked(pod)
         if tables.brake.observes(pod.namespace):
             return self._decided(dict(victims))
@@ -245,6 +258,9 @@ class Keeper:
         if not tables.whole:
             # Nobody leaves for what may not be so: it is tried again when all is known.
             self._effects.append(WakePod(known))
+            return self._decided({})
+        if not tables.is_decided(pod) and tables.judges(pod):
+            self.population.anew.was_asked(pod)
             return self._decided({})
         if tables.tenancy.foreign(pod.namespace, pod.requests) is not None:
             return self._decided({})
@@ -262,6 +278,8 @@ class Keeper:
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
         """Whether the pod may be bound to the node now; if so, its units are held there. If it is to wait, an effect
         will tell: BindAnswered, or for a gang's member OpenBarrier or TurnBack."""
+        if (pod := self.tables.pods.get(uid)) is not None:
+            self._hurry(pod)
         permit = self._binds.permit(uid, node)
         self._settlement.settle()
         return self._decided(permit)
@@ -333,6 +351,9 @@ class Keeper:
         self.population.heed_time(now)
         self._settlement.governed_otherwise(self.population.heed_turns(now))
         self._binds.heed_time(now)
+        self.population.anew.work.renew()
+        self._settlement.waking.work.renew()
+        self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
 
     def next_deadline(self) -> float | None:
@@ -340,6 +361,8 @@ class Keeper:
         tables = self.tables
         if not tables.whole:
             return None
+        if self.more_to_do:
+            return tables.clock.steady()
         due = earliest(
             tables.ledger.next_deadline(),
             tables.policies.following.next_deadline(),
@@ -352,7 +375,11 @@ class Keeper:
     @property
     def more_to_do(self) -> bool:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
-        return self._settlement.more_to_do
+        return self._settlement.more_to_do or bool(self.tables.known_anew)
+
+    def take_no_turns(self) -> None:
+        """From now on nobody else waits for this one: what is done in slices is done at once."""
+        self.population.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""

@@ -22,12 +22,11 @@ from extender.core.governing import ANSWERED
 from extender.core.names import DOMAIN
 from extender.core.policy_types import AntiAffinity, CoLocation, FairShare, Hosted, PolicyInForce, PolicySpec, names_of
 from extender.kube.label_match import LabelRequirement, Selector, matches
-from extender.kube.names import PodUid
 
 NAMED = f"{DOMAIN}/policy"
 """The annotation by which a pod names policies of its namespace."""
 _AS_OLD = 0.05
-"""Seconds for which pods, once sorted by namespace, are not sorted again: so long all policies are counted for."""
+"""Seconds for which a namespace's pods, once sorted, are not sorted again: so long its policies are counted for."""
 _SHOWN = 3
 
 Object = Declared[PolicySpec]
@@ -35,30 +34,28 @@ Object = Declared[PolicySpec]
 
 class GovernedPods:
     """How many of the pods a policy governs: those of its namespace that name it, and those that it selects; of one
-    that is asked, those that have its answer."""
+    that is asked, those that have its answer. `pods`: those of a namespace."""
 
-    def __init__(self, pods: Mapping[PodUid, Pod], clock: Clock) -> None:
+    def __init__(self, pods: Callable[[str], Collection[Pod]], clock: Clock) -> None:
         self._pods = pods
         self._clock = clock
         self._sorted: tuple[float, dict[str, _Namespace]] | None = None
 
     def __call__(self, name: Identity, policy: PolicyInForce) -> int:
-        there = self._by_namespace().get(name.namespace)
-        if there is None:
-            return 0
+        there = self._there(name.namespace)
         if isinstance(policy.parameters, Hosted):
             return there.answered(name.name)
         return there.governed(name.name, policy.selector)
 
-    def _by_namespace(self) -> dict[str, _Namespace]:
+    def _there(self, namespace: str) -> _Namespace:
         # All policies are counted for together, once a minute.
         now = self._clock.steady()
         if self._sorted is None or now - self._sorted[0] > _AS_OLD:
-            found: dict[str, list[Pod]] = {}
-            for pod in self._pods.values():
-                found.setdefault(pod.namespace, []).append(pod)
-            self._sorted = now, {name: _Namespace(pods) for name, pods in found.items()}
-        return self._sorted[1]
+            self._sorted = now, {}
+        known = self._sorted[1]
+        if namespace not in known:
+            known[namespace] = _Namespace(list(self._pods(namespace)))
+        return known[namespace]
 
 
 class _Namespace:

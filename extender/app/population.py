@@ -13,6 +13,7 @@ from extender.app.alternatives import Alternatives
 from extender.app.answered import Answered
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
+from extender.app.governed_anew import Done, GovernedAnew
 from extender.app.misunderstood import Misunderstood
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
@@ -45,6 +46,8 @@ class Population:
         self.groups = PodGroups(tables.rules.most_together)
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
+        self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)
+        tables.known_anew = tables.gangs.planning.plans.known_anew = self.anew.namespaces
         self._disproved: set[PodUid] = set()
         """Of whom a list that is being taken in says that they are not as they are known, or not at all."""
         self._listed = False
@@ -303,16 +306,27 @@ class Population:
     # -- policies ------------------------------------------------------------------------------------------------
 
     def governed_anew(self, namespace: str, name: str, policy: PolicyInForce | None) -> None:
-        """Whom the policy governs from now on, or has governed, is known as it is governed now."""
+        """Whom the policy governs from now on, or has governed, is to be known as it is governed now."""
+        governing = self._tables.governing
+        if governing.drop(namespace, name) if policy is None else governing.put(namespace, name, policy):
+            self.anew.changed(namespace)
+
+    def are_known_anew(self, done: Iterable[Done]) -> Iterator[str]:
+        """Whoever is concerned looks at these namespaces again; their names."""
         tables = self._tables
-        governing = tables.governing
-        changed = governing.drop(namespace, name) if policy is None else governing.put(namespace, name, policy)
-        for told in changed:
-            # What was held for it was so as it was governed before; bind is the decision.
-            self._reconsider(told.uid)
-            self._know_anew(told)
-        if changed:
-            tables.policies.following.heed(PoliciesChanged(namespace), tables.clock.steady())
+        for each in done:
+            if each.changed or each.asked:
+                tables.policies.following.heed(PoliciesChanged(each.namespace), tables.clock.steady())
+            for pod in (tables.pods.get(uid) for uid in each.asked):
+                if pod is not None and pod.node is None:
+                    self._turned_away.drop(pod.uid)
+                    self._effects.append(WakePod(pod))
+            yield each.namespace
+
+    def _is_known_anew(self, told: Pod) -> None:
+        # What was held for it was so as it was governed before; bind is the decision.
+        self._reconsider(told.uid)
+        self._know_anew(told)
 
     def _reconsider(self, uid: PodUid) -> None:
         if uid not in self._hold_without_us:

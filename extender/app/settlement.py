@@ -12,8 +12,12 @@ from extender.app.binds import Binds
 from extender.app.decisions import Effect
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
+from extender.app.waking import Waking
 from extender.core.gangs.gang import WakePod
 from extender.kube.names import NodeName, PodUid
+
+_WITHDRAWN = 500
+"""Steps that it costs to look whether what some were told for ever is true still."""
 
 
 class Settlement:
@@ -29,18 +33,16 @@ class Settlement:
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
-        self._governed_anew: set[str] = set()
-        """Namespaces whose policies have changed, and whose pods that were turned away were not looked at since."""
-        self._governed_otherwise: dict[PodUid, None] = {}
-        """Pods of which that is true, not looked at since."""
+        policies = tables.policies
+        self.waking = Waking(turned_away, policies.judging.passes, tables.nodes.keys(), policies.following.order)
 
     def governed_anew(self, namespace: str) -> None:
         """Its policies have changed."""
-        self._governed_anew.add(namespace)
+        self.waking.stirred(namespace, all_kinds=True)
 
     def governed_otherwise(self, pods: Iterable[PodUid]) -> None:
         """Others of their alternatives govern these; no policy has changed."""
-        self._governed_otherwise |= dict.fromkeys(pods)
+        self.waking.concerns(pods)
 
     def settle(self) -> None:
         tables = self._tables
@@ -71,33 +73,29 @@ class Settlement:
             if not changes.has_gains:
                 # What was given up on the way is saved again by now.
                 gained, self._gained = policies.left_for_others(self._gained), {}
-                self._effects += map(WakePod, self._turned_away.woken_by(gained))
+                self.waking.gained(gained)
             if policies.slice_is_over():
                 break
-        self._wake_stirred()
-        self.more_to_do = policies.slice_is_over() or tables.around.daemons.has_work
+        self._wake()
+        more_to_wake = self.waking.has_work or tables.policies.judging.in_doubt
+        self.more_to_do = policies.slice_is_over() or tables.around.daemons.has_work or more_to_wake
 
-    def _wake_stirred(self) -> None:
-        """Whoever policies kept away, and keep away no more."""
-        tables, changed = self._tables, self._governed_anew
-        stirred = tables.policies.following.take_stirred()
-        self._governed_anew = set()
-        for namespace in sorted(changed | stirred):
-            woken = self._turned_away.woken_anywhere(namespace, tables.nodes, all_kinds=namespace in changed)
-            self._effects += map(WakePod, woken)
-        if self._governed_otherwise:
-            alone, self._governed_otherwise = self._governed_otherwise, {}
-            self._effects += map(WakePod, self._turned_away.woken_of(alone, tables.nodes))
+    def _wake(self) -> None:
+        """Whoever lacked room, or was kept away by policies, and could go somewhere now."""
+        tables = self._tables
+        for namespace in tables.policies.following.take_stirred():
+            self.waking.stirred(namespace, all_kinds=False)
+        self._effects += map(WakePod, self.waking.go_on())
+        in_slices = tables.policies.judging.in_doubt and not self.waking.work.is_over
+        if in_slices:
+            self.waking.work.take(_WITHDRAWN)
         # Not that they could go anywhere: they were told for ever, and it is not.
-        for pod in tables.policies.judging.take_withdrawn():
+        for pod in tables.policies.judging.take_withdrawn(in_slices=in_slices):
             if pod.uid in self._turned_away:
                 self._turned_away.drop(pod.uid)
                 self._effects.append(WakePod(pod))
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""
-        now = self._tables.clock.steady()
-        if self.more_to_do:
-            return now
         # What is not planned now stays due.
-        return max(due, now + 1.0) if due is not None and self._was_stale else due
+        return max(due, self._tables.clock.steady() + 1.0) if due is not None and self._was_stale else due

@@ -5,7 +5,7 @@ The keeper and its parts alone change them. Must not know who asks, nor what is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.app.claims import is_claim
@@ -95,6 +95,9 @@ class Tables:
         self.whole = True
         """Whether no list is being taken in, of which a part is missing still. Before, what is known was never so: some
         of it is of the list, and some is older. Nothing is decided on it (`judges`)."""
+        self.known_anew: Collection[str] = ()
+        """Namespaces whose policies have changed, and of which not all pods are known by them yet: see
+        `governed_anew`."""
         self.ledger = Ledger()
         self.nodes: dict[NodeName, Node] = {}
         self.departures = Departures()
@@ -172,6 +175,10 @@ class Tables:
         policies = self.policies
         placed = policies.placing.owned(pod.uid) or policies.placing.places(pod)
         return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.judging.judges_bind(pod)
+
+    def is_decided(self, pod: Pod) -> bool:
+        """Whether all is known by which the pod is judged, if it is for us to judge it."""
+        return self.whole and pod.namespace not in self.known_anew
 
     def require_whole(self) -> None:
         """Raises Unavailable while a list is being taken in."""

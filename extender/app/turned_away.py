@@ -1,35 +1,28 @@
 """Pods that our filters turned away everywhere, and that nothing has woken since.
 
-Those that are alike are judged as one: a change on a node is looked at once for each kind of pods, not for each pod.
-Who is woken is woken once, by a change that would let it pass. Must not know why pods are turned away: see `policies`.
+Those that are alike are judged as one: see `waking`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 
 from extender.core.cluster import Pod
 from extender.core.equivalence import equivalence_of
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Ledger
-from extender.kube.names import NodeName, PodUid
+from extender.kube.names import PodUid
+
+Alike = dict[PodUid, Pod]
+"""Pods that one and the same is true of."""
 
 
 class TurnedAway:
-    """`passes`: whether the pod could go to a node now. `order`: where it stands among those that wait, the lower the
-    earlier."""
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        passes: Callable[[Pod], Callable[[NodeName], bool]],
-        order: Callable[[Sequence[Pod]], tuple[float, ...]] = lambda pods: (),
-    ) -> None:
+    def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._passes = passes
-        self._order = order
-        self._kinds: dict[Hashable, dict[PodUid, Pod]] = {}
+        self._kinds: dict[Hashable, Alike] = {}
         self._kind_of: dict[PodUid, Hashable] = {}
+        self._moved: dict[PodUid, None] = {}
         self._sampled: dict[PodUid, int] = {}
         """How often each was woken for nothing but to be offered other nodes, since anything has changed for it."""
 
@@ -42,7 +35,10 @@ class TurnedAway:
     def add(self, pod: Pod) -> None:
         """It sleeps, and is as told."""
         kind = self._likeness(pod)
-        if self._kind_of.get(pod.uid) != kind:
+        before = self._kind_of.get(pod.uid)
+        if before != kind:
+            if before is not None:
+                self._moved[pod.uid] = None
             self._take_out(pod.uid)
             self._kind_of[pod.uid] = kind
         self._kinds.setdefault(kind, {})[pod.uid] = pod
@@ -87,29 +83,19 @@ class TurnedAway:
             self.drop(pod.uid)
             yield pod
 
-    def woken_by(self, nodes: Collection[NodeName]) -> Iterator[Pod]:
-        """Those that could go to one of the nodes, which have changed: they are dropped. O(kinds x nodes)."""
-        return self._woken(self._kinds.values(), nodes) if nodes else iter(())
+    def kinds(self) -> Iterator[Alike]:
+        """All of them, by kind."""
+        return iter(self._kinds.values())
 
-    def woken_anywhere(self, namespace: str, nodes: Collection[NodeName], *, all_kinds: bool) -> Iterator[Pod]:
-        """Those of the namespace that could go to one of the nodes, of which none need have changed: they are dropped.
-        If not `all_kinds`, those of them that policies govern. O(kinds x nodes)."""
-        firsts = ((next(iter(alike.values())), alike) for alike in self._kinds.values())
-        concerned = (alike for like, alike in firsts if like.namespace == namespace and (all_kinds or like.governed))
-        return self._woken(concerned, nodes)
-
-    def woken_of(self, uids: Iterable[PodUid], nodes: Collection[NodeName]) -> Iterator[Pod]:
-        """Those of these that could go to one of the nodes: they are dropped. O(kinds x nodes)."""
-        kinds: dict[Hashable, dict[PodUid, Pod]] = {}
+    def kinds_of(self, uids: Iterable[PodUid]) -> Iterator[tuple[Alike, Collection[PodUid]]]:
+        """The kinds of those of these that are asleep, each with those that are of it."""
+        kinds: dict[Hashable, dict[PodUid, None]] = {}
         for uid in uids:
             if (kind := self._kind_of.get(uid)) is not None:
-                kinds.setdefault(kind, {})[uid] = self._kinds[kind][uid]
-        return self._woken(kinds.values(), nodes)
+                kinds.setdefault(kind, {})[uid] = None
+        return ((self._kinds[kind], of_kind) for kind, of_kind in kinds.items())
 
-    def _woken(self, kinds: Iterable[dict[PodUid, Pod]], nodes: Collection[NodeName]) -> Iterator[Pod]:
-        """In the order in which they wait."""
-        found = [alike for alike in kinds if any(map(self._passes(next(iter(alike.values()))), nodes))]
-        for alike in sorted(found, key=lambda alike: self._order([next(iter(alike.values()))])):
-            for uid, pod in list(alike.items()):
-                self.drop(uid)
-                yield pod
+    def take_moved(self) -> Collection[PodUid]:
+        """Those that have become alike others than before, since this was asked last."""
+        taken, self._moved = self._moved, {}
+        return taken

@@ -113,6 +113,10 @@ class _Wondering:
         """By what was supposed: kube-scheduler tries them then."""
         self._changed: dict[NodeName, None] = {}
         """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
+        keeper.take_no_turns()
+        if keeper.more_to_do:
+            # What has happened before is not what is supposed.
+            keeper.tick()
 
     def _do(self, decided: Decided[None]) -> None:
         """It is so, and all that follows from it by itself."""

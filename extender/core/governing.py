@@ -161,37 +161,22 @@ class Governing:
         self._turns: dict[PodUid, dict[str, int]] = {}
         """Of pods with alternatives how often the next one's turn has come: by soft policy, or POLICY for their own."""
 
-    # -- policies: each answers the pods, as told, whose form is another since --------------------------------------
+    # -- policies: each answers whether what is in force is another since -------------------------------------------
 
-    def put(self, namespace: str, name: str, policy: PolicyInForce) -> list[Pod]:
+    def put(self, namespace: str, name: str, policy: PolicyInForce) -> bool:
         policies = self._policies.setdefault(namespace, _Policies())
         if policies.by_name.get(name) == policy:
-            return []
-        before = self._forms(namespace, name, policy)
+            return False
         policies.put(name, policy)
-        return self._changed(before)
+        return True
 
-    def drop(self, namespace: str, name: str) -> list[Pod]:
+    def drop(self, namespace: str, name: str) -> bool:
         policies = self._policies.get(namespace)
-        if policies is None or name not in policies.by_name:
-            return []
-        before = self._forms(namespace, name, None)
-        policies.drop(name)
+        if policies is None or policies.drop(name) is None:
+            return False
         if not policies.by_name:
             del self._policies[namespace]
-        return self._changed(before)
-
-    def _forms(self, namespace: str, name: str, new: PolicyInForce | None) -> list[tuple[Pod, tuple[Governed, ...]]]:
-        """What governs the pods that a change of the policy may concern."""
-        found: list[tuple[Pod, tuple[Governed, ...]]] = []
-        for pod in self._pods.get(namespace, {}).values():
-            governed = self.governing(pod)
-            if governed or (new is not None and matches(new.selector, pod.labels)):
-                found.append((pod, governed))
-        return found
-
-    def _changed(self, before: Iterable[tuple[Pod, tuple[Governed, ...]]]) -> list[Pod]:
-        return [pod for pod, governed in before if self.governing(pod) != governed]
+        return True
 
     def namespaces(self) -> list[str]:
         """Those in which something is in force."""
@@ -207,6 +192,15 @@ class Governing:
         """The pod is there and looks like this."""
         self._pods.setdefault(pod.namespace, {})[pod.uid] = bare(pod)
         self._namespace_of[pod.uid] = pod.namespace
+
+    def of_namespace(self, namespace: str) -> Mapping[PodUid, Pod]:
+        """Its pods that are there and have not finished, as they are told of."""
+        return self._pods.get(namespace, {})
+
+    def told_of(self, uid: PodUid) -> Pod | None:
+        """The pod as it is told of; None: it is not there, or has finished."""
+        namespace = self._namespace_of.get(uid)
+        return None if namespace is None else self._pods[namespace][uid]
 
     def told(self) -> Iterator[Pod]:
         """All that are there and have not finished, as they are told of."""
@@ -304,12 +298,10 @@ class Governing:
 
     def take_turn(self, uid: PodUid, which: str) -> Pod | None:
         """The next of the alternatives governs the pod. The pod as told; None: it is not known."""
-        namespace = self._namespace_of.get(uid)
-        if namespace is None:
-            return None
-        turns = self._turns.setdefault(uid, {})
-        turns[which] = turns.get(which, 0) + 1
-        return self._pods[namespace][uid]
+        if (told := self.told_of(uid)) is not None:
+            turns = self._turns.setdefault(uid, {})
+            turns[which] = turns.get(which, 0) + 1
+        return told
 
     def _as_governing(self, namespace: str, name: str) -> Governed:
         policy = self.in_force(namespace).get(name)

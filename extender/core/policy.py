@@ -199,6 +199,14 @@ class Foresees(Protocol):
 
 
 @runtime_checkable
+class ForeseesInSlices(Foresees, Protocol):
+    """Its `take_withdrawn` looks at as much as others can wait for, and is asked again while it is in doubt."""
+
+    @property
+    def in_doubt(self) -> bool: ...
+
+
+@runtime_checkable
 class Wakes(Protocol):
     def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
         """As `filter`, for a pod that was turned away: whether it is worth a wake. Only for a policy of which `filter`

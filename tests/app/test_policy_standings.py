@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -41,6 +42,10 @@ PODS = st.lists(
 )
 
 
+def of_namespace(pods: Mapping[PodUid, Pod]) -> Callable[[str], list[Pod]]:
+    return lambda name: [each for each in pods.values() if each.namespace == name]
+
+
 @given(drawn=PODS, selector=SELECTORS)
 def test_the_count_is_that_of_all_pods_looked_at_one_by_one(drawn: list[Any], selector: Selector) -> None:
     pods = {
@@ -50,7 +55,7 @@ def test_the_count_is_that_of_all_pods_looked_at_one_by_one(drawn: list[Any], se
     one_by_one = sum(
         each.namespace == "n" and (matches(selector, each.labels) or "p" in named(each)) for each in pods.values()
     )
-    counted = GovernedPods(pods, Stopped())(Identity("n", "p"), PolicyInForce(BinPacking(), selector))
+    counted = GovernedPods(of_namespace(pods), Stopped())(Identity("n", "p"), PolicyInForce(BinPacking(), selector))
     assert counted == one_by_one
 
 
@@ -66,7 +71,7 @@ def test_of_one_that_is_asked_those_count_that_have_its_answer() -> None:
             ]
         )
     }
-    assert GovernedPods(pods, Stopped())(Identity("n", "p"), PolicyInForce(Queue())) == 1
+    assert GovernedPods(of_namespace(pods), Stopped())(Identity("n", "p"), PolicyInForce(Queue())) == 1
 
 
 @pytest.mark.parametrize(("said", "names"), [("a", ["a"]), ("a,b", ["a", "b"]), ("a | b", ["a", "b"]), ("", [])])
@@ -78,7 +83,7 @@ def test_a_pod_names_policies_with_commas_and_bars(said: str, names: list[str]) 
 def test_what_came_a_moment_ago_is_counted() -> None:
     pods: dict[PodUid, Pod] = {}
     clock = Stopped()
-    count = GovernedPods(pods, clock)
+    count = GovernedPods(of_namespace(pods), clock)
     everything = PolicyInForce(BinPacking(), ())
     assert count(Identity("default", "p"), everything) == 0
     pods[PodUid("1")] = pod("1")

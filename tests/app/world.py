@@ -98,7 +98,7 @@ class World(Performing):
             self.clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
-            GovernedPods(self.keeper.tables.pods, self.clock),
+            GovernedPods(lambda name: self.keeper.tables.governing.of_namespace(name).values(), self.clock),
             isolation=self.keeper.tables.isolation,
             chance=lambda: chance,
         )

@@ -25,6 +25,7 @@ from extender.core.policy import (
     Facts,
     Filters,
     Foresees,
+    ForeseesInSlices,
     GivingWay,
     Judge,
     NowhereBut,
@@ -73,6 +74,8 @@ class Judging:
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
         self._foresees = having(Foresees, policies)
+        self._in_slices = {name: each for name, each in self._foresees.items() if isinstance(each, ForeseesInSlices)}
+        self._foresees_at_once = {name: each for name, each in self._foresees.items() if name not in self._in_slices}
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -163,9 +166,16 @@ class Judging:
         asked = self._contained.ask_each(self._foresees, lambda policy: policy.why_never(pod, self._facts), None)
         return next((refusal for refusal in asked if refusal is not None), None)
 
-    def take_withdrawn(self) -> list[Pod]:
-        """Those who were told so, and of whom it is true no more."""
-        asked = self._contained.ask_each(self._foresees, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
+    @property
+    def in_doubt(self) -> bool:
+        """Whether that may be true no more of some who were told so, and were not looked at since."""
+        return any(policy.in_doubt for policy in self._in_slices.values())
+
+    def take_withdrawn(self, *, in_slices: bool) -> list[Pod]:
+        """Those who were told so, and of whom it is true no more. If not `in_slices`, the policies that look at as many
+        as one slice of work holds are not asked."""
+        policies = self._foresees if in_slices else self._foresees_at_once
+        asked = self._contained.ask_each(policies, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
         return [pod for pods in asked for pod in pods]
 
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
@@ -190,20 +200,26 @@ class Judging:
 
     def passes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], bool]:
         """Whether the pod, if it were tried now, could go to a node; `freed`: had these given up what they hold."""
-        return self._passes(pod, self.judges_of_nodes(pod, freed), freed)
+        return self._passes(pod, lambda: self.judges_of_nodes(pod, freed), freed)
 
     def has_room(self, pod: Pod, freed: GivingWay) -> Callable[[NodeName], bool]:
         """As `passes`, whatever the policies say."""
-        return self._passes(pod, (), freed)
+        return self._passes(pod, lambda: (), freed)
 
-    def _passes(self, pod: Pod, judges: Sequence[tuple[str, Judge]], freed: GivingWay) -> Callable[[NodeName], bool]:
+    def _passes(
+        self, pod: Pod, judges: Callable[[], Sequence[tuple[str, Judge]]], freed: GivingWay
+    ) -> Callable[[NodeName], bool]:
         room = self.room(pod, freed)
+        made: Sequence[tuple[str, Judge]] | None = None
 
         def could_go(name: NodeName) -> bool:
+            nonlocal made
             node = self._facts.nodes.get(name)
             if node is None or not accepts(node, pod) or room(name) is not None:
                 return False
-            return self._first_refusal(judges, name) is None
+            # To ask the policies may cost much, and most nodes have no room.
+            made = judges() if made is None else made
+            return self._first_refusal(made, name) is None
 
         return could_go
 

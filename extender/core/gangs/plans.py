@@ -12,12 +12,12 @@ Knows times and counts. Must not know where a plan has its places, nor how one i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Collection, Sized
 from dataclasses import dataclass
 
 from extender.core.back_off import doubled
 from extender.core.due import earliest
-from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
+from extender.core.gangs.gang import GIVES_WAY, GOVERNED_ANEW, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.table import Table
 from extender.core.names import GangKey
@@ -110,6 +110,8 @@ class Plans:
         self._overdue = Replans()
         """Of plans that ran out though all members existed."""
         self.others_wait: Callable[[GangKey], bool] = lambda gang: False
+        self.known_anew: Collection[str] = ()
+        """Namespaces for whose gangs nothing is planned, since not all of their pods are known by their policies."""
         self.giving_way: dict[str, float] = {}
         """Namespaces for whose gangs nothing is planned until then, nor saved: plans of theirs were not carried out."""
         self.version = 0
@@ -143,6 +145,8 @@ class Plans:
 
     def why_none(self, gang: Gang, now: float) -> str:
         """The constant reason for which the gang is left alone; empty if it is not."""
+        if gang.key.namespace in self.known_anew:
+            return GOVERNED_ANEW
         if gang.key.namespace in self.giving_way:
             return GIVES_WAY
         if self._refused.pauses(gang, len(self._nodes), now):

@@ -229,7 +229,8 @@ class Settling:
         """Others leave for the gang that is first in turn, if pods of lower priority hold its room."""
         gang = self._queue.first()
         self._table.handled = None if gang is None else gang.key
-        if gang is not None and not self._queue.saved.suffices(gang):
+        known_anew = self._planning.plans.known_anew
+        if gang is not None and (gang.key.namespace in known_anew or not self._queue.saved.suffices(gang)):
             # `heed_time` is due when that ends; no search is until then, not even one that another was to have.
             gang = None
         preempting = self._waiting.preempting

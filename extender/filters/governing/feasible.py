@@ -22,6 +22,8 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
+_NODES_A_SLICE = 200
+"""So many nodes are looked at before others have their turn, though one kind of pods is looked at in any case."""
 
 _Kind = tuple[EquivalenceClass, tuple[Governed, ...], bool]
 """What is the same of pods of which the same is true: the last, whether they ask for ports of their node."""
@@ -37,6 +39,8 @@ class PolicyFeasible:
         """The namespace of each who waits and was told so, and its kind."""
         self._kinds: dict[str, dict[_Kind, dict[PodUid, Pod]]] = {}
         """The same, by namespace and kind: they may be thousands, and facts come many a second."""
+        self._left: list[tuple[str, _Kind]] = []
+        """Those that are still to be looked at after something had changed."""
         self._in_doubt = False
         """Whether something has changed by which it may be true no more."""
         self._bounds: dict[_Kind, Impossible | None] = {}
@@ -104,14 +108,25 @@ class PolicyFeasible:
         return never
 
     def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
-        if not self._in_doubt:
+        if not self.in_doubt:
             return ()
-        self._in_doubt = False
-        alike = [list(pods.values()) for kinds in self._kinds.values() for pods in kinds.values()]
-        withdrawn = [pod for pods in alike if self._never(pods[0], facts) is None for pod in pods]
-        for pod in withdrawn:
-            self._drop(pod.uid)
+        if not self._left:
+            self._in_doubt = False
+            self._left = [(namespace, kind) for namespace, kinds in self._kinds.items() for kind in kinds][::-1]
+        withdrawn, nodes = list[Pod](), 0
+        while self._left and nodes < _NODES_A_SLICE:
+            namespace, kind = self._left.pop()
+            pods = list(self._kinds.get(namespace, {}).get(kind, {}).values())
+            nodes += len(facts.nodes) if kind not in self._bounds else len(pods)
+            if pods and self._never(pods[0], facts) is None:
+                withdrawn += pods
+                for pod in pods:
+                    self._drop(pod.uid)
         return withdrawn
+
+    @property
+    def in_doubt(self) -> bool:
+        return self._in_doubt or bool(self._left)
 
     def _never(self, pod: Pod, facts: Facts) -> Refuse | None:
         found = self._bound(pod, facts)

@@ -47,8 +47,9 @@ class ShareMachine(RuleBasedStateMachine):
     def weigh(self, name: str, weight: int) -> None:
         self.weights[name] = weight
         policy = PolicyInForce(FairShare(weight, SHARES[name]))
-        for told in self.table.put("default", name, policy):
-            self.know(told)
+        if self.table.put("default", name, policy):
+            for told in list(self.table.told()):
+                self.know(told)
 
     @rule(
         number=st.integers(0, 7),

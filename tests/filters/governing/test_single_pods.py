@@ -57,7 +57,7 @@ class TestWhoIsGoverned:
         assert world.node_of("early") == "n0"
 
     def test_one_that_is_asked_is_not_carried_out_for_who_only_names_it(self) -> None:
-        world = PolicyWorld(zones="a")
+        world = PolicyWorld(zones="ab")
         world.govern("slots", Queue())
         assert world.place("names", annotations=naming("slots")) is None
         assert world.reason("names") == (

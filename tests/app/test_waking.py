@@ -1,0 +1,254 @@
+"""Whom a change helps is found in slices of work, and all of them are found: a slow twin looks at everybody."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from extender.app import waking
+from extender.app.decisions import Effect
+from extender.app.keeper import Keeper
+from extender.core.cluster import Node, Pod
+from extender.core.gangs.gang import WakePod
+from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
+from extender.filters.governing.feasible import PolicyFeasible
+from extender.kube.names import CPU, NodeName, PodUid
+from tests.builders import gone, node, pod
+from tests.core.gang_world import FixedClock
+from tests.filters.governing.world import ZONE
+from tests.performing import Performing
+
+A_KIND = 5
+
+
+@pytest.fixture(autouse=True)
+def a_slice_may_end_after_each_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waking, "_AT_LEAST", 1)
+
+
+def made(number: int, **labels: str) -> Node:
+    name = f"n{number}"
+    return node(name, {"cpu": 100, "pods": 110}, labels={HOSTNAME: name, ZONE: f"z{number % 3}", **labels})
+
+
+@dataclass
+class Service(Performing):
+    """A keeper with nodes of 100 mCPU in three zones. `effects`: all that it wanted done."""
+
+    nodes: int
+    slice: int = 1_000
+    clock: FixedClock = field(default_factory=FixedClock)
+    effects: list[Effect] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = Keeper(self.clock)
+        self.work = self.keeper._settlement.waking.work
+        self.work.limit = self.slice
+        for number in range(self.nodes):
+            self.do(self.keeper.observe(made(number)))
+
+    def sent(self, each: Pod) -> list[NodeName]:
+        """kube-scheduler asks about the nodes that have room, as it knows."""
+        tables = self.keeper.tables
+        return [name for name in tables.nodes if tables.ledger.rows.free(name, CPU) >= each.requests[CPU]]
+
+    def take(self, effects: Sequence[Effect]) -> None:
+        self.effects += effects
+
+    def fill(self) -> list[Pod]:
+        """One bound pod takes all of each node."""
+        fillers = [pod(f"filler-{name}", {"cpu": 100}, node=name) for name in self.keeper.tables.nodes]
+        for each in fillers:
+            self.do(self.keeper.observe(each))
+        return fillers
+
+    def wait(self, number: int, cpu: int, **facts: str) -> Pod:
+        each = pod(f"w{number}", {"cpu": cpu}, **facts)
+        self.do(self.keeper.observe(each))
+        assert not self.do(self.keeper.filter(each, self.sent(each))).passed
+        return each
+
+    def govern(self, parameters: Parameters | None, name: str = "it") -> None:
+        policy = None if parameters is None else PolicyInForce(parameters, ())
+        self.do(self.keeper.govern("default", name, policy))
+
+    def tick(self) -> int:
+        """One turn of the event loop; the steps that were taken in it."""
+        self.do(self.keeper.tick())
+        return self.work.spent
+
+    def do_the_rest(self) -> list[int]:
+        """The steps of each turn."""
+        steps = list[int]()
+        while self.keeper.more_to_do:
+            assert self.keeper.next_deadline() == self.clock.steady(), "all of it is done at this moment of time"
+            assert len(steps) < 100_000, "it never ends"
+            steps.append(self.tick())
+        return steps
+
+    def woken(self) -> list[str]:
+        """Since the last call."""
+        found = [effect.pod.name for effect in self.effects if isinstance(effect, WakePod)]
+        self.effects.clear()
+        return found
+
+    def helped(self) -> set[PodUid]:
+        """The slow twin: those that are asleep and could go to a node."""
+        tables = self.keeper.tables
+        asleep = [tables.pods[uid] for uid in self.keeper.asleep()]
+        return {each.uid for each in asleep if any(map(tables.policies.judging.passes(each), tables.nodes))}
+
+
+@pytest.mark.parametrize("limit", [50, 1_000])
+def test_a_departure_is_looked_at_in_slices_for_all_kinds_that_wait(limit: int) -> None:
+    service = Service(nodes=10, slice=limit)
+    [gone_soon, *_] = service.fill()
+    waiting = [service.wait(number, cpu=1 + number % 100, namespace=f"ns{number % 7}") for number in range(400)]
+    service.do_the_rest()
+    service.tick()
+    service.woken()
+    service.do(service.keeper.forget(gone(gone_soon.uid)))
+    turns = [service.work.spent, *service.do_the_rest()]
+    assert max(turns) <= limit + A_KIND + 1
+    assert 400 * (A_KIND + 1) <= sum(turns) <= 400 * (2 * A_KIND + 1)
+    assert sorted(service.woken()) == sorted(each.name for each in waiting)
+
+
+def test_a_change_of_policies_is_looked_at_in_slices_on_all_nodes() -> None:
+    service = Service(nodes=100)
+    service.govern(CoLocation(topology_key="example.com/rack"))
+    for number in range(50):
+        service.wait(number, cpu=1 + number)
+    service.do_the_rest()
+    service.tick()
+    service.woken()
+    service.do(service.keeper.observe(made(0, other="label")))
+    turns = [service.work.spent, *service.do_the_rest()]
+    assert len(turns) > 50 * 100 // 1_000
+    # What was told for ever is looked at besides.
+    assert max(turns) <= 1_000 + A_KIND + 50 + 1 + 500
+    assert service.woken() == []
+    service.do(service.keeper.observe(made(0, **{"example.com/rack": "one"})))
+    service.do_the_rest()
+    assert len(service.woken()) == 50
+
+
+def test_what_changes_in_the_midst_is_looked_at_the_next_time_through() -> None:
+    """The first kinds were compared with the node already when it gained room."""
+    service = Service(nodes=4, slice=10)
+    fillers = service.fill()
+    waiting = [service.wait(number, cpu=100 - number) for number in range(50)]
+    service.do_the_rest()
+    service.tick()
+    half = pod("half", {"cpu": 60}, node=NodeName("n0"))
+    service.do(service.keeper.forget(gone(fillers[0].uid)))
+    service.do(service.keeper.observe(half))
+    service.woken()
+    assert service.keeper.more_to_do
+    service.tick()
+    service.do(service.keeper.forget(gone(half.uid)))
+    service.do_the_rest()
+    assert service.helped() == set()
+    assert not {each.uid for each in waiting} & set(service.keeper.asleep())
+
+
+def test_one_that_becomes_like_others_in_the_midst_is_not_missed() -> None:
+    """They were looked at already, when they could not go anywhere yet; it was not."""
+    service = Service(nodes=4, slice=6)
+    fillers = service.fill()
+    last = [service.wait(number, cpu=10 + number) for number in range(20)][-1]
+    service.do_the_rest()
+    service.tick()
+    service.do(service.keeper.forget(gone(fillers[0].uid)))
+    assert service.keeper.more_to_do
+    assert service.keeper.is_asleep(last.uid)
+    service.do(service.keeper.observe(replace(last, annotations={"escher.dev/other": "mark"})))
+    service.do_the_rest()
+    assert last.name in service.woken()
+
+
+def test_what_was_told_for_ever_is_looked_at_again_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(nodes=100)
+    service.govern(CoLocation(topology_key="example.com/rack"))
+    waiting = [service.wait(number, cpu=1 + number) for number in range(30)]
+    service.do_the_rest()
+    service.woken()
+    looked, never = [0], PolicyFeasible._never
+
+    def counting(self: PolicyFeasible, *args: object) -> object:
+        looked[0] += 1
+        return never(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(PolicyFeasible, "_never", counting)
+    service.tick()
+    service.do(service.keeper.observe(made(0, other="label")))
+    turns = [looked[0]]
+    while service.keeper.more_to_do:
+        before = looked[0]
+        service.tick()
+        turns.append(looked[0] - before)
+    assert sum(turns) == 30
+    assert max(turns) <= 6, "of 100 nodes each"
+    assert service.woken() == []
+    service.govern(CoLocation(size=1, topology_key=ZONE))
+    service.do_the_rest()
+    assert sorted(service.woken()) == sorted(each.name for each in waiting)
+
+
+# -- the slow twin -------------------------------------------------------------------------------------------------
+
+PARAMETERS: tuple[Parameters, ...] = (
+    AntiAffinity(),
+    AntiAffinity(topology_key=ZONE),
+    Balance(topology_key=ZONE),
+    CoLocation(topology_key=ZONE),
+)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int) -> None:
+    rng = random.Random(seed)
+    service = Service(nodes=6, slice=25)
+    service.keeper.population.anew.work.limit = 60
+    waiting: dict[PodUid, Pod] = {}
+    bound: dict[PodUid, Pod] = {}
+
+    def try_again(names: Iterable[str]) -> None:
+        """kube-scheduler tries those that are woken, and binds who passes."""
+        for each in [each for each in waiting.values() if each.name in set(names)]:
+            if passed := service.do(service.keeper.filter(each, service.sent(each))).passed:
+                del waiting[each.uid]
+                bound[each.uid] = replace(each, node=passed[0])
+                service.do(service.keeper.observe(bound[each.uid]))
+
+    for number in range(200):
+        draw = rng.random()
+        if draw < 0.4:
+            new = pod(f"p{number}", {"cpu": rng.choice((20, 50, 90))}, namespace=rng.choice(("default", "other")))
+            waiting[new.uid] = new
+            service.do(service.keeper.observe(new))
+            try_again([new.name])
+        elif draw < 0.65 and bound:
+            uid = rng.choice(list(bound))
+            del bound[uid]
+            service.do(service.keeper.forget(gone(uid)))
+        elif draw < 0.75:
+            service.do(service.keeper.observe(made(rng.randrange(6), other=str(number))))
+        elif draw < 0.85:
+            service.govern(rng.choice((None, *PARAMETERS)), rng.choice(("one", "two")))
+        else:
+            service.tick()
+        if rng.random() < 0.3:
+            try_again(service.woken())
+    for _ in range(1_000):
+        service.do_the_rest()
+        assert service.helped() == set()
+        if not (woken := service.woken()):
+            break
+        try_again(woken)
+    else:
+        raise AssertionError("they wake each other for ever")
+    assert service.keeper.tables.violations() == []
