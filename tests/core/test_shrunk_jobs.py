@@ -12,6 +12,7 @@ from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.promises import Promise
 from extender.core.names import GangKey
+from extender.kube.names import NodeName
 from tests.builders import node, pod
 from tests.core.gang_world import GangWorld
 from tests.performing import replaced
@@ -105,7 +106,7 @@ def test_a_job_raised_above_its_quorum_has_that_and_no_more(world: GangWorld) ->
 
 def test_a_gang_that_waits_is_placed_when_its_job_is_shrunk_to_what_there_is_room_for(world: GangWorld) -> None:
     for number in range(6):
-        world.remove_node(f"n{number}")
+        world.remove_node(NodeName(f"n{number}"))
     running(world)
     assert world.bound(GANG.name) == 0
     set_parallel(world, 2)
@@ -129,7 +130,7 @@ def test_a_plan_is_for_as_many_as_the_job_makes(world: GangWorld) -> None:
 def test_a_job_of_which_no_pods_are_wanted_leaves_the_quorum(world: GangWorld) -> None:
     """Its pods go; a part of them is not bound meanwhile."""
     for number in range(6):
-        world.remove_node(f"n{number}")
+        world.remove_node(NodeName(f"n{number}"))
     running(world)
     set_parallel(world, 0)
     world.schedule()
