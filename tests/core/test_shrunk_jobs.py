@@ -104,27 +104,14 @@ def test_a_job_raised_above_its_quorum_has_that_and_no_more(world: GangWorld) ->
     assert quorum(world) == 4
 
 
-def test_a_gang_that_waits_is_placed_when_its_job_is_shrunk_to_what_there_is_room_for(world: GangWorld) -> None:
-    for number in range(6):
-        world.remove_node(NodeName(f"n{number}"))
-    running(world)
-    assert world.bound(GANG.name) == 0
+def test_a_job_smaller_than_its_quorum_before_anybody_ran_keeps_its_gang_waiting(world: GangWorld) -> None:
+    """Nobody has shrunk it: a part of what was asked for is not bound."""
     set_parallel(world, 2)
-    for number in (2, 3):
-        world.delete(index(number).uid)
-    world.schedule()
-    assert world.bound(GANG.name) == 2
-
-
-def test_a_plan_is_for_as_many_as_the_job_makes(world: GangWorld) -> None:
-    set_parallel(world, 4)
     members = [index(number) for number in range(2)]
     world.create(*members)
     world.bring(members)
-    assert world.gangs == {GANG.name: Phase.PLANNED}
-    set_parallel(world, 2)
     world.schedule()
-    assert (world.bound(GANG.name), world.gangs) == (2, {GANG.name: Phase.BOUND})
+    assert (quorum(world), world.bound(GANG.name)) == (4, 0)
 
 
 def test_a_job_of_which_no_pods_are_wanted_leaves_the_quorum(world: GangWorld) -> None:

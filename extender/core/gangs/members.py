@@ -161,7 +161,10 @@ class Members:
         return bool(changed)
 
     def _terms(self, gang: Gang) -> Terms:
-        return gang.terms.as_asked_by(gang.roster.members.values(), self._planning.promises.parallel(gang.key))
+        """A controller that was always smaller than the quorum keeps its gang waiting: nobody has shrunk that."""
+        members = gang.roster.members.values()
+        has_run = any(pod.node is not None for pod in members)
+        return gang.terms.as_asked_by(members, self._planning.promises.parallel(gang.key) if has_run else None)
 
     def _heed_terms(self, gang: Gang) -> None:
         gang.terms = self._terms(gang)
