@@ -87,16 +87,16 @@ class Inquiries:
 
     def _holder_state(self, holding: Holding, units: Vector) -> HolderState:
         pod = self._tables.pods.get(PodUid(holding.holder))
-        for_gang = holding.owner is not None and not is_claim(holding)
-        if for_gang and holding.owner is not None and lone_pod(holding.owner):
-            for_gang, of_one = False, self._tables.gangs.by_key.get(holding.owner)
+        gang = None if is_claim(holding) else holding.owner
+        if gang is not None and lone_pod(gang):
+            of_one, gang = self._tables.gangs.by_key.get(gang), None
             pod = pod or next(iter(of_one.roster.members.values() if of_one is not None else ()), None)
         return HolderState(
             holder=holding.holder,
             kind=holding.kind,
             units=units,
             pod=None if pod is None else PodRef.of(pod),
-            gang=self._tables.gangs.naming.spoken(holding.owner) if for_gang and holding.owner is not None else None,
+            gang=None if gang is None else self._tables.gangs.naming.spoken(gang),
             until=self._time_of_day(holding.until),
         )
 

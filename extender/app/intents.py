@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
@@ -231,22 +231,19 @@ class Intents(Ends[Declared[Intent]]):
 
     def _unfinished_over(self, known: Before) -> Identity | None:
         """An object of these that another intent is about: half of a transaction is nothing to go back to."""
-        for entry in self.known.entries():
-            transaction = _transaction(entry.item.name)
-            if entry.item.spec is not None and transaction not in self._live and transaction not in self._lingering:
-                for former in entry.item.spec.formers:
-                    if former.name in known:
-                        return former.name
-        return None
+        over = (name for transaction, name in self._not_in_force() if transaction not in self._live and name in known)
+        return next(over, None)
 
     def is_about(self, name: Identity) -> bool:
         """Whether a transaction that is not in force may have written the object. O(what intents name)."""
-        return any(
-            former.name == name
-            for entry in self.known.entries()
-            if entry.item.spec is not None and _transaction(entry.item.name) not in self._lingering
-            for former in entry.item.spec.formers
-        )
+        return any(each == name for _, each in self._not_in_force())
+
+    def _not_in_force(self) -> Iterator[tuple[str, Identity]]:
+        """Transactions that are not in force and may have left something, each with the objects that it names."""
+        for entry in self.known.entries():
+            transaction = _transaction(entry.item.name)
+            if entry.item.spec is not None and transaction not in self._lingering:
+                yield from ((transaction, former.name) for former in entry.item.spec.formers)
 
     def _stored(self) -> Sequence[Identity]:
         return [entry.item.name for entry in self.known.entries() if not entry.item.deleting]
