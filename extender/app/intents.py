@@ -4,7 +4,12 @@ The API server writes one object at a time. So, before the first write of such a
 each object was before. It is an object of a kind of its own in the service's own namespace. Tenants write nothing
 there, so what it says is believed. The transaction is in force from the moment that its intent is deleted, which is
 one write, and the caller is answered after that. An intent that is found means that its transaction is not in force.
-It is taken back:
+
+A request may arrive twice, the second time when its transaction is in force and its service has died. So an intent is
+created empty, and gets its content by a second write that names the version of the first. A creation that arrives again
+means nothing, and the second write is refused then.
+
+A transaction that is not in force is taken back:
 
 1. The intent says `given_up`. From then on its transaction cannot come into force, though its service should still be
    writing: that service deletes the intent only at the version that it knows.
@@ -23,7 +28,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -100,8 +106,6 @@ class Intents(Ends[Declared[Intent]]):
         """Those that ended here otherwise than they should: something of them may have to be taken back."""
         self._lingering: Bounded[str, float] = Bounded(_REMEMBERED)
         """Those that are taken back, of which a creation may arrive yet, and until when their intent stays."""
-        self._settled: Bounded[str, str] = Bounded(_REMEMBERED)
-        """Those whose intent was deleted here, and its UID: an intent with another one was created twice."""
         self.writing = Writing("TransactionIntent", self.known, store, Marks())
         super().__init__(self.known, self.writing, clock, chance=chance)
 
@@ -126,11 +130,10 @@ class Intents(Ends[Declared[Intent]]):
         try:
             formers = tuple(Former(name, was, name in going) for name, was in known.items())
             await self._store_intent(announced.transaction, Intent(formers))
-        except Refused as error:
-            self.end(announced, over=True)
-            raise NotAnnounced(len(known), self._advice(str(error))) from error
-        except BaseException:
+        except BaseException as error:
             self.end(announced, over=False)
+            if isinstance(error, Refused):
+                raise NotAnnounced(len(known), self._advice(str(error))) from error
             raise
         return announced
 
@@ -142,16 +145,25 @@ class Intents(Ends[Declared[Intent]]):
         )
 
     async def _store_intent(self, transaction: str, intent: Intent) -> None:
-        name = self._name(transaction)
+        """Raises Unavailable, Refused."""
+        name, empty = self._name(transaction), Intent(())
+        created = await self._written(name, empty, self._store.create(Declared(name, empty)))
+        content = self._store.merge(name, Replacement(empty, intent), if_version=created.resource_version)
         try:
-            stored = await self._store.create(Declared(name, intent))
+            self.known.learn(await self._written(name, intent, content))
+        except Gone as error:
+            raise Unavailable(f"the intent {name} is deleted by others", retry_after=1.0) from error
+
+    async def _written(self, name: Identity, intent: Intent, write: Awaitable[Declared[Intent]]) -> Declared[Intent]:
+        """The intent as it is stored. Raises Unavailable, Refused."""
+        try:
+            return await write
         except Occupied as error:
             # It has arrived twice: no other service knows its name. Or two have taken of one quota at the same moment.
-            try:
-                stored = await self._store.get(name)
-            except Refused:
-                raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
-        self.known.learn(stored)
+            with suppress(Refused):
+                if (stored := await self._store.get(name)).spec == intent:
+                    return stored
+            raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
 
     async def withdraw(self, announced: Announced) -> bool | None:
         """The transaction is in force; False if it was given up meanwhile; None if its intent is not there any more.
@@ -172,7 +184,6 @@ class Intents(Ends[Declared[Intent]]):
 
     async def _delete(self, stored: Declared[Intent]) -> bool:
         """Whether it could be, as it is known; if not, it is another by now, or gone."""
-        self._settled.setdefault(_transaction(stored.name), stored.uid)
         try:
             left = await self._store.delete(stored.name, if_version=stored.resource_version, there=True)
         except (Occupied, Gone):
@@ -273,12 +284,8 @@ class Intents(Ends[Declared[Intent]]):
             return float("inf")
         if (until := self._lingering.get(transaction)) is not None:
             return until
-        is_ours = entry.since <= self.began or transaction in self._left or self._came_twice(entry.item)
+        is_ours = entry.since <= self.began or transaction in self._left
         return entry.since + (0.0 if is_ours else _LEFT_TO_OTHERS)
-
-    def _came_twice(self, stored: Declared[Intent]) -> bool:
-        """Whether it was created again after it had been deleted here: its transaction is over, whichever way."""
-        return self._settled.get(_transaction(stored.name), stored.uid) != stored.uid
 
     async def resolve(self, name: Identity) -> None:
         """The transaction of this intent is taken back, and the intent is gone. Raises Unavailable."""
@@ -300,7 +307,8 @@ class Intents(Ends[Declared[Intent]]):
         if found is None or transaction in self._live:
             return
         stored, intent = found
-        if self._came_twice(stored):
+        if not intent.formers:
+            # Nothing was written under it. Its mark may be that of a transaction in force, whose creation came again.
             await self._delete(stored)
             return
         if not intent.given_up:

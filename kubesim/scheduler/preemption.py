@@ -71,6 +71,9 @@ class Preemption:
         self._busy: dict[PodUid, PodKey | None] = {}
         """Pods whose victims are being deleted; with the last of them, once only he is left."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.forgotten: set[PodUid] = set()
+        """Pods that nobody tries again when their victims are gone: the last was gone already, which the real one takes
+        for done without a deletion that would be told (1.36). Something else has to happen, or five minutes pass."""
 
     def close(self) -> None:
         for task in list(self._tasks):
@@ -88,6 +91,7 @@ class Preemption:
 
     async def preempt(self, pod: SeenPod, diagnosis: Diagnosis, refusal: Refusal) -> Outcome:
         """What comes of trying to preempt for a pod that no node has taken."""
+        self.forgotten.discard(pod.uid)
         now = self._known(pod.key)
         if now is None:
             return Outcome(None, f'preemption: pod "{pod.name}" not found')
@@ -241,7 +245,8 @@ class Preemption:
                 if isinstance(outcome, BaseException):
                     raise outcome
             self._busy[pod.uid] = last.key
-            await self._preempt(pod, node, last)
+            if not await self._preempt(pod, node, last):
+                self.forgotten.add(pod.uid)
         except (Unavailable, Refused) as error:
             _log.warning("preemption has failed", pod=str(pod), node=node, why=str(error))
             failed = True
@@ -250,7 +255,8 @@ class Preemption:
         if failed:
             self.again(pod)
 
-    async def _preempt(self, pod: SeenPod, node: str, victim: SeenPod) -> None:
+    async def _preempt(self, pod: SeenPod, node: str, victim: SeenPod) -> bool:
+        """Whether the victim was still there."""
         why = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
         condition = {"type": DISRUPTED, "status": "True", "reason": _BY_SCHEDULER, "message": why}
         try:
@@ -259,9 +265,10 @@ class Preemption:
         except Refused as error:
             if not gone(error):
                 raise
-            return
+            return False
         note = f"Preempted by pod {pod.uid} on node {node}"
         self._writer.record(victim, "Normal", "Preempted", "Preempting", note, pod.scheduler)
+        return True
 
 
 @lru_cache(maxsize=4096)

@@ -70,7 +70,7 @@ class Scheduler:
         self.cache = Cache()
         self.informer = Informer(config, self.cache)
         nominator = Nominator(self.informer.pods.get)
-        self._preemption = Preemption(
+        self.preemption = Preemption(
             self.cache,
             nominator,
             self._extenders,
@@ -80,9 +80,9 @@ class Scheduler:
             self.informer.pods.get,
             lambda: store.list(DISRUPTION_BUDGET),
         )
-        self.queue = Queue(clock, nominator, config.initial_backoff, config.max_backoff, self._preemption.is_running)
+        self.queue = Queue(clock, nominator, config.initial_backoff, config.max_backoff, self.preemption.is_running)
         self.informer.queue = self.queue
-        self._preemption.again = self.queue.force
+        self.preemption.again = self.queue.force
         self._selection = Selection(self.cache, nominator, self._extenders, config.percentage, rng)
         self._following = Following(store, (NODE, POD), self.informer.hear, late_by=late_by)
         self._bindings: set[asyncio.Task[None]] = set()
@@ -100,7 +100,7 @@ class Scheduler:
         finally:
             self._following.stop()
             self.queue.close()
-            self._preemption.close()
+            self.preemption.close()
             self._writer.close()
             for task in list(self._bindings):
                 task.cancel()
@@ -148,7 +148,7 @@ class Scheduler:
                 outcome = Outcome(None)
                 diagnosis.after = "not found"
             else:
-                outcome = await self._preemption.preempt(pod, diagnosis, attempt.refusal)
+                outcome = await self.preemption.preempt(pod, diagnosis, attempt.refusal)
                 diagnosis.after = _said(outcome)
             message = diagnosis.message(attempt.nodes)
             queued.rejectors = diagnosis.rejectors

@@ -80,17 +80,20 @@ async def amiss(
     told: Mapping[str, frozenset[str]],
     unclear: Collection[str] = (),
     beside: Collection[str] = (),
+    forgotten: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """By kind: what is not as it must be; some of it may only need time. `works`: all that was ever asked for.
     `wishes`: the resources that were asked for last, of which what was to end by itself has; `told`: on which nodes, as
     far as none of those was lost since. `unclear`: gangs that may be bound in part, for etcd was restored. `beside`:
-    resources that are not wished for by themselves, and are judged elsewhere."""
+    resources that are not wished for by themselves, and are judged elsewhere. `forgotten`: the UIDs of pods that
+    kube-scheduler does not try again by a flaw of its own, but keeps the room for that it has nominated them to."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
+    with_nominated = [_where_nominated(each) if each["metadata"]["uid"] in forgotten else each for each in pods]
     apart = [each for each in pods if label(each, GROUP)]
     waiting = waiting_though_there_is_room(
         nodes,
-        pods,
+        with_nominated,
         keeps,
         asked=lambda pod: scheduler_of(pod) in OURS and not label(pod, GROUP) and not _has_port(pod),
         bare_ones_count=True,
@@ -107,6 +110,14 @@ async def amiss(
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told, beside),
         PICTURE: differing(known(life.application), said(store, resources)),
     }
+
+
+def _where_nominated(pod: Json) -> Json:
+    """The pod as if it were bound there, if it is nominated and of no gang."""
+    nominated = pod["status"].get("nominatedNodeName")
+    if node_of(pod) or not nominated or gang_of(pod) is not None:
+        return pod
+    return {**pod, "spec": {**pod["spec"], "nodeName": nominated}}
 
 
 def _is_of(pod: Json, gangs: Collection[str]) -> bool:

@@ -203,7 +203,15 @@ class Run:
         unclear = self._restoring.gangs
         transactions, restored = self._working.transactions, any(each.kind == "restore" for each in self._plan.faults)
         found = await amiss(
-            self._store, life, self._resources, self._plan.works, wishes, told_nodes, unclear, transactions.names
+            self._store,
+            life,
+            self._resources,
+            self._plan.works,
+            wishes,
+            told_nodes,
+            unclear,
+            transactions.names,
+            frozenset().union(*(each.preemption.forgotten for each in self._stage.cluster.schedulers)),
         )
         return {**found, TRANSACTION: transactions.amiss(restored=restored)}
 

@@ -60,7 +60,8 @@ class Fault:
     """What happens to one call: `error` is raised, before the server hears of it or (`after`) once it is done.
 
     `of`: how the call begins; others go by. `late`: so many seconds later it is done all the same, and nobody is told.
-    `twice`: no error; it arrives twice, and the second answer is given.
+    `twice`: no error; it arrives twice, and the second answer is given. Where it is `late` as well, the second arrives
+    so many seconds after the first, whose answer is given.
     """
 
     error: Exception
@@ -142,12 +143,13 @@ class ApiServer:
             fault = self.faults.popleft()
         fault = fault or next((each for each in self.forever if what.startswith(each.of)), None)
         await asyncio.sleep(self.latency)
-        if fault is not None and fault.twice and once_more is not None:
-            with suppress(Refused):
-                await once_more()
-            return None
         if fault is not None and fault.late and once_more is not None:
             self._late.append(asyncio.ensure_future(_later(fault.late, once_more)))
+        elif fault is not None and fault.twice and once_more is not None:
+            with suppress(Refused):
+                await once_more()
+        if fault is not None and fault.twice and once_more is not None:
+            return None
         if fault is not None and not fault.after:
             raise fault.error
         return fault
@@ -464,8 +466,8 @@ def unavailable(retry_after: float | None = None, *, after: bool = False, of: st
     return Fault(Unavailable("connection refused", retry_after), after, of, late)
 
 
-def twice(of: str) -> Fault:
-    return Fault(AssertionError("not raised"), of=of, twice=True)
+def twice(of: str, *, late: float = 0.0) -> Fault:
+    return Fault(AssertionError("not raised"), of=of, late=late, twice=True)
 
 
 async def _later(seconds: float, call: Callable[[], Awaitable[object]]) -> None:

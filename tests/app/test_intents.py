@@ -19,7 +19,7 @@ from extender.core.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
-from tests.app.fakes import OWN, unavailable
+from tests.app.fakes import OWN, twice, unavailable
 from tests.app.test_transactions_in_trouble import run, setting, there
 from tests.app.world import World
 
@@ -48,11 +48,24 @@ async def test_an_intent_whose_creation_arrives_again_takes_nothing_back_of_what
     [stored] = world.api.intents.values()
     assert (await running).committed == [0, 1]
     await asyncio.sleep(after)
-    world.api.put_intent(replace(stored, uid="another"))
+    world.api.put_intent(replace(stored, uid="another", spec=Intent(())))
     await world.quiet(100)
     assert world.api.intents == {}
     assert there(world) == {"r": {"n1": 1}, "s": {"n1": 1}}
     world.agree()
+
+
+@pytest.mark.parametrize("write", ["create", "merge"])
+async def test_a_write_of_an_intent_that_arrives_again_in_the_next_life_takes_nothing_back(
+    world: World, write: str
+) -> None:
+    world.api.faults.append(twice(f"{write} {OWN}/", late=20.0))
+    assert (await run(world, setting("r", 1), setting("s", 1))).committed == [0, 1]
+    async with World(api=world.api).running() as anew:
+        await anew.quiet(100)
+        assert anew.api.intents == {}
+        assert there(anew) == {"r": {"n1": 1}, "s": {"n1": 1}}
+        anew.agree()
 
 
 @pytest.mark.parametrize(

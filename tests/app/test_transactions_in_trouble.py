@@ -175,7 +175,7 @@ async def test_an_edit_between_the_intent_and_the_write_is_respected_and_the_res
     await world.quiet(10)
     world.api.latency = 1.0
     running = asyncio.create_task(run(world, setting("r", 5), setting("s", 5)))
-    await asyncio.sleep(2.5)
+    await asyncio.sleep(4.5)
     assert "merge team/r" in world.api.calls
     world.api.put(replace(world.api.objects["team", "r"], nodes={N1: 1, NodeName("n2"): 7}))
     assert (await running).committed == [0, 1]

@@ -20,6 +20,10 @@ FOUND = {
     "was there before did not come back",
     "woken-beside-a-node-that-is-gone": "a member whose node was not offered was woken by each of its own filter calls",
     "restored-while-a-watch-was-silent": "what a restored etcd said was never read: its version was the same again",
+    "intent-stored-again-before-a-restart": "what was answered as in force was taken back by the next life, since the "
+    "creation of its intent had arrived twice",
+    "left-by-kube-scheduler-nominated": "kube-scheduler did not try a pod again whose last victim was gone when it "
+    "wanted to delete it, which is a flaw of its own",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 

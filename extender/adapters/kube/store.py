@@ -15,7 +15,7 @@ import msgspec
 from extender.adapters.kube.intents import LARGEST_INTENT, TransactionIntents, size_of
 from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import MARK, READY, ObjectJson, Schema, path_of, ready_since, timestamp
-from extender.app.objects.kind import C, Declared, Named, O, Replacement, S, Standing
+from extender.app.objects.kind import C, Declared, Named, O, Replacement, S, Standing, identity
 from extender.app.ports import EphemeralResource, Intent, ResourceChange, ResourceStatus
 from extender.kube.errors import Gone, Refused, Unavailable, asking_for_no_version
 from extender.kube.nesting import Decoder
@@ -152,11 +152,19 @@ class ApiIntentStore(ApiObjectStore[Declared[Intent], Replacement[Intent], Stand
     def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
         super().__init__(requests, TransactionIntents(), now)
 
-    async def create(self, item: Declared[Intent], *, dry_run: bool = False) -> Declared[Intent]:
-        """As of any. Refused where it would be larger than `LARGEST_INTENT`."""
-        if (size := size_of(item)) > LARGEST_INTENT:
+    async def merge(
+        self,
+        name: Named,
+        change: Replacement[Intent],
+        *,
+        mark: str = "",
+        if_version: str | None = None,
+        dry_run: bool = False,
+    ) -> Declared[Intent]:
+        """As of any. Refused where the object would be larger than `LARGEST_INTENT`."""
+        if (size := size_of(Declared(identity(name), change.after))) > LARGEST_INTENT:
             raise Refused(413, f"it would have {size:,} bytes, and may have {LARGEST_INTENT:,}")
-        return await super().create(item, dry_run=dry_run)
+        return await super().merge(name, change, mark=mark, if_version=if_version, dry_run=dry_run)
 
 
 def _query(dry_run: bool) -> str:

@@ -96,12 +96,13 @@ def test_one_that_is_too_large_is_refused_before_anything_is_written() -> None:
     large = replace(FORMER, nodes={NodeName(f"node-{number:05}.zone-a.example.com"): 4 for number in range(5000)})
     formers = tuple(Former(Identity("team", f"r{number}"), large) for number in range(10))
     noted = Noted()
+    store, empty = ApiIntentStore(noted), Intent(())
     with pytest.raises(Refused, match=f"may have {LARGEST_INTENT:,}") as told:
-        asyncio.run(ApiIntentStore(noted).create(Declared(NAME, Intent(formers))))
+        asyncio.run(store.merge(NAME, Replacement(empty, Intent(formers))))
     assert told.value.status == 413
     assert noted.called == set()
-    asyncio.run(ApiIntentStore(noted).create(Declared(NAME, Intent(formers[:4]))))
-    assert noted.called == {("escher.dev", "transactionintents", "create")}
+    asyncio.run(store.merge(NAME, Replacement(empty, Intent(formers[:4]))))
+    assert noted.called == {("escher.dev", "transactionintents", "patch")}
 
 
 def test_the_definition_lets_through_all_that_an_object_may_have_been() -> None:
