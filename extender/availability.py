@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_address
@@ -51,6 +51,8 @@ _AWAY_LEASES = 8
 """For so many leases a leader that could not work stays away."""
 _OTHERS_HAVE_LEASES = 2
 """In so many another that can lead has taken it."""
+_HANGS_LEASES = 8
+"""A leader whose event loop has not turned for so many leases hangs, and is not one any more."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
@@ -106,12 +108,35 @@ class Permit:
             raise Unavailable("this replica does not lead: nothing is written")
 
 
+class Pulse:
+    """Whether an event loop still turns: asked from another thread, which may not wait for it. `within`: seconds in
+    which it has to."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], within: float) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._within = within
+        self._asked: float | None = None
+        """When it was asked to turn; None where it has since."""
+
+    def beats(self) -> bool:
+        now = self._clock()
+        if self._asked is None:
+            self._asked = now
+            self._loop.call_soon_threadsafe(self._turned)
+        return now - self._asked < self._within
+
+    def _turned(self) -> None:
+        self._asked = None
+
+
 class Replica:
     """One of them. `run` it.
 
-    `election`: the connection for the lease, which is nobody else's. `connect` makes the other one, of which nothing
-    may be written but what the permit lets pass. `reviews`: where it is asked who callers are and what they may do,
-    which followers have to know too; by default that other one.
+    `election`: the connection for the lease, and nothing else. `elsewhere` does on a loop of its own what concerns
+    the lease, so that nothing done here keeps a renewal waiting; by default on this one. `connect` makes the other
+    connection, of which nothing may be written but what the permit lets pass. `reviews`: where it is asked who callers
+    are and what they may do, which followers have to know too; by default that other one.
     """
 
     def __init__(
@@ -122,6 +147,7 @@ class Replica:
         settings: Settings,
         world: World = MACHINE,
         *,
+        elsewhere: Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]] = asyncio.ensure_future,
         reviews: Requests | None = None,
         open_files: int | None = None,
         memory: Callable[[], Memory | None] = unlimited,
@@ -131,7 +157,16 @@ class Replica:
         # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
         patience = terms.permit - terms.renew_every
         lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
-        self.leading = Leading(Election(candidate.name, candidate.url, terms), lease, clock.steady)
+        self._elsewhere = elsewhere
+        self._won = asyncio.Event()
+        here = asyncio.get_running_loop()
+        self.leading = Leading(
+            Election(candidate.name, candidate.url, terms),
+            lease,
+            clock.steady,
+            won=lambda: here.call_soon_threadsafe(self._won.set),
+            turns=Pulse(here, clock.steady, _HANGS_LEASES * terms.lease).beats,
+        )
         permit = Permit(terms, lambda: self.leading.leads)
         self._use = Usefulness(
             terms.lease,
@@ -180,7 +215,7 @@ class Replica:
 
         Raises LeaseLost, and what a part of it died of.
         """
-        electing, following, won = map(asyncio.ensure_future, (self._stand(), self._follow(), self.leading.won.wait()))
+        electing, following, won = map(asyncio.ensure_future, (self._stand(), self._follow(), self._won.wait()))
         works: list[asyncio.Future[Any]] = [electing, following, won]
         try:
             await _first_of(*works)
@@ -208,18 +243,24 @@ class Replica:
 
     async def resign(self) -> None:
         """It leads no more, what it had begun to write is over, and others know."""
-        await self.leading.resign(self._connection.quiet)
+        await self._give_back(in_vain=False)
+
+    async def _give_back(self, *, in_vain: bool) -> None:
+        if await self._elsewhere(self.leading.resign()):
+            await self._connection.quiet()
+            await self._elsewhere(self.leading.give_back(in_vain=in_vain))
 
     async def _be_of_use(self) -> None:
         """A leader that cannot work has given the lease back, and stayed away for a while. Raises LeaseLost then."""
         why = await self._use.lasts(self.leading.leader.in_vain, self.leading.proved)
         self._stays_away = True
         _log.warning("this replica cannot work: it gives the lease back, and stays away for a while", why=why)
-        await self.leading.resign(self._connection.quiet, in_vain=True)
+        await self._give_back(in_vain=True)
         lease = self._settings.lease_seconds
         for leases in range(1, _AWAY_LEASES + 1):
             await asyncio.sleep(lease)
-            if leases >= _OTHERS_HAVE_LEASES and await self.leading.is_vacant() and await self._use.answers():
+            vacant = leases >= _OTHERS_HAVE_LEASES and await self._elsewhere(self.leading.is_vacant())
+            if vacant and await self._use.answers():
                 # There is no other, and this one could work again.
                 break
         raise LeaseLost(f"{why}; another may be able to")
@@ -231,7 +272,7 @@ class Replica:
     async def _stand(self) -> None:
         """Not before it could take over at once."""
         await self._nodes_followed.synced.wait()
-        await self.leading.run()
+        await self._elsewhere(self.leading.run())
 
     async def _follow(self) -> None:
         async with asyncio.TaskGroup() as group:

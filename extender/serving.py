@@ -18,6 +18,7 @@ from extender.adapters.log_lines import LogLines
 from extender.adapters.memory import ControlGroup
 from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, LogMetrics
 from extender.adapters.open_files import raise_limit
+from extender.adapters.own_loop import OwnLoop
 from extender.adapters.tracing.start import exported
 from extender.app.leading import LeaseLost
 from extender.availability import Candidate, Replica, namespace_of_pod
@@ -69,7 +70,11 @@ async def serve(
         credentials = loading.result()
         replica = None
         if settings.leader_election:
-            replica = await _replica(settings, credentials, sockets[0].getsockname()[1], stack, tracing)
+            port = sockets[0].getsockname()[1]
+            electing = asyncio.create_task(_replica(settings, credentials, port, stack, tracing))
+            if not await _unless_asked(electing, asked.to_end()):
+                return asked.by
+            replica = electing.result()
             application, service = replica.application, replica.asgi()
         else:
             connection = await stack.enter_async_context(Connection(credentials))
@@ -131,20 +136,29 @@ def _with_own_namespace(settings: Settings) -> Settings:
 async def _replica(
     settings: Settings, credentials: Credentials, port: int, stack: AsyncExitStack, tracing: Tracing | None
 ) -> Replica:
-    """This process as one of several. Raises BadSettings."""
+    """This process as one of several. Raises BadSettings, BadConfiguration."""
     candidate = Candidate.of(settings, port, os.environ, MACHINE.unique())
-    # Of its own: a renewal must not wait behind a gang's Bindings, nor behind reviews.
-    election, reviews = [await stack.enter_async_context(Connection(credentials)) for _ in range(2)]
+    # Each of its own: a renewal must not wait behind a gang's Bindings, nor behind reviews, nor for this loop.
+    reviews = await stack.enter_async_context(Connection(credentials))
+    lease = OwnLoop("lease")
+    stack.callback(lease.close)
+    election = await lease.do(_connected(settings))
+    stack.push_async_callback(lambda: lease.do(election.close()))
     return Replica(
         candidate,
         election,
         lambda permit: _entered(stack, Connection(credentials, permit)),
         settings,
+        elsewhere=lease.do,
         reviews=reviews,
         open_files=raise_limit(),
         memory=ControlGroup().memory,
         tracing=tracing,
     )
+
+
+async def _connected(settings: Settings) -> Connection:
+    return Connection(await Credentials.load(default_loader(settings.kubeconfig, settings.context)))
 
 
 def _entered(stack: AsyncExitStack, connection: Connection) -> Connection:

@@ -1,6 +1,8 @@
 """Leading: this replica stands for election, renews what it has won, and knows at any moment whether it may decide.
 
-Knows asyncio; `core.election` says what is to be done. Must not know Kubernetes, nor what leaders do.
+It may run on an event loop of its own, so that no work of this process keeps a renewal waiting: `leads`, `leader` and
+`proved` are for any thread, all else for the loop on which it runs. Knows asyncio; `core.election` says what is to be
+done. Must not know Kubernetes, nor what leaders do.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class Ballot(Protocol):
 
 
 class Leading:
-    """One replica's part in it. `clock`: seconds that only ever pass."""
+    """One replica's part in it. `clock`: seconds that only ever pass. `won` is called once, when this replica leads.
+    `turns`: whether the loop that decides still turns: a lease is not renewed for one that hangs."""
 
     def __init__(
         self,
@@ -42,13 +45,17 @@ class Leading:
         ballot: Ballot,
         clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        *,
+        won: Callable[[], object] = lambda: None,
+        turns: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.won = asyncio.Event()
-        """Set once this replica leads."""
         self._election = election
         self._ballot = ballot
         self._clock = clock
         self._sleep = sleep
+        self._won = won
+        self._has_won = False
+        self._turns = turns
         self._refused = ""
         self._resigned = False
         self._over = asyncio.Event()
@@ -73,6 +80,9 @@ class Leading:
                 raise LeaseLost(self._why())
             if act is Act.LOOK:
                 await self._look()
+            elif act is Act.WRITE and self.leads and not self._turns():
+                self._election.resign()
+                raise LeaseLost("the event loop of this process hangs")
             elif act is Act.WRITE:
                 await self._write()
             else:
@@ -92,21 +102,17 @@ class Leading:
         except (Unavailable, Refused):
             return False
 
-    async def resign(self, quiet: Callable[[], Awaitable[object]] | None = None, *, in_vain: bool = False) -> None:
-        """Nothing is decided or written here any more; then others are told, and need not wait for the lease to end.
-        `quiet` returns when what had begun to be written is over: before, nobody else may begin. `in_vain`: it could
-        not work."""
+    async def resign(self) -> bool:
+        """Nothing is decided or written here any more; whether it was until now: then `give_back` is to follow."""
         held, self._resigned = self.leads, True
         self._election.resign()
-        try:
-            if held:
-                if quiet is not None:
-                    await quiet()
-                await self._give_back(in_vain)
-        finally:
+        if not held:
             self._over.set()
+        return held
 
-    async def _give_back(self, in_vain: bool) -> None:
+    async def give_back(self, *, in_vain: bool = False) -> None:
+        """Others need not wait for the lease to end. What had begun to be written is to be over before: then another
+        may begin. `in_vain`: this replica could not work."""
         try:
             try:
                 await self._ballot.write(self._election.released(in_vain=in_vain), changes_hands=False)
@@ -119,6 +125,8 @@ class Leading:
             _log.warning("the lease could not be given back, and runs out by itself", why=str(error))
         else:
             _log.info("the lease is given back")
+        finally:
+            self._over.set()
 
     async def _look(self) -> None:
         before = self._election.record.holder
@@ -149,9 +157,10 @@ class Leading:
         if self._resigned:
             return
         self._election.wrote(written, sent, self._clock())
-        if self.leads and not self.won.is_set():
+        if self.leads and not self._has_won:
             _log.info("leads from now on", changes=written.transitions)
-            self.won.set()
+            self._has_won = True
+            self._won()
 
     def _unheard(self, error: Exception) -> None:
         self._election.unheard(self._clock())

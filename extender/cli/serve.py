@@ -152,7 +152,7 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
 
     import structlog
 
-    from extender.adapters.log_lines import LogLines
+    from extender.adapters.log_lines import LineLogger, LogLines
 
     def again(lost: int, why: str) -> None:
         structlog.get_logger(__name__).warning("lines of the log are lost", lines=lost, why=why)
@@ -182,6 +182,6 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
         processors=[*common, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         # In one piece, with the line's end.
-        logger_factory=structlog.WriteLoggerFactory(stream),
+        logger_factory=lambda *names: LineLogger(stream),
     )
     return lines

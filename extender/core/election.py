@@ -139,8 +139,8 @@ class Election:
         return (self._sent or 0.0) + self.terms.permit
 
     def leads(self, now: float) -> bool:
-        """Whether a decision may be made, and a write begin."""
-        return self.standing(now) is Standing.LEADING
+        """Whether a decision may be made, and a write begin. Changes nothing, so that any thread may ask."""
+        return self._standing is Standing.LEADING and self._permits(now)
 
     def next(self, now: float) -> Act:
         """What is to be done now."""
@@ -233,6 +233,8 @@ class Election:
         self.record, self._knows = record, True
 
     def _holds_from(self, sent: float, now: float) -> None:
+        # An answer that comes too late raises nobody again: others may have seen meanwhile that we lead no more.
+        self.standing(now)
         self._sent = sent
         self.due = sent + self.terms.renew_every
         if self._standing is Standing.FOLLOWING and self._permits(now):

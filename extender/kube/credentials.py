@@ -96,8 +96,9 @@ def _forget_lost_copies() -> None:
     """The client writes certificates that stand in a kubeconfig to temporary files, once; whoever tidies up there may
     have removed them since, and no load would succeed again."""
     copies = kube_config._temp_files
-    for content in [content for content, copy in copies.items() if not os.path.exists(copy)]:
-        del copies[content]
+    # Another thread may load as well.
+    for content in [content for content, copy in list(copies.items()) if not os.path.exists(copy)]:
+        copies.pop(content, None)
 
 
 def _existing(path: Path | None) -> str:

@@ -53,6 +53,19 @@ def write(election: Election, store: Store, now: float) -> None:
             election.wrote(written, now, now)
 
 
+def test_an_answer_that_comes_too_late_raises_nobody_again() -> None:
+    """Others may have seen meanwhile that it leads no more, though nobody asked the election itself."""
+    store = Store()
+    election = elected("a", store, 10)
+    wanted = election.wanted()
+    election.sending(wanted, 11)
+    written = store.put(wanted)
+    assert written is not None
+    assert not election.leads(10 + TERMS.permit)
+    election.wrote(written, 11, 10 + TERMS.permit)
+    assert election.standing(10 + TERMS.permit) is Standing.LOST
+
+
 def test_the_first_leads_and_others_follow() -> None:
     store = Store()
     first, second = elected("a", store, 10), Election("b", "", TERMS)
