@@ -98,12 +98,13 @@ class Population:
         return self._tables.pods.keys() | bound | self._finished
 
     def _undone(self, listed: Iterable[Pod]) -> Iterator[PodUid]:
-        """Those that had ended, were bound or about to go, as we heard, and are not."""
+        """Those that had ended, were bound, about to go or let through our gate, as we heard, and are not."""
         for pod in listed:
             before = self._tables.pods.get(pod.uid, pod)
             is_back = pod.uid in self._finished and not pod.finished
             is_undone = before.node not in (None, pod.node) or before.deleting > pod.deleting
-            if is_back or is_undone:
+            is_before_gate = pod.at_our_gate > before.at_our_gate and pod.uid not in self._unseen
+            if is_back or is_undone or is_before_gate:
                 yield pod.uid
 
     def observe(self, pod: Pod) -> None:

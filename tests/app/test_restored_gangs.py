@@ -83,3 +83,24 @@ async def test_that_was_bound_since_is_bound_again_as_a_whole_or_not_at_all(how:
         await town.until_bound(3)
         assert town.evicted == set()
         assert town.keeper.tables.violations() == []
+
+
+@HOW
+async def test_that_was_let_through_our_gate_since_is_let_through_again(how: str) -> None:
+    async with Town(3) as town:
+        town.create(*(town.pod(f"first-{number}") for number in range(3)))
+        await town.until(lambda: not town.pending())
+        town.create(*town.gang("train", 3, gated=True))
+        await town.pass_time(20)
+        backup = town.store.back_up()
+        town.restart_scheduler(after=30.0)
+        for number in range(3):
+            town.delete(f"first-{number}")
+        await town.until(lambda: not any(town.keeper.tables.pods[uid].at_our_gate for uid in town.keeper.tables.pods))
+        _restore(town, backup, how)
+        await town.pass_time(60)
+        for number in range(3):
+            town.delete(f"first-{number}")
+        await town.until_bound(3)
+        assert town.evicted == set()
+        assert town.keeper.tables.violations() == []

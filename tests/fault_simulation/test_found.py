@@ -24,6 +24,8 @@ FOUND = {
     "creation of its intent had arrived twice",
     "left-by-kube-scheduler-nominated": "kube-scheduler did not try a pod again whose last victim was gone when it "
     "wanted to delete it, which is a flaw of its own",
+    "gated-again-by-a-restore": "members of a gang that a restore of etcd had put back behind our gate were never let "
+    "through again",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 
