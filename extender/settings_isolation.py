@@ -62,9 +62,9 @@ class AllowanceSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    resources: Limit = Field(None, description="ephemeral resources in force")
+    resources: Limit = Field(500, description="ephemeral resources in force; a node can have 1,500 of all namespaces")
     units: Limit = Field(None, description="units of them, of all on all nodes")
-    policies: Limit = Field(None, description="EscherPolicies in force")
+    policies: Limit = Field(200, description="EscherPolicies in force")
     gang_places: Limit = Field(None, description="members of its gangs that are bound or have a place reserved")
     claims: Limit = Field(None, description="claims of transactions")
     nodes: dict[Annotated[str, AfterValidator(_label)], Values] | None = Field(

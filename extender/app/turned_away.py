@@ -20,8 +20,10 @@ Alike = dict[PodUid, Pod]
 class TurnedAway:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._kinds: dict[Hashable, Alike] = {}
-        self._kind_of: dict[PodUid, Hashable] = {}
+        self._kinds: dict[str, dict[Hashable, Alike]] = {}
+        """By namespace."""
+        self._kind_of: dict[PodUid, tuple[str, Hashable]] = {}
+        """Namespace, and what is the same for all of its kind."""
         self._moved: dict[PodUid, None] = {}
         self._sampled: dict[PodUid, int] = {}
         """How often each was woken for nothing but to be offered other nodes, since anything has changed for it."""
@@ -41,20 +43,20 @@ class TurnedAway:
                 self._moved[pod.uid] = None
             self._take_out(pod.uid)
             self._kind_of[pod.uid] = kind
-        self._kinds.setdefault(kind, {})[pod.uid] = pod
+        self._kinds.setdefault(pod.namespace, {}).setdefault(kind[1], {})[pod.uid] = pod
 
-    def _likeness(self, pod: Pod) -> Hashable:
+    def _likeness(self, pod: Pod) -> tuple[str, Hashable]:
         """Of whom it is true alike that they could go to a node: see `core.policy.Policy`."""
         gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
         # What is held for a pod only that one may use.
         alone = pod.uid if self._ledger.holding(pod.uid) is not None else None
-        kind = (pod.namespace, gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()))
-        return (*kind, pod.governed, alone)
+        kind = (gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()), pod.governed, alone)
+        return pod.namespace, kind
 
     def kinds_of_others(self, namespace: str) -> Iterator[Pod]:
         """One of each kind of pods of other namespaces."""
-        firsts = (next(iter(alike.values())) for alike in self._kinds.values())
-        return (pod for pod in firsts if pod.namespace != namespace)
+        for other in self._kinds.keys() - {namespace}:
+            yield from (next(iter(alike.values())) for alike in self._kinds[other].values())
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""
@@ -70,30 +72,41 @@ class TurnedAway:
         return True
 
     def _take_out(self, uid: PodUid) -> None:
-        kind = self._kind_of.pop(uid, None)
-        if kind is not None:
-            alike = self._kinds[kind]
-            del alike[uid]
-            if not alike:
-                del self._kinds[kind]
+        if uid in self._kind_of:
+            namespace, kind = self._kind_of.pop(uid)
+            kinds = self._kinds[namespace]
+            del kinds[kind][uid]
+            if not kinds[kind]:
+                del kinds[kind]
+            if not kinds:
+                del self._kinds[namespace]
 
     def woken_in(self, namespaces: Callable[[str], bool]) -> Iterator[Pod]:
         """Those of these namespaces: they are dropped."""
-        for pod in [pod for alike in self._kinds.values() for pod in alike.values() if namespaces(pod.namespace)]:
-            self.drop(pod.uid)
-            yield pod
+        for kinds in [kinds for namespace, kinds in self._kinds.items() if namespaces(namespace)]:
+            for pod in [pod for alike in kinds.values() for pod in alike.values()]:
+                self.drop(pod.uid)
+                yield pod
 
-    def kinds(self) -> Iterator[Alike]:
-        """All of them, by kind."""
-        return iter(self._kinds.values())
+    def namespaces(self) -> Collection[str]:
+        """Those of which pods are asleep."""
+        return self._kinds.keys()
+
+    def namespace_of(self, uid: PodUid) -> str | None:
+        """That of a pod; None if it is not asleep."""
+        return self._kind_of[uid][0] if uid in self._kind_of else None
+
+    def kinds(self, namespace: str) -> Collection[Alike]:
+        """All of the namespace, by kind."""
+        return self._kinds.get(namespace, {}).values()
 
     def kinds_of(self, uids: Iterable[PodUid]) -> Iterator[tuple[Alike, Collection[PodUid]]]:
         """The kinds of those of these that are asleep, each with those that are of it."""
-        kinds: dict[Hashable, dict[PodUid, None]] = {}
+        kinds: dict[tuple[str, Hashable], dict[PodUid, None]] = {}
         for uid in uids:
             if (kind := self._kind_of.get(uid)) is not None:
                 kinds.setdefault(kind, {})[uid] = None
-        return ((self._kinds[kind], of_kind) for kind, of_kind in kinds.items())
+        return ((self._kinds[namespace][kind], of_kind) for (namespace, kind), of_kind in kinds.items())
 
     def take_moved(self) -> Collection[PodUid]:
         """Those that have become alike others than before, since this was asked last."""

@@ -1,14 +1,17 @@
 """Waking: who was turned away and could go somewhere after a change is found, in slices of work.
 
-What changed is noted and merged; once through the kinds of pods that wait, each is compared with the nodes that the
-change concerns: the few that gained room, or all of them if policies of its namespace changed. What changes meanwhile
-is for the next time through. A node is looked at as it is when its turn comes.
+Each namespace is gone through by itself, and namespaces take turns at each kind of their pods: one that has many kinds,
+or changes its policies without end, keeps no other waiting. What changed is noted and merged; once through the kinds of
+a namespace, each is compared with the nodes that the change concerns: the few that gained room, or all of them if
+policies of the namespace changed. What changes meanwhile is for the next time through. A node is looked at as it is
+when its turn comes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from extender.app.turned_away import Alike, TurnedAway
 from extender.core.cluster import Pod
@@ -26,19 +29,6 @@ _AT_LEAST = 250
 
 
 @dataclass(slots=True)
-class _Changes:
-    """`nodes`: those that gained room. `namespaces`: those of which pods may go to other nodes than before; whether
-    also those that no policy governs. `pods`: those of which that is true by themselves."""
-
-    nodes: dict[NodeName, None] = field(default_factory=dict)
-    namespaces: dict[str, bool] = field(default_factory=dict)
-    pods: dict[PodUid, None] = field(default_factory=dict)
-
-    def __bool__(self) -> bool:
-        return bool(self.nodes or self.namespaces or self.pods)
-
-
-@dataclass(slots=True)
 class _Look:
     """At pods that are alike. `only`: these alone, if not None. `left`: nodes that are still to be looked at, the first
     last; None: it has not begun."""
@@ -46,6 +36,28 @@ class _Look:
     alike: Alike
     only: Collection[PodUid] | None
     left: list[NodeName] | None = None
+
+
+@dataclass(slots=True)
+class _Through:
+    """How far a namespace is gone through, and what is to be heeded the next time: gains of room after the number
+    `mark`; `stirred`: whether pods that policies govern (False), or all (True), may go to other nodes than before;
+    `pods`: those of which that is true by themselves."""
+
+    mark: int
+    stirred: bool | None = None
+    pods: dict[PodUid, None] = field(default_factory=dict)
+    gained: list[NodeName] = field(default_factory=list)
+    anywhere: bool | None = None
+    """As `stirred`, for this time through."""
+    looks: list[_Look] = field(default_factory=list)
+    """What is left of it, the first last."""
+
+    def stir(self, *, all_kinds: bool) -> None:
+        self.stirred = all_kinds or bool(self.stirred)
+
+    def concerns_all_nodes(self, look: _Look, like: Pod) -> bool:
+        return look.only is not None or self.anywhere or (self.anywhere is not None and bool(like.governed))
 
 
 class Waking:
@@ -63,74 +75,86 @@ class Waking:
         self._passes = passes
         self._nodes = nodes
         self._order = order
-        self._changes = _Changes()
-        self._looked_for = _Changes()
-        """What changed before this time through began."""
-        self._looks: list[_Look] = []
-        """What is left of it, the first last."""
+        self._gains: dict[NodeName, int] = {}
+        """The number of each node's last gain of room, the latest last."""
+        self._count = 0
+        self._due: dict[str, _Through] = {}
+        """Namespaces of which pods were not all compared with what changed, the next first."""
         self.work = Work(_SLICE)
 
     @property
     def has_work(self) -> bool:
         """Whether there are changes that not all who wait were compared with."""
-        return bool(self._looks or self._changes)
+        return bool(self._due)
 
     def gained(self, nodes: Iterable[NodeName]) -> None:
         """These have more room than before."""
-        self._changes.nodes |= dict.fromkeys(nodes)
+        for namespace in self._turned_away.namespaces():
+            self._through(namespace)
+        self._count += 1
+        for node in nodes:
+            self._gains.pop(node, None)
+            self._gains[node] = self._count
 
     def stirred(self, namespace: str, *, all_kinds: bool) -> None:
         """Pods of the namespace may go where they could not. If not `all_kinds`: those that policies govern."""
-        self._changes.namespaces[namespace] = all_kinds or self._changes.namespaces.get(namespace, False)
+        if namespace in self._turned_away.namespaces():
+            self._through(namespace).stir(all_kinds=all_kinds)
 
     def concerns(self, pods: Iterable[PodUid]) -> None:
         """These may go where they could not."""
-        self._changes.pods |= dict.fromkeys(pods)
+        for uid in pods:
+            if (namespace := self._turned_away.namespace_of(uid)) is not None:
+                self._through(namespace).pods[uid] = None
+
+    def _through(self, namespace: str) -> _Through:
+        if not self._due:
+            self._gains.clear()
+        return self._due.setdefault(namespace, _Through(self._count))
 
     def go_on(self) -> Iterator[Pod]:
         """Those that could go somewhere, of as many as the slice holds: they are not asleep any more."""
+        # Those whom they are alike from now on may have been looked at already.
+        under_way = {namespace for namespace, through in self._due.items() if through.looks}
         moved = self._turned_away.take_moved()
-        if self._looks:
-            # Those whom they are alike from now on may have been looked at already.
-            self.concerns(moved)
-        while not self.work.is_over and self.has_work:
-            if not self._looks:
-                self._begin()
-            found = list[_Look]()
-            while self._looks and not self.work.is_over:
-                if self._could_go(self._looks[-1]):
-                    found.append(self._looks.pop())
-                elif not self._looks[-1].left:
-                    self._looks.pop()
-            yield from self._woken(found)
+        self.concerns(uid for uid in moved if self._turned_away.namespace_of(uid) in under_way)
+        found = list[_Look]()
+        while self._due and not self.work.is_over:
+            namespace = next(iter(self._due))
+            through = self._due.pop(namespace)
+            if not through.looks:
+                self._begin(namespace, through)
+            if through.looks and self._could_go(through, through.looks[-1]):
+                found.append(through.looks.pop())
+            elif through.looks and not through.looks[-1].left:
+                through.looks.pop()
+            if through.looks or through.pods or through.stirred is not None or through.mark < self._count:
+                self._due[namespace] = through
+        yield from self._woken(found)
 
-    def _begin(self) -> None:
-        self._looked_for, self._changes = self._changes, _Changes()
-        self._looks = list(self._turned_away_for(self._looked_for))[::-1]
+    def _begin(self, namespace: str, through: _Through) -> None:
+        later = takewhile(lambda gain: gain[1] > through.mark, reversed(self._gains.items()))
+        through.gained = [node for node, _ in later]
+        through.anywhere, through.stirred, through.mark = through.stirred, None, self._count
+        kinds = self._turned_away.kinds(namespace) if through.gained or through.anywhere is not None else ()
+        looks = [_Look(alike, None) for alike in kinds]
+        looks += [_Look(alike, uids) for alike, uids in self._turned_away.kinds_of(through.pods)]
+        through.pods, through.looks = {}, looks[::-1]
 
-    def _turned_away_for(self, changes: _Changes) -> Iterator[_Look]:
-        for alike in self._turned_away.kinds():
-            if changes.nodes or self._is_stirred(next(iter(alike.values())), changes):
-                yield _Look(alike, None)
-        for alike, uids in self._turned_away.kinds_of(changes.pods):
-            yield _Look(alike, uids)
-
-    @staticmethod
-    def _is_stirred(like: Pod, changes: _Changes) -> bool:
-        all_kinds = changes.namespaces.get(like.namespace)
-        return all_kinds is not None and (all_kinds or bool(like.governed))
-
-    def _could_go(self, look: _Look) -> bool:
+    def _could_go(self, through: _Through, look: _Look) -> bool:
         """Whether those pods could go to one of the nodes that the slice still has steps for."""
         like = next(iter(look.alike.values()), None)
         if like is None:
             # They are not asleep any more; who is alike and has been turned away since was judged then.
             look.left = []
             return False
-        self.work.take(_A_KIND + (int(_A_NODE * len(self._nodes)) if like.governed else 0))
         if look.left is None:
-            anywhere = look.only is not None or self._is_stirred(like, self._looked_for)
-            look.left = list(self._nodes if anywhere else self._looked_for.nodes)[::-1]
+            anywhere = through.concerns_all_nodes(look, like)
+            look.left = list(self._nodes)[::-1] if anywhere else list(through.gained)
+        if not look.left:
+            self.work.take(1)
+            return False
+        self.work.take(_A_KIND + (int(_A_NODE * len(self._nodes)) if like.governed else 0))
         passes = self._passes(like)
         for number in range(1, len(look.left) + 1):
             self.work.take(1)

@@ -117,6 +117,23 @@ def test_a_departure_is_looked_at_in_slices_for_all_kinds_that_wait(limit: int) 
     assert sorted(service.woken()) == sorted(each.name for each in waiting)
 
 
+def test_a_namespace_of_many_kinds_that_is_to_be_looked_at_anew_keeps_no_other_waiting() -> None:
+    service = Service(nodes=100, slice=1_000)
+    [gone_soon, *_] = service.fill()
+    for number in range(100):
+        service.wait(number, cpu=1 + number, namespace="many")
+    few = [service.wait(number, cpu=100, namespace=f"few{number}") for number in (100, 101, 102)]
+    service.do_the_rest()
+    service.woken()
+    service.keeper._settlement.governed_anew("many")
+    service.tick()
+    assert service.keeper.more_to_do
+    service.do(service.keeper.forget(gone(gone_soon.uid)))
+    service.tick()
+    assert {each.name for each in few} <= set(service.woken())
+    assert service.keeper.more_to_do, "many kinds of the other namespace are left"
+
+
 def test_a_change_of_policies_is_looked_at_in_slices_on_all_nodes() -> None:
     service = Service(nodes=100)
     service.govern(CoLocation(topology_key="example.com/rack"))
