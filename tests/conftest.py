@@ -2,10 +2,10 @@
 Fixtures of the embedded cluster, which are a plugin that is installed with it; and real time for async tests, unless
 their folder or module says `virtual_time`.
 
-The profile `few` is what is run by hand, with a quarter of the examples that CI tries. HYPOTHESIS_PROFILE=explore draws
-new ones, many of them, and prints the seed to run them again with. The profile `mutants` is for mutation testing: a
-fifth of CI's, and a failure is enough, none simpler is looked for. Where a test needs more examples than others or
-fewer, it says so as a multiple of the profile's.
+The profile `few` is the default, and CI's. HYPOTHESIS_PROFILE=many tries four times as many examples;
+HYPOTHESIS_PROFILE=explore draws new ones, thousands, and prints the seed to run them again with. The profile `mutants`
+is for mutation testing: a failure is enough, none simpler is looked for. Where a test needs more examples than others
+or fewer, it says so as a multiple of the profile's.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from hypothesis import HealthCheck, Phase, settings
 pytest_plugins = ["kubesim.pytest_plugin", "pytester"]
 
 settings.register_profile(
-    "ci", derandomize=True, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "many", derandomize=True, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("few", settings.get_profile("ci"), max_examples=25)
-settings.register_profile("explore", settings.get_profile("ci"), derandomize=False, max_examples=2000)
+settings.register_profile("few", settings.get_profile("many"), max_examples=25)
+settings.register_profile("explore", settings.get_profile("many"), derandomize=False, max_examples=2000)
 settings.register_profile(
-    "mutants", settings.get_profile("ci"), max_examples=20, phases=[Phase.explicit, Phase.generate], print_blob=False
+    "mutants", settings.get_profile("many"), max_examples=20, phases=[Phase.explicit, Phase.generate], print_blob=False
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "few"))
 

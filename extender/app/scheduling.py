@@ -19,11 +19,15 @@ from extender.app.keeper import Keeper
 from extender.app.ports import Binder, PodRef
 from extender.app.verbs import Verdict, Victims
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
+from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, Feedback, NotBound
 from extender.core.policy import Allow, Refuse, Wait
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
+
+CAME_TWICE = "the pod's last bind was refused, and filter was not called since: this call has come twice"
+_REMEMBERED = 4096
 
 
 @dataclass(slots=True)
@@ -57,10 +61,13 @@ class Scheduling:
         self._journal = journal
         self._announced = announced
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
+        self._refused: Bounded[PodUid, NodeName | None] = Bounded(_REMEMBERED)
+        """Pods of which a bind was called since filter was, and to which node it was refused."""
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        self._refused.pop(pod.uid, None)
         decided = self._keeper.filter(pod, nodes, alone=alone)
         self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
         self._announced(Filtered(pod, len(nodes), decided.answer))
@@ -81,6 +88,10 @@ class Scheduling:
             return await asyncio.shield(under_way[1])
         if under_way is not None:
             return "an earlier bind of this pod, to another node, is still under way"
+        if self._refused.get(pod.uid) == node:
+            # kube-scheduler counts the pod nowhere by now, and may have given its room to others.
+            return CAME_TWICE
+        self._refused[pod.uid] = None
         task = asyncio.ensure_future(self._bind(pod, node))
         self._binding[pod.uid] = (node, task)
         task.add_done_callback(lambda _: self._binding.pop(pod.uid, None))
@@ -89,6 +100,8 @@ class Scheduling:
     async def _bind(self, pod: PodRef, node: NodeName) -> str:
         self._journal.note("bind", pod, pod.uid, node)
         refusal = await self._pass_and_write(pod, node)
+        if refusal and pod.uid in self._refused:
+            self._refused[pod.uid] = node
         self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
         self._announced(BindEnded(pod, node, refusal))
         return refusal

@@ -18,6 +18,7 @@ from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.permits import OVERFULL
 from extender.app.ports import EventType, PodRef
+from extender.app.scheduling import CAME_TWICE
 from extender.app.verbs import Victims
 from extender.core.attempt import attempts_for, read_attempt
 from extender.core.bounded import Bounded
@@ -255,6 +256,18 @@ class TestABarrier:
         answer = await stage.bind(members[0], "n1")
         assert "the gang's reservation has ended" in answer
         assert stage.api.calls == []
+
+    async def test_a_bind_that_comes_again_after_it_was_refused_binds_nobody_until_filter_is_called(
+        self, stage: Stage
+    ) -> None:
+        members = job_pods("train", 2, FULL)
+        [refused] = stage.go(members[0])
+        assert "deadline" in await refused
+        late, other = stage.bind(members[0], "n1"), stage.bind(members[1], stage.filter(members[1]))
+        assert await late == CAME_TWICE
+        assert "deadline" in await other
+        assert stage.api.bound == {}
+        assert await asyncio.gather(*stage.go(*members)) == ["", ""]
 
     async def test_when_the_service_stops_those_who_wait_are_told(self, stage: Stage) -> None:
         [waiting] = stage.go(job_pods("train", 2)[0])

@@ -264,7 +264,7 @@ async def test_what_was_made_and_removed_on_the_way_is_as_before(
 
 
 async def test_taking_back_is_tried_again_with_growing_pauses(world: World) -> None:
-    world.api.faults += [None, unavailable(), *(unavailable(of="delete") for _ in range(3))]
+    world.api.faults += [None, None, unavailable(), *(unavailable(of="delete") for _ in range(3))]
     began = world.clock.now()
     with pytest.raises(Unavailable):
         await run(world, setting("r", 1), setting("s", 1))
@@ -275,7 +275,7 @@ async def test_taking_back_is_tried_again_with_growing_pauses(world: World) -> N
 
 
 async def test_a_transaction_that_loses_the_api_server_on_the_way_is_taken_back_and_says_so(world: World) -> None:
-    world.api.faults += [None, unavailable(), unavailable(), unavailable(1.0)]
+    world.api.faults += [None, None, unavailable(), unavailable(), unavailable(1.0)]
     with pytest.raises(Unavailable):
         await run(world, setting("r", 1), setting("s", 1), claim("a", cpu=1000))
     assert (world.api.objects, held(world)) == ({}, [])
@@ -304,7 +304,7 @@ async def test_a_write_whose_answer_is_lost_is_taken_back_as_well(
 
 async def test_several_writes_whose_answers_are_lost_are_all_taken_back(world: World) -> None:
     world.api.latency = 0.01
-    world.api.faults += [None, unavailable(after=True), unavailable(after=True)]
+    world.api.faults += [None, None, unavailable(after=True), unavailable(after=True)]
     with pytest.raises(Unavailable):
         await run(world, setting("r", 1), setting("s", 1))
     assert world.api.objects == {}
@@ -403,10 +403,11 @@ async def test_what_somebody_else_wrote_meanwhile_is_not_taken_back(world: World
 async def test_what_somebody_else_has_changed_since_is_left_to_them(world: World, exists: bool) -> None:
     if exists:
         await world.set("r", 1, "n1")
+        await world.quiet(10)
     world.api.latency = 1.0
     world.api.faults.append(Fault(Refused(422, "no such luck"), of="delete team/bad"))
     running = asyncio.create_task(run(world, setting("r", 5), *(setting("bad", units) for units in (1, 2, 3, 0))))
-    await asyncio.sleep(4.5)
+    await asyncio.sleep(6.5)
     assert world.api.objects["team", "r"].nodes == {"n1": 5}
     world.api.put(EphemeralResource(EphemeralName("team", "r"), {N1: 7}))
     assert (await running).committed == []
