@@ -15,6 +15,7 @@ import structlog
 from extender.adapters.http.listening import bound, http_server
 from extender.adapters.http.tls import served_certificates
 from extender.adapters.log_lines import LogLines
+from extender.adapters.long_turns import LongTurns
 from extender.adapters.memory import ControlGroup
 from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, LogMetrics
 from extender.adapters.open_files import raise_limit
@@ -87,6 +88,9 @@ async def serve(
             application.registry.register(LogMetrics(lines))
         if spans is not None:
             spans.register(application.registry)
+        turns = LongTurns(asyncio.get_running_loop(), application.registry)
+        turns.start()
+        stack.callback(turns.close)
         served = service if tracing is None else tracing.served(service)
         server = http_server(served, settings, application.connections, certificates)
         following = asyncio.create_task((replica or application).run(application.settle_memory()))

@@ -26,8 +26,8 @@ FOUND = {
     "wanted to delete it, which is a flaw of its own",
     "gated-again-by-a-restore": "members of a gang that a restore of etcd had put back behind our gate were never let "
     "through again",
-    "bound-by-a-repeated-call": "bind calls that had been refused came a second time, and bound members to a node where "
-    "kube-scheduler counted them no more",
+    "bound-by-a-repeated-call": "bind calls that had been refused came a second time, and bound members to a node "
+    "where kube-scheduler counted them no more",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 

@@ -1,0 +1,104 @@
+"""Long turns: a turn of the event loop that keeps all others waiting is counted, with the step that it was at.
+
+    thread: asks the loop to turn --not within 50 ms--> looks at what the loop's thread is at
+                                  --it has turned----> counts the step, and logs how long it took
+
+Knows threads and frames. Must not know what a step does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from asyncio import AbstractEventLoop
+from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter
+
+_log = structlog.get_logger(__name__)
+
+LONGEST = 0.05
+"""Seconds that a turn may take."""
+_LOOK_EVERY = 0.025
+_MOST_STEPS = 64
+"""Different ones that are counted; of all others it is counted that they were others."""
+_OURS, _DECIDES = "extender.", "extender.app."
+HELD_UP = "the process did not run"
+
+
+class LongTurns:
+    """Watches the loop, whose thread this is made in, from a thread of its own until `close`.
+
+    `cpu`: seconds that this process has computed: where it did not, another had the machine, and no step is at fault.
+    `frames`: what each thread is at.
+    """
+
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        registry: CollectorRegistry,
+        *,
+        longest: float = LONGEST,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+        frames: Callable[[], Mapping[int, FrameType]] = sys._current_frames,
+    ) -> None:
+        self._loop = loop
+        self._longest = longest
+        self._clock, self._cpu, self._frames = clock, cpu, frames
+        self._watched = threading.get_ident()
+        self._steps: set[str] = set()
+        self._counter = Counter(
+            "escher_long_turns", "Turns of the event loop of more than 50 ms, by step", ["step"], registry=registry
+        )
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="long turns", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_LOOK_EVERY):
+            self.look()
+
+    def look(self) -> None:
+        """The loop has turned, and was told of if that took long. Not in its own thread."""
+        turned, asked, computed = threading.Event(), self._clock(), self._cpu()
+        self._loop.call_soon_threadsafe(turned.set)
+        if turned.wait(self._longest):
+            return
+        steps = list(_steps(self._frames().get(self._watched)))
+        while not turned.wait(self._longest):
+            if self._closed.is_set():
+                return
+        self._tell(steps, self._clock() - asked, self._cpu() - computed)
+
+    def _tell(self, steps: list[str], seconds: float, computed: float) -> None:
+        step = next((each for each in steps if each.startswith(_DECIDES)), steps[0] if steps else "another")
+        if computed < seconds / 2:
+            step = HELD_UP
+        if len(self._steps) >= _MOST_STEPS and step not in self._steps:
+            step = "another"
+        self._steps.add(step)
+        self._counter.labels(step).inc()
+        _log.warning(
+            "a turn of the event loop took long", step=step, seconds=round(seconds, 3), steps=" > ".join(steps)
+        )
+
+
+def _steps(frame: FrameType | None) -> Iterator[str]:
+    """Our functions that a thread is in, the outermost first."""
+    found = []
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.startswith(_OURS):
+            found.append(f"{module}.{frame.f_code.co_qualname}")
+        frame = frame.f_back
+    return reversed(found)
