@@ -23,6 +23,7 @@ Ask = tuple[tuple[Peers, ...], bool]
 """Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
 
 OnNodes = Mapping[NodeName, int]
+Label = tuple[str, str] | None
 _NOWHERE: OnNodes = MappingProxyType({})
 _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
@@ -46,8 +47,9 @@ class Bystanders:
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
         self._repellers: dict[PodUid, tuple[AffinityTerm, ...]] = {}
         """Required anti-affinity of pods, bound or not."""
-        self._repelled: dict[str | None, dict[AffinityTerm, int]] = {}
-        """The same terms by the namespaces that they are about, None for all, and how many pods have each."""
+        self._repelled: dict[str | None, dict[Label, dict[AffinityTerm, int]]] = {}
+        """The same terms by the namespaces that they are about, None for all, and by a label that all whom they mean
+        have: who bears none of these looks at none of the terms. And how many pods have each."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -126,7 +128,11 @@ class Bystanders:
         self.repellers_changed += bool(terms)
         for term in terms:
             for namespace in (None,) if term.peers.namespaces is None else term.peers.namespaces:
-                add_in(self._repelled, namespace, term, by)
+                by_label = self._repelled.setdefault(namespace, {})
+                for label in _labels_of(term.peers):
+                    add_in(by_label, label, term, by)
+                if not by_label:
+                    del self._repelled[namespace]
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -151,8 +157,9 @@ class Bystanders:
 
     def _meaning(self, pod: Pod) -> Iterator[AffinityTerm]:
         """Required anti-affinity of pods, bound or not, to pods like this one."""
-        about = (self._repelled.get(pod.namespace), self._repelled.get(None))
-        return (term for terms in about if terms for term in terms if term.peers.include(pod.namespace, pod.labels))
+        about = (self._repelled.get(pod.namespace, {}), self._repelled.get(None, {}))
+        terms = (by_label.get(label, {}) for by_label in about for label in (None, *pod.labels.items()))
+        return (each for each in chain.from_iterable(terms) if each.peers.include(pod.namespace, pod.labels))
 
     def counts(self, ask: Ask) -> OnNodes:
         """How many bound pods are meant, by node. O(pods of the namespaces named) for an ask that is not followed."""
@@ -256,6 +263,14 @@ class Around:
             gone = self._ports_gone.get(node, {})
             there = self._bystanders.ports_on(node)
             yield from (port for port, number in there.items() if number > gone.get(port, 0))
+
+
+def _labels_of(peers: Peers) -> Iterable[Label]:
+    """Labels of which each of the peers has one; None where they may have any."""
+    if peers.selector is None:
+        return ()
+    required = next((each for each in peers.selector if each.operator == "In"), None)
+    return (None,) if required is None else dict.fromkeys((required.key, value) for value in required.values)
 
 
 def _looks_like(one: Pod, other: Pod) -> bool:

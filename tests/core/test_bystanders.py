@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from extender.core import bystanders as module
 from extender.core.bystanders import Around, Ask, Bystanders
 from extender.core.cluster import Pod
-from extender.core.constraints import Constraints, HostPort
+from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers
+from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName, PodUid
 from tests.builders import pod
 from tests.core.town import apart, peers, ports, term
@@ -266,3 +267,52 @@ def test_who_asks_about_pods_of_some_namespaces_looks_at_no_others(monkeypatch: 
     assert looked_at == ["train-0", "train-1"]
     found.remove(PodUid("uid-train-1"))
     assert found.counts(TRAIN) == {"n1": 1}
+
+
+LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xyz"))
+REQUIREMENTS = st.builds(
+    LabelRequirement,
+    st.sampled_from("ab"),
+    st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]),
+    st.lists(st.sampled_from("xyz"), min_size=1, unique=True).map(tuple),
+)
+TERMS = st.builds(
+    AffinityTerm,
+    st.builds(
+        Peers,
+        st.none() | st.frozensets(st.sampled_from(["default", "elsewhere"])),
+        st.none() | st.lists(REQUIREMENTS, max_size=2).map(tuple),
+    ),
+    st.just("zone"),
+)
+
+
+@given(st.lists(st.tuples(TERMS, st.booleans()), max_size=6), LABELS)
+def test_who_repels_a_pod_is_found_by_its_labels(
+    terms: list[tuple[AffinityTerm, bool]], labels: dict[str, str]
+) -> None:
+    found = Bystanders()
+    for number, (repelling, _) in enumerate(terms):
+        found.put(pod(f"p{number}", {}, constraints=Constraints(anti_affinity=(repelling,))))
+    for number, (_, stays) in enumerate(terms):
+        if not stays:
+            found.remove(PodUid(f"uid-p{number}"))
+    meant = [each for each, stays in terms if stays and each.peers.include("default", labels)]
+    assert found.repels(pod("x", {}, labels=labels)) is bool(meant)
+    if not any(stays for _, stays in terms):
+        assert not found.repels_in("default")
+
+
+def test_terms_about_other_labels_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    found, looks = Bystanders(), list[Peers]()
+
+    def include(self: Peers, namespace: str, labels: dict[str, str]) -> bool:
+        looks.append(self)
+        return True
+
+    monkeypatch.setattr(Peers, "include", include)
+    for number in range(100):
+        away = AffinityTerm(Peers(None, (LabelRequirement("app", "In", (f"other-{number}",)),)), "zone")
+        found.put(pod(f"p{number}", {}, namespace="elsewhere", constraints=Constraints(anti_affinity=(away,))))
+    assert not found.repels(pod("x", {}, labels={"app": "mine"}))
+    assert looks == []
