@@ -19,12 +19,16 @@ def _has(node: Json, field: str) -> dict[str, str]:
     return {key: str(units) for key, units in said.items() if in_domain(key)}
 
 
+def _condition(resource: Json) -> Json | None:
+    """Its condition Ready; None: it has none yet."""
+    conditions = (resource.get("status") or {}).get("conditions") or ()
+    return next((each for each in conditions if each.get("type") == "Ready"), None)
+
+
 def _ready(resource: Json) -> str | None:
     """What its condition Ready says; None: it has none yet."""
-    for each in (resource.get("status") or {}).get("conditions") or ():
-        if each.get("type") == "Ready":
-            return str(each.get("status"))
-    return None
+    found = _condition(resource)
+    return None if found is None else str(found.get("status"))
 
 
 def _alive(facts: Facts) -> Iterator[Json]:
@@ -45,6 +49,19 @@ def _unheeded(facts: Facts) -> Iterator[Found]:
             wrong = f"since {created} nobody has said in its status whether it is in force"
             mend = "Start the service, or see its log: it may not read EphemeralResources, or not write their status."
             yield Found(f"EphemeralResource {named(each)}", wrong, mend)
+
+
+def _over_quota(facts: Facts) -> Iterator[Found]:
+    waiting: dict[str, list[str]] = {}
+    for each in _alive(facts):
+        said = _condition(each) or {}
+        if said.get("status") == "False" and said.get("reason") == "QuotaExceeded":
+            waiting.setdefault(metadata_of(each)["namespace"], []).append(str(said.get("message")))
+    for namespace, reasons in waiting.items():
+        wait = "1 EphemeralResource waits" if len(reasons) == 1 else f"{len(reasons)} EphemeralResources wait"
+        wrong = f"{wait} for room in its quota: {reasons[0]}"
+        mend = f"See escher quota --namespace {namespace}; delete some, or allow it more in the settings (isolation)."
+        yield Found(f"Namespace {namespace}", wrong, mend)
 
 
 def _lacking(facts: Facts) -> Iterator[Found]:
@@ -105,6 +122,13 @@ CHECKS = (
         "an EphemeralResource of which nobody says whether it is in force",
         _unheeded,
         (Part.RESOURCES,),
+    ),
+    Check(
+        "quota-exceeded",
+        "EphemeralResources that wait for room in the quota of their namespace",
+        _over_quota,
+        (Part.RESOURCES,),
+        Severity.NOTE,
     ),
     Check(
         "status-reset",

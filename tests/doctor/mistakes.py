@@ -569,6 +569,16 @@ MISTAKES = (
         "Start the service",
     ),
     Mistake(
+        "quota-exceeded",
+        lambda s: s.resources[0]["status"]["conditions"][0].update(
+            status="False", reason="QuotaExceeded", message="exceeded quota of namespace default"
+        ),
+        "1 EphemeralResource waits for room in its quota: exceeded quota of namespace default",
+        lambda s: s.resources[0].update(SetUp().resources[0]),
+        "See escher quota --namespace",
+        is_note=True,
+    ),
+    Mistake(
         "status-reset",
         lambda s: _amounts(s, None, *_BOTH),
         f"{KEY} is not as it should be on n1 (none, not 4)",
