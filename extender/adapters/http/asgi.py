@@ -76,13 +76,15 @@ def create_app(
     `replica`: how this one stands among several, of which one decides. `shedding`: which calls give way.
     """
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
+    entry = entry or Entry()
+    registry.register(entry.streams)
     return Service(
         calls,
         lambda: create_api(management, ready, registry, lifespan, ages, replica, gaps=gaps, behind_entry=True),
         ready,
         body_limit,
         room or BodyRoom(2 * body_limit),
-        entry or Entry(),
+        entry,
         replica,
         shedding or Shedding(),
     )

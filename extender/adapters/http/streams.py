@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from extender.adapters.http.problems import Problem, ProblemKind
 
@@ -14,7 +17,7 @@ Client = tuple[str, str]
 _RETRY_AFTER = 10
 
 
-class Streams:
+class Streams(Collector):
     """`per_client`: of one client. `per_namespace`: those that follow one namespace, or those that follow all.
     `limit`: of all together."""
 
@@ -24,6 +27,19 @@ class Streams:
         self._limit = limit
         self.open: Counter[Hashable] = Counter()
         """By client, by namespace (None: all namespaces), and in all."""
+        self._refused: Counter[str] = Counter()
+        """By the setting that bounds them."""
+
+    def collect(self) -> Iterable[Metric]:
+        there = GaugeMetricFamily("escher_event_streams", "Streams of events that callers hold open")
+        there.add_metric([], self.open["all"])
+        yield there
+        refused = CounterMetricFamily(
+            "escher_event_streams_refused", "Streams of events beyond a bound, by its setting", labels=["setting"]
+        )
+        for setting in ("streams_per_client", "streams_per_namespace", "streams_limit"):
+            refused.add_metric([setting], self._refused[setting])
+        yield refused
 
     @contextmanager
     def held(self, client: Client | None, namespace: str | None) -> Iterator[None]:
@@ -36,6 +52,7 @@ class Streams:
         bounds["all"] = (self._limit, "are open", "streams_limit")
         for key, (most, which, setting) in bounds.items():
             if self.open[key] >= most:
+                self._refused[setting] += 1
                 raise Problem(
                     ProblemKind.TOO_MANY,
                     f"{most} streams of events {which}, and no more may (setting {setting}): close one that is not "

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.connections import Bounds
@@ -82,6 +83,20 @@ async def test_one_namespace_is_followed_by_so_many_and_others_are_too() -> None
         )
         async with following(app, expected=429) as stream:
             assert "2 streams of events follow all namespaces" in await stream.whole()
+
+
+async def test_those_that_are_open_and_those_that_were_refused_are_counted() -> None:
+    registry = CollectorRegistry()
+    app = service(entry=Entry(streams=Streams(limit=1)), registry=registry)
+    async with following(app, "namespace=team-a"):
+        await refused(app)
+        assert registry.get_sample_value("escher_event_streams") == 1
+    assert registry.get_sample_value("escher_event_streams") == 0
+    found = {
+        name: registry.get_sample_value("escher_event_streams_refused_total", {"setting": name})
+        for name in ("streams_per_client", "streams_per_namespace", "streams_limit")
+    }
+    assert found == {"streams_per_client": 0, "streams_per_namespace": 0, "streams_limit": 1}
 
 
 async def test_in_all_there_are_so_many() -> None:
