@@ -100,7 +100,7 @@ class Scheduling:
     async def _bind(self, pod: PodRef, node: NodeName) -> str:
         self._journal.note("bind", pod, pod.uid, node)
         refusal = await self._pass_and_write(pod, node)
-        if refusal and pod.uid in self._refused:
+        if self._refused.pop(pod.uid, node) is None and refusal:
             self._refused[pod.uid] = node
         self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
         self._announced(BindEnded(pod, node, refusal))

@@ -30,7 +30,6 @@ MAY_GROW = OF_PODS | {
     "Known._ended": "65,536 UIDs",
     "Departures._left": "65,536 nodes",
     "Intents._lingering": "4,096 transactions",
-    "Intents._settled": "4,096 transactions",
     "Preempting._nominated": "16,384 UIDs",
     "Promises._pauses": "4,096 namespaces",
 }
