@@ -42,7 +42,8 @@ def allow(arena: Arena, settings: Path) -> Allow:
 
     def write(**allowance: object) -> None:
         settings.write_text(f"isolation: {json.dumps({'namespaces': {arena.namespace: allowance}})}\n")
-        limits = {name: limit for name, limit in allowance.items() if isinstance(limit, int)}
+        defaults = {"resources": 500, "policies": 200}
+        limits = defaults | {name: limit for name, limit in allowance.items() if isinstance(limit, int)}
         wanted = {name: limits.get(name) for name in ("resources", "units", "policies", "gang_places", "claims")}
         nodes = allowance.get("nodes")
         eventually(

@@ -297,7 +297,8 @@ def test_the_brake_is_read(client: Client) -> None:
 
 def test_the_quota_is_read(client: Client) -> None:
     quota = client.ask(lambda escher: escher.get_quota())
-    assert (quota.namespace, quota.resources.limit, quota.domain.nodes) == ("team-a", None, None)
+    assert (quota.namespace, quota.resources.limit, quota.units.limit) == ("team-a", 500, None)
+    assert quota.domain.nodes is None
     assert quota.units.used >= quota.resources.used
 
 
