@@ -126,6 +126,7 @@ class TestOptimistic:
 class TestBehindTheGate:
     """kube-scheduler does not look at members before their gang has its plan."""
 
+    @pytest.mark.longer
     def test_two_gangs_for_which_there_is_room_are_both_bound(self) -> None:
         orders = every_order(rivals(TWO, {"n1": 4}, gated="ab"), at_least=1_000)
         assert orders.outcomes.keys() == {(2, 2)}

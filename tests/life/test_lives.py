@@ -18,12 +18,10 @@ def clean(plan: Plan) -> Result:
     return result
 
 
-FEW = range(8)
+FEW, MORE = range(4), range(4, 30)
 
 
-@pytest.mark.parametrize(
-    "seed", [*FEW, *(pytest.param(each, marks=pytest.mark.longer) for each in range(len(FEW), 30))]
-)
+@pytest.mark.parametrize("seed", [*FEW, *(pytest.param(each, marks=pytest.mark.slow) for each in MORE)])
 def test_nothing_is_found_in_a_short_life(seed: int) -> None:
     result = clean(Plan(seed, SHORT.weeks, SHORT.pace))
     assert result.pods_bound > 20
