@@ -124,7 +124,7 @@ class VerbCalls:
         """The candidates that are left, with their victims; for a pod that cannot be read, none. Raises Problem."""
         began = perf_counter()
         call = wire.read_preempt_call(body)
-        candidates = call.victims()
+        candidates = call.victims
         try:
             answer = wire.preempt_answer(self._verbs.preempt(self._pod(call.pod), candidates))
         except UnreadableObject:

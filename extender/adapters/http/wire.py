@@ -120,10 +120,10 @@ class MetaVictims(Struct):
     budget_violations: int = field(name="NumPDBViolations")
 
 
-class PreemptCall(Struct, rename="pascal"):
+class _PreemptCall(Struct, rename="pascal"):
     """ExtenderPreemptionArgs. One of the two maps is null: the second is used with nodeCacheCapable."""
 
-    pod: Pod
+    pod: Raw
     node_name_to_victims: dict[NodeName, FullVictims] | None
     node_name_to_meta_victims: dict[NodeName, MetaVictims] | None
 
@@ -138,6 +138,13 @@ class PreemptCall(Struct, rename="pascal"):
             node: Victims([pod.metadata.uid for pod in full.pods or ()], full.budget_violations)
             for node, full in (self.node_name_to_victims or {}).items()
         }
+
+
+class PreemptCall(NamedTuple):
+    """For whom, and who would leave which node."""
+
+    pod: Pod
+    victims: Mapping[NodeName, Victims]
 
 
 class _NodesAnswer(Struct):
@@ -164,7 +171,7 @@ _named_calls = msgspec.json.Decoder(_NamedCall)
 _pods = msgspec.json.Decoder(Pod)
 _names = msgspec.json.Decoder(list[NodeName] | None)
 _bind_calls = msgspec.json.Decoder(BindCall)
-_preempt_calls = msgspec.json.Decoder(PreemptCall)
+_preempt_calls = msgspec.json.Decoder(_PreemptCall)
 _nodes = msgspec.json.Decoder(_Node)
 _encode = msgspec.json.Encoder().encode
 _BOUND = b'{"Error":""}'
@@ -285,14 +292,14 @@ def read_bind_call(body: bytes) -> BindCall:
 def read_preempt_call(body: bytes) -> PreemptCall:
     """The body of preempt; its pod has a UID. Raises Problem."""
     call = _decode(_preempt_calls, body)
-    _require("Pod.metadata.uid", call.pod.metadata.uid)
+    pod = _read_pod(bytes(call.pod))
     if call.node_name_to_meta_victims is None and call.node_name_to_victims is None:
         raise Problem(
             ProblemKind.WRONG_SHAPE,
             "both NodeNameToMetaVictims and NodeNameToVictims are null; one of them is needed",
             field="NodeNameToMetaVictims",
         )
-    return call
+    return PreemptCall(pod, call.victims())
 
 
 def _require(where: str, value: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -97,9 +98,23 @@ def test_nodes_that_come_whole_are_told_by_their_names() -> None:
 def test_recorded_victims_are_the_same_in_both_spellings() -> None:
     for folder in ("names", "nodes"):
         call = wire.read_preempt_call(some(folder, "preempt")[0])
-        victims = call.victims()
-        assert set(victims) == {"node-0", "node-1", "node-2"}
-        assert all(len(who.pods) == 1 and who.budget_violations == 0 for who in victims.values())
+        assert set(call.victims) == {"node-0", "node-1", "node-2"}
+        assert all(len(who.pods) == 1 and who.budget_violations == 0 for who in call.victims.values())
+
+
+READ: dict[str, Callable[[bytes], wire.FilterCall | wire.PreemptCall]] = {
+    "filter": wire.read_filter_call,
+    "prioritize": wire.read_prioritize_call,
+    "preempt": wire.read_preempt_call,
+}
+
+
+@pytest.mark.parametrize("verb", READ)
+def test_of_a_pod_that_says_too_much_no_verb_reads_it_all(verb: str) -> None:
+    called = json.loads(some("names", verb)[0])
+    called["Pod"]["metadata"]["labels"] = {f"label-{number}": "x" * 60 for number in range(3_000)}
+    pod = READ[verb](json.dumps(called).encode()).pod
+    assert (pod.metadata.labels, list(pod.cut or ())) == (None, ["metadata.labels"])
 
 
 def test_recorded_bodies_carry_every_key_of_the_protocol() -> None:
