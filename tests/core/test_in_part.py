@@ -155,3 +155,19 @@ def test_who_is_to_be_near_the_others_does_not_leave_them_its_place_and_go_elsew
     world.create(replace(workers[1], name="train-again", uid=PodUid("uid-again")))
     world.schedule()
     assert world.bound("train") == 3
+
+
+def test_who_is_tried_again_while_its_binding_is_written_keeps_its_place(world: GangWorld) -> None:
+    """kube-scheduler has given its call up, and others have taken some of that room: what is on its way may arrive."""
+    for name in ("n0", "n1"):
+        world.add_node(node(name, {"cpu": 2000}))
+    members = gang_pods("train", 3)
+    world.create(*members)
+    world.bring(members)
+    here = [each for each in members if world.opened[each.uid] == "n0"]
+    there = [each for each in members if each not in here]
+    assert len(here) == 2
+    world.write(there[0].uid)
+    taken(world, "n0", 1000)
+    assert not world.filter(here[0], [NodeName("n1")]).passed
+    assert held(world) == {each.uid: "n0" for each in here}

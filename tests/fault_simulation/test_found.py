@@ -28,6 +28,8 @@ FOUND = {
     "through again",
     "bound-by-a-repeated-call": "bind calls that had been refused came a second time, and bound members to a node "
     "where kube-scheduler counted them no more",
+    "tried-again-while-its-binding-is-written": "who was tried again, since kube-scheduler had given up its call, left "
+    "its place to others, and its Binding arrived",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
 }
 

@@ -121,7 +121,7 @@ class Admission:
         """The plan stands, but the pod fits on none of the nodes sent."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.wait.rejected.add(pod.uid)
-            if pod.uid not in gang.barrier.arrived:
+            if pod.uid not in gang.barrier.arrived and pod.uid not in gang.barrier.writing:
                 self._places.make_way(gang, pod)
             self._waiting.surplus.has(gang)
             if self._waiting.quota.over_by_one(gang) is not None:
