@@ -34,9 +34,9 @@ from loadtests.ledger import saved
 from loadtests.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
 from loadtests.sightings import GangSeen
 from tests.e2e.conftest import shared_field
-from tests.e2e.workload import GANG_APPROACHES, Arena, Field, together
+from tests.e2e.workload import Arena, Field, together
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 SEED = 2023
 NODES, PODS = 1523, 2000
@@ -197,7 +197,7 @@ def field(traces: Path, state_folder: Path, where: str) -> Iterator[Field]:
     yield from shared_field(where, node_trace=traces / "openb_node_list_all_node.csv")
 
 
-@pytest.mark.parametrize("scheduler", GANG_APPROACHES)
+@pytest.mark.parametrize("scheduler", ["escher", pytest.param("escher-ledger", marks=pytest.mark.slow)])
 def test_all_that_fits_is_bound_no_gang_in_part_and_the_ledger_is_the_clusters(
     arena: Arena, traces: Path, scheduler: str
 ) -> None:
