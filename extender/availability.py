@@ -52,7 +52,7 @@ _AWAY_LEASES = 8
 _OTHERS_HAVE_LEASES = 2
 """In so many another that can lead has taken it."""
 _HANGS_LEASES = 8
-"""A leader whose event loop has not turned for so many leases hangs, and is not one any more."""
+"""A leader whose event loop has not turned for this many lease durations stops renewing its lease."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 

@@ -40,9 +40,9 @@ class _Look:
 
 @dataclass(slots=True)
 class _Through:
-    """How far a namespace is gone through, and what is to be heeded the next time: gains of room after the number
-    `mark`; `stirred`: whether pods that policies govern (False), or all (True), may go to other nodes than before;
-    `pods`: those of which that is true by themselves."""
+    """The pass over one namespace, and what the next pass has to look at: nodes that gained room after the gain
+    numbered `mark`; `stirred`: policies changed, for governed pods alone (False) or for all pods (True); `pods`: pods
+    that changed by themselves."""
 
     mark: int
     stirred: bool | None = None
@@ -114,7 +114,7 @@ class Waking:
 
     def go_on(self) -> Iterator[Pod]:
         """Those that could go somewhere, of as many as the slice holds: they are not asleep any more."""
-        # Those whom they are alike from now on may have been looked at already.
+        # This pass may have looked already at the kind to which these pods belong now.
         under_way = {namespace for namespace, through in self._due.items() if through.looks}
         moved = self._turned_away.take_moved()
         self.concerns(uid for uid in moved if self._turned_away.namespace_of(uid) in under_way)

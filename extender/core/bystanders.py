@@ -23,7 +23,8 @@ Ask = tuple[tuple[Peers, ...], bool]
 """Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
 
 OnNodes = Mapping[NodeName, int]
-Label = tuple[str, str] | None
+RequiredLabel = tuple[str, str] | None
+"""Key and value of a label that a selector requires; None: it requires none."""
 _NOWHERE: OnNodes = MappingProxyType({})
 _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
@@ -47,7 +48,7 @@ class Bystanders:
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
         self._repellers: dict[PodUid, tuple[AffinityTerm, ...]] = {}
         """Required anti-affinity of pods, bound or not."""
-        self._repelled: dict[str | None, dict[Label, dict[AffinityTerm, int]]] = {}
+        self._repelled: dict[str | None, dict[RequiredLabel, dict[AffinityTerm, int]]] = {}
         """The same terms by the namespaces that they are about, None for all, and by a label that all whom they mean
         have: who bears none of these looks at none of the terms. And how many pods have each."""
 
@@ -265,7 +266,7 @@ class Around:
             yield from (port for port, number in there.items() if number > gone.get(port, 0))
 
 
-def _labels_of(peers: Peers) -> Iterable[Label]:
+def _labels_of(peers: Peers) -> Iterable[RequiredLabel]:
     """Labels of which each of the peers has one; None where they may have any."""
     if peers.selector is None:
         return ()

@@ -143,13 +143,14 @@ class ApiServer:
             fault = self.faults.popleft()
         fault = fault or next((each for each in self.forever if what.startswith(each.of)), None)
         await asyncio.sleep(self.latency)
-        if fault is not None and fault.late and once_more is not None:
-            self._late.append(asyncio.ensure_future(_later(fault.late, once_more)))
-        elif fault is not None and fault.twice and once_more is not None:
-            with suppress(Refused):
-                await once_more()
-        if fault is not None and fault.twice and once_more is not None:
-            return None
+        if fault is not None and once_more is not None:
+            if fault.late:
+                self._late.append(asyncio.ensure_future(_later(fault.late, once_more)))
+            elif fault.twice:
+                with suppress(Refused):
+                    await once_more()
+            if fault.twice:
+                return None
         if fault is not None and not fault.after:
             raise fault.error
         return fault

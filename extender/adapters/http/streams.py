@@ -27,8 +27,8 @@ class Streams(Collector):
         self._limit = limit
         self.open: Counter[Hashable] = Counter()
         """By client, by namespace (None: all namespaces), and in all."""
-        self._refused: Counter[str] = Counter()
-        """By the setting that bounds them."""
+        self._refused = dict.fromkeys(("streams_per_client", "streams_per_namespace", "streams_limit"), 0)
+        """How many, by the setting that bounds them."""
 
     def collect(self) -> Iterable[Metric]:
         there = GaugeMetricFamily("escher_event_streams", "Streams of events that callers hold open")
@@ -37,8 +37,8 @@ class Streams(Collector):
         refused = CounterMetricFamily(
             "escher_event_streams_refused", "Streams of events beyond a bound, by its setting", labels=["setting"]
         )
-        for setting in ("streams_per_client", "streams_per_namespace", "streams_limit"):
-            refused.add_metric([setting], self._refused[setting])
+        for setting, number in self._refused.items():
+            refused.add_metric([setting], number)
         yield refused
 
     @contextmanager

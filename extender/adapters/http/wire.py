@@ -141,7 +141,7 @@ class _PreemptCall(Struct, rename="pascal"):
 
 
 class PreemptCall(NamedTuple):
-    """For whom, and who would leave which node."""
+    """The pod that kube-scheduler preempts for, and the candidate victims by node."""
 
     pod: Pod
     victims: Mapping[NodeName, Victims]
