@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -66,20 +67,50 @@ def test_the_wheel_carries_what_the_commands_need() -> None:
         assert places.shipped(folder).is_dir()
 
 
-@pytest.mark.parametrize("skipped", [0, 3])
-def test_ci_counts_what_passed_and_is_green_whether_or_not_something_was_skipped(skipped: int, tmp_path: Path) -> None:
-    make = tmp_path / "make"
-    also = f", {skipped} skipped" if skipped else ""
-    make.write_text(f"#!/bin/sh\necho '==== 20 passed{also}, 4 deselected in 1.02s (0:00:01) ===='\n")
-    make.chmod(0o755)
-    ran = subprocess.run(
-        ["bash", str(ROOT / ".ci/run")],
-        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+def ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
+    """CI's run in a copy of the checkout that has this `make` and nothing else."""
+    for name, text in {".ci/run": (ROOT / ".ci/run").read_text(), "make": f"#!/bin/bash\n{make}\n"}.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / ".venv/bin").mkdir(parents=True)
+    (folder / ".venv/bin/python").symlink_to(sys.executable)
+    return subprocess.run(
+        ["bash", str(folder / ".ci/run")],
+        env={"PATH": f"{folder}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=60,
     )
+
+
+@pytest.mark.parametrize("skipped", [0, 3])
+def test_ci_counts_what_passed_and_is_green_whether_or_not_something_was_skipped(skipped: int, tmp_path: Path) -> None:
+    also = f", {skipped} skipped" if skipped else ""
+    ran = ci(tmp_path, f"echo '==== 20 passed{also}, 4 deselected in 1.02s (0:00:01) ===='")
     steps = ran.stdout.count("4 deselected") // 2
     total = f", {steps * skipped} skipped" if skipped else ""
     assert (ran.returncode, ran.stderr) == (0, "")
     assert f"======== {steps * 20} passed{total} in " in ran.stdout.splitlines()[-1]
+
+
+FAILS = """
+if [ "$1" = e2e ] && ([ $# = 1 ] || (({again}))); then
+    mkdir -p .pytest_cache/v/cache
+    echo '{failed}' >.pytest_cache/v/cache/lastfailed
+    exit 2
+fi
+"""
+
+
+def test_ci_runs_a_test_that_failed_once_more_and_names_it(tmp_path: Path) -> None:
+    ran = ci(tmp_path, FAILS.format(again=0, failed='{"tests/test_a.py::test_b": true}'))
+    assert ran.returncode == 0
+    assert "failed once, and passed when run again:\ntests/test_a.py::test_b\n" in ran.stdout
+
+
+@pytest.mark.parametrize(("again", "failed"), [(1, '{"a": true}'), (0, '{"a": 1, "b": 1, "c": 1, "d": 1}'), (0, "")])
+def test_ci_fails_where_a_test_fails_twice_or_four_do_or_none_is_known(again: int, failed: str, tmp_path: Path) -> None:
+    ran = ci(tmp_path, FAILS.format(again=again, failed=failed))
+    assert ran.returncode != 0
+    assert "===== all of it" not in ran.stdout

@@ -81,12 +81,12 @@ def test_a_run_in_which_nothing_is_wrong_ends_well_and_tells_of_memory(
     with (folder / MEMORY).open() as text:
         rows = list(csv.DictReader(text))
     assert {row["process"] for row in rows} >= {"service", "embedded-cluster"}
-    # One that has only just begun may have none yet.
+    # A process that has only just begun may have next to none.
     most = {
         row["process"]: max(float(each["resident_mib"]) for each in rows if each["process"] == row["process"])
         for row in rows
     }
-    assert min(most.values()) > 1
+    assert min(most.values()) > 0
     assert "every invariant holds" in (folder / REPORT).read_text()
     assert "Resident memory" in (folder / PAGE).read_text()
     assert "0 findings" in capsys.readouterr().out
