@@ -87,7 +87,7 @@ class TakingBack:
                 _log.warning("a write is not taken back: the object has changed since", name=str(now.name))
                 await self._spare(now)
             elif was is None:
-                self._known.deleted(now, await self._store.delete(now.name, if_version=now.resource_version))
+                self._writing.deleted(now, await self._store.delete(now.name, if_version=now.resource_version))
             else:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):

@@ -96,7 +96,7 @@ class Undoing:
                 await self._merge(before, restoring(made, before, before.nodes), made.resource_version)
             self._takes_the_place(of=before, now=replace(made, nodes=before.nodes))
         elif before is None:
-            self._known.deleted(after, await self._store.delete(name, if_version=self._now_at(after)))
+            self._writing.deleted(after, await self._store.delete(name, if_version=self._now_at(after)))
         else:
             nodes = dict.fromkeys(node for each in (*written.earlier, written.step) for node in nodes_of(each))
             await self._merge(before, restoring(after, before, nodes), self._now_at(after))

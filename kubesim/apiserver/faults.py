@@ -6,6 +6,7 @@ Only what comes in process meets them. Must not know what a request means.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from extender.kube.errors import Refused, Unavailable
@@ -33,6 +34,8 @@ class Fault:
     again: float | None = None
     """It arrives once more, so many seconds after its sender has heard what there is to hear: what had not arrived, too
     late; what had, a second time."""
+    again_if: Callable[[], bool] = lambda: True
+    """Whether it arrives once more, asked at that moment."""
 
     def concerns(self, user: str, method: str, path: str) -> bool:
         if self.method not in ("", method) or (self.user and re.fullmatch(self.user, user) is None):

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote
 from extender.kube.errors import Refused, Silent
 from extender.kube.requests import JSON, TIMEOUT, refusal
 from kubesim.apiserver.api import ApiServer
+from kubesim.apiserver.faults import Fault
 from kubesim.apiserver.wire import Answer, Request
 
 
@@ -59,7 +60,7 @@ class InProcess:
         asked = self._request(method, path, body, content_type, accept)
         fault = self._server.faults.met_by(self._user, method, path)
         if fault is not None and fault.again is not None:
-            asyncio.get_running_loop().call_later(fault.seconds + fault.again, self._arrive_again, asked)
+            asyncio.get_running_loop().call_later(fault.seconds + fault.again, self._arrive_again, asked, fault)
         if fault is not None and not fault.after:
             await asyncio.sleep(fault.seconds)
             if isinstance(fault.error, Refused):
@@ -99,8 +100,10 @@ class InProcess:
             except TimeoutError as error:
                 raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
 
-    def _arrive_again(self, request: Request) -> None:
+    def _arrive_again(self, request: Request, fault: Fault) -> None:
         """Whoever sent it hears nothing of this."""
+        if not fault.again_if():
+            return
         answer = self._server.handle(request)
         if not isinstance(answer, Answer):
             answer.close()

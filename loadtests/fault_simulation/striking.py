@@ -9,6 +9,8 @@ import asyncio
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from math import inf
 
 from extender.kube.errors import Away, Expired, Occupied, Refused, Unavailable
 from kubesim.apiserver import faults as api
@@ -46,6 +48,7 @@ class Striking:
         """Kinds of those that have begun."""
         self._stage = stage
         self._killed = killed
+        self._killed_at = -inf
         self._kinds = (NODE, *ours)
         drawn = random.Random(f"{seed} others")
         self._others = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user="others"))
@@ -85,7 +88,17 @@ class Striking:
         elif fault.kind in ("lose-call", "lose-verdict", "delay-call", "repeat-call"):
             await self._met(self._stage.calls.faults, _of_call(fault))
         else:
-            await self._met(self._stage.cluster.api.faults, _of_request(fault))
+            await self._met(
+                self._stage.cluster.api.faults, replace(_of_request(fault), again_if=self._can_arrive(fault))
+            )
+
+    def _can_arrive(self, fault: Fault) -> Callable[[], bool]:
+        """Whether what arrives again may do so. Where a resource was created and deleted, and the service that did both
+        was killed, all within a second, nobody could tell a creation that arrives after that from a new one."""
+        if (fault.kind, fault.of) != ("repeat-request", "resource creations"):
+            return lambda: True
+        now = asyncio.get_running_loop().time
+        return lambda: self._killed_at < now() - fault.seconds
 
     async def _met(self, faults: api.Faults, fault: api.Fault) -> None:
         faults.add(fault)
@@ -157,6 +170,7 @@ class Striking:
     # -- crashes ---------------------------------------------------------------------------------------------------
 
     async def _kill_service(self, fault: Fault) -> None:
+        self._killed_at = asyncio.get_running_loop().time()
         self._stage.back_after = fault.seconds
         self._killed()
         self._stage.kill_leading(losing=fault.losing)

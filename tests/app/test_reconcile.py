@@ -252,7 +252,7 @@ async def test_why_something_is_collected_is_logged(world: World) -> None:
     assert [(each["name"], each["why"]) for each in logs if "collected" in each["event"]] == [
         ("team/r", "its time to live is over"),
         ("team/s", "its owner, pod worker, is gone"),
-        ("team/t", "it came of a call that had been given up"),
+        ("team/t", "it came of a call that had been given up, or that arrived again after the deletion"),
     ]
 
 

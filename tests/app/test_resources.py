@@ -500,6 +500,35 @@ async def test_a_creation_that_arrives_late_stays_if_nobody_has_called_since(wor
     world.agree()
 
 
+@pytest.mark.parametrize("changed", [False, True])
+async def test_a_creation_that_arrives_again_after_the_deletion_is_collected(world: World, changed: bool) -> None:
+    world.api.faults.append(twice("create", late=3.0))
+    await world.set("r", 4, "n1")
+    if changed:
+        await world.set("r", 5, "n1")
+    await world.resources.delete_resource(EphemeralName("team", "r"))
+    await world.quiet(4)
+    assert world.api.objects == {}
+    world.agree()
+
+
+@pytest.mark.parametrize("by_us", [False, True])
+async def test_a_copy_of_what_was_deleted_stays_if_others_deleted_it_or_it_comes_later(
+    world: World, by_us: bool
+) -> None:
+    await world.set("r", 4, "n1")
+    copy = world.api.objects["team", "r"]
+    if by_us:
+        await world.resources.delete_resource(EphemeralName("team", "r"))
+        await world.quiet(11)
+    else:
+        world.api.drop("team", "r")
+    world.api.put(copy)
+    await world.quiet(100)
+    assert world.capacity("r") == {"n1": 4}
+    world.agree()
+
+
 async def test_a_write_that_arrives_twice_is_done_once(world: World) -> None:
     world.api.faults.append(twice("create"))
     state = await world.set("r", 4, "n1")

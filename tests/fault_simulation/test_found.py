@@ -31,6 +31,7 @@ FOUND = {
     "tried-again-while-its-binding-is-written": "who was tried again, since kube-scheduler had given up its call, left "
     "its place to others, and its Binding arrived",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
+    "created-again-after-its-deletion": "a creation arrived again after a later transaction had deleted the object",
 }
 
 

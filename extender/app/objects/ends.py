@@ -141,7 +141,7 @@ class Ends(Generic[O]):
         name = identity(entry.item.name)
         if entry.item.expires_at is not None:
             self.calendar.expires(name, entry.item.expires_at)
-        if self._writing.is_stray(entry.item):
+        if self._writing.is_stray(entry):
             self.calendar.look_at(name, now.steady)
 
     def forget(self, name: Identity) -> None:
@@ -154,8 +154,8 @@ class Ends(Generic[O]):
         ends = entry.item.expires_at
         if entry.item.deleting:
             return ""
-        if self._writing.is_stray(entry.item):
-            return "it came of a call that had been given up"
+        if self._writing.is_stray(entry):
+            return "it came of a call that had been given up, or that arrived again after the deletion"
         return "its time to live is over" if ends is not None and ends <= now.time_of_day else ""
 
     async def is_sure(self, entry: Entry[O]) -> bool:

@@ -78,7 +78,7 @@ class Known(Generic[O]):
         about."""
         self.rewound: list[Callable[[Identity], None]] = []
         """Hear the identity of each object whose versions count for nothing any more."""
-        self._clock = clock
+        self.clock = clock
         self._tell_first = enter
         self._settle = settle
         self._entries: dict[Identity, Entry[O]] = {}
@@ -217,7 +217,7 @@ class Known(Generic[O]):
                 known.echoed = known.echoed or told
                 known.learnt = 0 if told else self._answers
                 return True
-        now = self._clock.steady()
+        now = self.clock.steady()
         entry = Entry(item, now, item.resource_version, told, at=now, echoed=told, learnt=0 if told else self._answers)
         if known is not None and same:
             entry.since, entry.told = known.since, known.told or told

@@ -2,7 +2,9 @@
 
 Each write leaves a mark of its own in the object. Found there, it says that the write was done, be it that its answer
 never came, or that it was refused because it arrived twice. A creation that was not answered may arrive at any later
-time; once another call has settled what is to be there, its mark is void, and an object that bears it is a stray.
+time; once another call has settled what is to be there, its mark is void, and an object that bears it is a stray. A
+creation that was answered may arrive again: if a call of ours has deleted the object meanwhile, what it makes is a
+stray too, for a while. Longer, it could be an object that a user deleted through us and creates from a copy of it.
 
 The mark of a write of a transaction that was announced (`app.intents`) names the transaction, and has a digest of what
 the object's spec asks for then: whoever finds it can tell the write, and whether the spec was edited since.
@@ -12,11 +14,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from math import inf
 
 from extender.app.objects.kind import Identity
 from extender.core.bounded import Bounded
 
 _REMEMBERED = 4096
+_ARRIVES_AGAIN = 10.0
+"""Seconds."""
 
 
 class Marks:
@@ -26,6 +31,9 @@ class Marks:
         self.new = unique
         self._unanswered: Bounded[Identity, set[str]] = Bounded(_REMEMBERED)
         self._void: Bounded[str, None] = Bounded(_REMEMBERED)
+        self._created: Bounded[Identity, str] = Bounded(_REMEMBERED)
+        self._deleted: Bounded[str, float] = Bounded(_REMEMBERED)
+        """Until when an object that bears the mark came of a creation that arrived again."""
 
     def of(self, transaction: str, digest: str) -> str:
         """That of a write of the transaction which leaves the object with a spec of this digest."""
@@ -47,6 +55,19 @@ class Marks:
     def void(self, mark: str) -> None:
         """This mark, or all of a transaction, count for nothing: an object that bears one is a stray."""
         self._void[mark] = None
+
+    def created(self, name: Identity, mark: str) -> None:
+        """A creation with this mark was answered."""
+        self._created[name] = mark
+
+    def deleted(self, name: Identity, mark: str, now: float) -> None:
+        """A call of ours has deleted the object, which had this mark."""
+        for each in {mark, self._created.pop(name, "")} - {""}:
+            self._deleted[each] = now + _ARRIVES_AGAIN
+
+    def is_again(self, mark: str, seen: float) -> bool:
+        """Whether an object with this mark, first seen then, came of a creation that arrived again."""
+        return seen <= self._deleted.get(mark, -inf)
 
     def is_void(self, mark: str) -> bool:
         return mark in self._void or transaction_of(mark) in self._void

@@ -95,11 +95,19 @@ class Writing(Generic[O, C]):
             case Delete(item, version):
                 left = await self._store.delete(name, if_version=version, dry_run=dry_run)
                 if not dry_run:
-                    self._known.deleted(item, left)
+                    self.deleted(item, left)
                 return left
         if not dry_run:
+            if isinstance(attempt.step, Create):
+                self._marks.created(identity(name), mark)
             self._known.learn(stored)
         return stored
+
+    def deleted(self, item: O, left: O | None) -> None:
+        """The store has deleted the object for us: it is gone, or what is `left` waits for finalizers."""
+        if left is None:
+            self._marks.deleted(identity(item.name), item.mark, self._known.clock.steady())
+        self._known.deleted(item, left)
 
     def _unsure(self, attempt: Written[O, C], error: Unavailable, dry_run: bool) -> Unsure[O, C]:
         if isinstance(attempt.step, Create) and not dry_run:
@@ -148,7 +156,7 @@ class Writing(Generic[O, C]):
             except Refused as error:
                 raise Invalid("name", str(name), f"the API server refuses it: {error}") from error
             if not dry_run:
-                self._known.deleted(entry.item, left)
+                self.deleted(entry.item, left)
                 self.settled(name)
             return entry.item, left
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
@@ -158,9 +166,10 @@ class Writing(Generic[O, C]):
         entry = self._known.get(name)
         self._marks.settle(identity(name), "" if entry is None else entry.item.mark)
 
-    def is_stray(self, item: O) -> bool:
-        """Whether it came of a call that had been given up, and arrived late."""
-        return self._marks.is_void(item.mark)
+    def is_stray(self, entry: Entry[O]) -> bool:
+        """Whether it came of a call that had been given up, and arrived late, or that arrived again."""
+        mark = entry.item.mark
+        return self._marks.is_void(mark) or self._marks.is_again(mark, entry.since)
 
     async def collect(self, name: Named, why: Callable[[Entry[O]], str]) -> None:
         """The object is gone if there is a reason when its turn comes, and nobody has changed it since we looked.
@@ -178,7 +187,7 @@ class Writing(Generic[O, C]):
                 # Changed, perhaps renewed: looked at again with what it says now.
                 await self.refresh(name)
                 return
-            self._known.deleted(entry.item, left)
+            self.deleted(entry.item, left)
             _log.info("an object is collected", kind=self._kind, name=str(name), why=reason)
 
     async def ask_about(self, name: Named) -> None:
