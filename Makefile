@@ -45,6 +45,8 @@ MUTANTS_ARGS ?=
 SOAK_ARGS ?= --minutes 30
 LIFE_ARGS ?= --seeds 1000 --weeks 2
 CLIENT_ARGS ?= --minutes 10
+# --real, --pods 3000, --action policy gang
+NEIGHBOUR_ARGS ?=
 # --mutants: put bugs in on purpose, and say which are found. --replay FILE, --seed 31: one run, told in full.
 FAULT_SIMULATION_ARGS ?= --seeds 10000
 MONTH_ARGS ?= --seeds 1 --days 30
@@ -90,6 +92,10 @@ month: setup ## Live a month of ephemeral resources in virtual time; look whethe
 .PHONY: fault-simulation
 fault-simulation: setup ## Run the service under 10,000 drawn plans of faults in virtual time; what fails is made smaller (hours; no Go)
 	$(BIN)/python -m loadtests.fault_simulation $(FAULT_SIMULATION_ARGS)
+
+.PHONY: neighbour
+neighbour: setup ## Measure how long filter calls of one namespace take while another's tenant edits without end (four minutes; no Go)
+	$(BIN)/python -m loadtests.neighbour $(NEIGHBOUR_ARGS)
 
 .PHONY: client
 client: setup ## Ask the embedded cluster for anything, right or wrong, for ten minutes; look for 500s and for growth (no Go)

@@ -1,0 +1,243 @@
+"""A noisy neighbour: how long filter calls for one namespace's pods take while another's tenant does what it may.
+
+    python -m loadtests.neighbour                                    # the embedded cluster, every action, 20 s each
+    python -m loadtests.neighbour --real --pods 3000 --seconds 60 --action policy gang
+
+Namespace `a` has pods that run and pods that wait, each of these of a kind of its own. Its tenant does one thing as
+fast as the API server takes it, from four connections. Meanwhile another process asks for filter of pods of namespace
+`b`, 50 times a second. Told are what was done a second, how long the calls took, and the service's long turns by step.
+
+With --most the exit code is 1 where a filter call took longer than that at the 99.9th percentile. Machines are shared
+and noisy: "nothing" is measured first, for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing.connection import Connection as Pipe
+
+from extender.controlplane.api import Api, ApiError
+from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from extender.controlplane.nodes import NodeShape
+from loadtests.goals.connection import Connection, request
+from loadtests.ledger import Service
+from loadtests.pods import EXTENDER, Json, pod
+from loadtests.progress import say
+
+NOISY, QUIET = "a", "b"
+_PODS = f"/api/v1/namespaces/{NOISY}/pods"
+_OURS = f"/apis/escher.dev/v1alpha1/namespaces/{NOISY}"
+_POLICIES, _RESOURCES = f"{_OURS}/escherpolicies", f"{_OURS}/ephemeralresources"
+_HOSTNAME = "kubernetes.io/hostname"
+_WRITERS, _WAITING, _NODES = 4, 200, 20
+_EVERY, _ASKED_FOR = 0.02, 50
+_SETTLES = 3.0
+_LONG_TURNS = "escher_long_turns_total"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Calls in milliseconds. `turns`: long turns by step."""
+
+    action: str
+    edits: float
+    calls: int
+    median: float
+    last_of_1000: float
+    longest: float
+    turns: dict[str, int]
+
+
+ACTIONS = ("nothing", "policy", "policies", "resource", "resources", "labels", "gang", "pods", "kinds")
+"""What the tenant does: edits one object (singular), or makes and deletes them (plural); labels of pods that run; the
+quorum of gangs that wait; what kind of pod waits."""
+
+
+class Tenant:
+    """What it may do in its namespace. Each action is given a number that it has not had before."""
+
+    def __init__(self, api: Api, pods: int, waiting: int) -> None:
+        self._api, self._running, self._waiting = api, pods, waiting
+        does = (
+            lambda number: time.sleep(0.1),
+            self._edit_policy,
+            self._make_policy,
+            self._edit_resource,
+            self._make_resource,
+            self._edit_labels,
+            self._edit_gang,
+            self._make_pod,
+            self._change_kind,
+        )
+        self.actions: dict[str, Callable[[int], object]] = dict(zip(ACTIONS, does, strict=True))
+
+    def settle(self) -> None:
+        """Its pods are there: some run, each of the others waits for more cpu than there is."""
+        for namespace in (NOISY, QUIET):
+            self._api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
+        self._api.post(_POLICIES, _policy("flipped", "balance", {"topologyKey": _HOSTNAME}))
+        self._api.post(_RESOURCES, _resource("flipped", 1))
+        with ThreadPoolExecutor(_WRITERS) as workers:
+            list(workers.map(lambda number: self._api.post(_PODS, self._runs(number)), range(self._running)))
+            list(workers.map(lambda number: self._api.post(_PODS, self._waits(number)), range(self._waiting)))
+
+    def _runs(self, number: int) -> Json:
+        made = pod(f"runs-{number}", EXTENDER, cpu="10m", labels={"app": "web"})
+        made["spec"]["nodeName"] = f"node-{number % _NODES}"
+        return made
+
+    def _waits(self, number: int) -> Json:
+        labels, gang = {"app": f"kind-{number}"}, f"gang-{number % 10}" if number % 2 else None
+        return pod(f"waits-{number}", EXTENDER, cpu="5000", gang=gang, quorum=1 if gang else None, labels=labels)
+
+    def _edit_policy(self, number: int) -> None:
+        self._api.patch(f"{_POLICIES}/flipped", {"spec": {"parameters": {"maxSkew": 1 + number % 900}}})
+
+    def _make_policy(self, number: int) -> None:
+        self._api.post(_POLICIES, _policy(f"made-{number}", "anti-affinity", {}))
+        self._api.delete(f"{_POLICIES}/made-{number}")
+
+    def _edit_resource(self, number: int) -> None:
+        self._api.patch(f"{_RESOURCES}/flipped", {"spec": _resource("flipped", number % 7)["spec"]})
+
+    def _make_resource(self, number: int) -> None:
+        self._api.post(_RESOURCES, _resource(f"made-{number}", 1))
+        self._api.delete(f"{_RESOURCES}/made-{number}")
+
+    def _edit_labels(self, number: int) -> None:
+        said = {"metadata": {"labels": {"app": f"other-{number}"}}}
+        self._api.patch(f"{_PODS}/runs-{number % self._running}", said)
+
+    def _edit_gang(self, number: int) -> None:
+        said = {"metadata": {"annotations": {"escher.dev/gang-min-member": str(1 + number % 10)}}}
+        self._api.patch(f"{_PODS}/waits-{1 + 2 * (number % (self._waiting // 2))}", said)
+
+    def _make_pod(self, number: int) -> None:
+        self._api.post(_PODS, pod(f"made-{number}", EXTENDER, cpu="10m", labels={"app": "web"}))
+        self._api.delete(f"{_PODS}/made-{number}", gracePeriodSeconds=0)
+
+    def _change_kind(self, number: int) -> None:
+        said = {"metadata": {"labels": {"app": f"kind-{number}"}}}
+        self._api.patch(f"{_PODS}/waits-{number % self._waiting}", said)
+
+
+_HEAD: Json = {"apiVersion": "escher.dev/v1alpha1"}
+
+
+def _policy(name: str, kind: str, parameters: Json) -> Json:
+    spec = {"type": kind, "parameters": parameters, "selector": {}}
+    return {**_HEAD, "kind": "EscherPolicy", "metadata": {"name": name}, "spec": spec}
+
+
+def _resource(name: str, units: int) -> Json:
+    spec = {"nodes": {f"node-{node}": units for node in range(_NODES)}}
+    return {**_HEAD, "kind": "EphemeralResource", "metadata": {"name": name}, "spec": spec}
+
+
+def _ask(url: str, seconds: float, found: Pipe) -> None:
+    """Filter calls for pods of `b`. Told are when they will end, and then how many milliseconds each took."""
+    names = [f"node-{number}" for number in range(_NODES)]
+    asked = []
+    for number in range(_ASKED_FOR):
+        made = pod(f"asked-for-{number}", EXTENDER, cpu="10m")
+        made["metadata"] |= {"namespace": QUIET, "uid": f"uid-asked-for-{number}"}
+        made["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+        asked.append(
+            request("/scheduler/filter", json.dumps({"Pod": made, "Nodes": None, "NodeNames": names}).encode())
+        )
+    took: list[float] = []
+    with closing(Connection(url)) as connection:
+        until = time.time() + seconds
+        found.send(until)
+        while time.time() < until:
+            began = time.perf_counter()
+            answer = connection.ask(asked[len(took) % _ASKED_FOR])
+            took.append(1000 * (time.perf_counter() - began))
+            assert answer.status == 200, answer
+            time.sleep(max(0.0, _EVERY - took[-1] / 1000))
+    found.send(took)
+
+
+def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float) -> Row:
+    """The tenant does that for so long."""
+    before = _long_turns(service)
+    hears, tells = multiprocessing.Pipe(duplex=False)
+    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(cluster.service_url, seconds, tells))
+    asking.start()
+    tells.close()
+    until = hears.recv()
+
+    def act(writer: int) -> int:
+        number = writer
+        while time.time() < until:
+            try:
+                tenant.actions[action](number)
+            except ApiError as error:
+                if error.status not in (404, 409):
+                    raise
+            number += _WRITERS
+        return number // _WRITERS
+
+    with ThreadPoolExecutor(_WRITERS) as writers:
+        edits = sum(writers.map(act, range(_WRITERS)))
+    took = sorted(hears.recv())
+    asking.join()
+    time.sleep(_SETTLES)
+    turns = {step: count - before.get(step, 0) for step, count in _long_turns(service).items()}
+    at = (took[len(took) // 2], took[-1 - len(took) // 1000], took[-1])
+    return Row(action, edits / seconds, len(took), *at, {step: count for step, count in turns.items() if count})
+
+
+def _long_turns(service: Service) -> dict[str, int]:
+    return {
+        dict(labels)["step"]: int(value) for (name, labels), value in service.metrics().items() if name == _LONG_TURNS
+    }
+
+
+def table(rows: Sequence[Row]) -> str:
+    lines = ["| action | a second | calls | median, ms | 99.9 %, ms | longest, ms | turns of more than 50 ms |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for row in rows:
+        turns = ", ".join(f"{step} {count}" for step, count in row.turns.items()) or "0"
+        times = f"{row.median:.1f} | {row.last_of_1000:.0f} | {row.longest:.0f}"
+        lines.append(f"| {row.action} | {row.edits:.0f} | {row.calls} | {times} | {turns} |")
+    return "\n".join(lines)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests.neighbour", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--real", action="store_true", help="on a real control plane (default: the embedded cluster)")
+    parser.add_argument("--pods", type=int, default=1000, help="of the tenant's that run (default: 1000)")
+    parser.add_argument(
+        "--waiting", type=int, default=_WAITING, help=f"that wait, of a kind each (default: {_WAITING})"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each action (default: 20)")
+    parser.add_argument("--action", nargs="+", choices=ACTIONS, default=ACTIONS, help="these alone (default: all)")
+    parser.add_argument("--most", type=float, help="milliseconds that 99.9 %% of the calls may take at most")
+    wanted = parser.parse_args(given)
+    if min(wanted.pods, wanted.waiting - 1, wanted.seconds) < 1:
+        parser.error("--pods and --seconds must be 1 or more, --waiting 2 or more")
+    kind, rows = RealCluster if wanted.real else EmbeddedCluster, []
+    shape = NodeShape(cpu="64", pods=1 + wanted.pods)
+    with kind.start(nodes=_NODES, node_shape=shape) as cluster, closing(Service(cluster.service_url)) as service:
+        tenant = Tenant(cluster.admin, wanted.pods, wanted.waiting)
+        tenant.settle()
+        time.sleep(_SETTLES)
+        for action in wanted.action:
+            rows.append(measure(cluster, service, tenant, action, wanted.seconds))
+            say(f"{action}: {rows[-1].last_of_1000:.0f} ms")
+    sys.stdout.write(table(rows) + "\n")
+    return int(wanted.most is not None and any(row.last_of_1000 > wanted.most for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
