@@ -267,7 +267,7 @@ class Counted(msgspec.Struct, frozen=True):
     limit: int | None
     """None: there is none."""
     waiting: int
-    """How many wait for room: objects that are not wholly in force, or gangs."""
+    """How many wait for room: objects that are not wholly in force, gangs, or kinds of pods."""
 
 
 class Domain(msgspec.Struct, frozen=True):
@@ -287,6 +287,7 @@ class Quota(msgspec.Struct, frozen=True):
     policies: Counted
     gang_places: Counted
     claims: Counted
+    waiting_kinds: Counted
     domain: Domain
 
 

@@ -67,6 +67,7 @@ class AllowanceSettings(BaseModel):
     policies: Limit = Field(200, description="EscherPolicies in force")
     gang_places: Limit = Field(None, description="members of its gangs that are bound or have a place reserved")
     claims: Limit = Field(None, description="claims of transactions")
+    waiting_kinds: Limit = Field(1_000, description="kinds of waiting pods that are looked at first")
     nodes: dict[Annotated[str, AfterValidator(_label)], Values] | None = Field(
         None, description="labels of the nodes that it may touch, as a nodeSelector; a list of values is any of them"
     )

@@ -11,7 +11,7 @@ from extender.core.isolation import UNLIMITED, Allowance, Counted, Isolation, Ov
 from extender.settings import BadSettings, Settings, load_settings
 from extender.settings_file import SettingsFile
 
-R, U, P = Counted.RESOURCES, Counted.UNITS, Counted.POLICIES
+R, U, P, K = Counted.RESOURCES, Counted.UNITS, Counted.POLICIES, Counted.WAITING_KINDS
 
 
 @pytest.fixture
@@ -27,12 +27,12 @@ def loaded(path: Path, text: str) -> Settings:
 def test_where_nothing_is_said_no_namespace_can_take_what_all_share(path: Path) -> None:
     settings = loaded(path, "port: 0\n")
     default, named = settings.isolation.allowances()
-    assert (default, named) == (Allowance({R: 500, P: 200}), {})
+    assert (default, named) == (Allowance({R: 500, P: 200, K: 1_000}), {})
     assert default.most[R] < settings.ephemeral_keys_per_node
 
 
 def test_null_is_without_a_limit_for_all(path: Path) -> None:
-    said = "isolation: {default: {resources: null, policies: null}}\n"
+    said = "isolation: {default: {resources: null, policies: null, waiting_kinds: null}}\n"
     assert loaded(path, said).isolation.allowances() == (UNLIMITED, {})
 
 
@@ -45,9 +45,9 @@ isolation:
     team-b: {resources: null, names: null}
 """
     default, named = loaded(path, text).isolation.allowances()
-    assert default == Allowance({R: 5, U: 50, P: 200}, None, ("a*",))
-    assert named["team-a"] == Allowance({R: 7, U: 50, P: 200}, {"pool": ("a",), "zone": ("x", "y")}, ("a*",))
-    assert named["team-b"] == Allowance({U: 50, P: 200})
+    assert default == Allowance({R: 5, U: 50, P: 200, K: 1_000}, None, ("a*",))
+    assert named["team-a"] == Allowance({R: 7, U: 50, P: 200, K: 1_000}, {"pool": ("a",), "zone": ("x", "y")}, ("a*",))
+    assert named["team-b"] == Allowance({U: 50, P: 200, K: 1_000})
     isolation = Isolation(default, named)
     assert isolation.limit("team-b", R) is None
     assert isolation.over("nobody", R, 1, 5) == Over("nobody", R, 1, 5, 5)
@@ -82,7 +82,7 @@ def test_a_change_is_taken_up_while_the_service_runs(path: Path) -> None:
     path.write_text("isolation: {default: {policies: 3}}\n")
     file.look()
     file.look()
-    assert [now.isolation.allowances()[0].most for now in changes] == [{R: 500, P: 3}]
+    assert [now.isolation.allowances()[0].most for now in changes] == [{R: 500, P: 3, K: 1_000}]
 
 
 def test_a_domain_has_nodes_with_all_its_labels_and_names_of_any_pattern() -> None:

@@ -47,18 +47,21 @@ class Isolating:
     def quota(self, namespace: str) -> QuotaState:
         tables, resources = self._keeper.tables, self._capacities.quota.used(namespace)
         allowance, places = tables.isolation.of(namespace), tables.ledger.totals.places
+        kinds, kinds_beyond = self._keeper.waiting_kinds(namespace)
         used = {
             Counted.RESOURCES: resources.resources,
             Counted.UNITS: resources.units,
             Counted.POLICIES: self._policies.quota.used(namespace),
             Counted.GANG_PLACES: places.get(namespace, 0),
             Counted.CLAIMS: places.get(owning(namespace), 0),
+            Counted.WAITING_KINDS: kinds,
         }
         aside = tables.gangs.waiting.quota.aside
         waiting = {
             **self._capacities.waiting_for_quota(namespace),
             Counted.POLICIES: self._policies.waiting_for_quota(namespace),
             Counted.GANG_PLACES: sum(key.namespace == namespace for key in aside),
+            Counted.WAITING_KINDS: kinds_beyond,
         }
         return QuotaState(
             namespace=namespace,

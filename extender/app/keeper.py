@@ -53,7 +53,7 @@ class Keeper:
         self.tables = tables = Tables(clock, rules, policies, life)
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
-        self._turned_away = TurnedAway(tables.ledger)
+        self._turned_away = TurnedAway(tables.ledger, tables.isolation)
         tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
         self._binds = Binds(tables, self._in_flight, self._effects)
         self.population = Population(tables, self._binds, self._turned_away, self._effects)
@@ -384,6 +384,10 @@ class Keeper:
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""
         return uid in self._turned_away
+
+    def waiting_kinds(self, namespace: str) -> tuple[int, int]:
+        """How many kinds of pods of the namespace sleep, within its quota and beyond."""
+        return self._turned_away.counted(namespace)
 
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""

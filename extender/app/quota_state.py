@@ -17,7 +17,7 @@ class QuotaState:
     namespace: str
     counted: Mapping[Counted, tuple[int, int | None]]
     waiting: Mapping[Counted, int]
-    """How many wait for room in it: objects that are not wholly in force, and gangs."""
+    """How many wait for room in it: objects that are not wholly in force, gangs, kinds of pods."""
     nodes: Mapping[str, Sequence[str]] | None = None
     names: Sequence[str] | None = None
     node_count: int = 0

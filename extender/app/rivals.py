@@ -33,6 +33,8 @@ class Rivals:
         if pod is None:
             return False
         freed = self._freed(gang)
+        if not freed:
+            return False
         looked_at = 0
         while pod is not None:
             looked_at += len(freed)

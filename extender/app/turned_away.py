@@ -5,11 +5,15 @@ Those that are alike are judged as one: see `waking`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import NamedTuple
 
 from extender.core.cluster import Pod
 from extender.core.equivalence import equivalence_of
 from extender.core.gang_ask import GangAsk
+from extender.core.isolation import Counted, Isolation
 from extender.core.ledger import Ledger
 from extender.kube.names import PodUid
 
@@ -17,11 +21,21 @@ Alike = dict[PodUid, Pod]
 """Pods that one and the same is true of."""
 
 
+class Group(NamedTuple):
+    """Kinds that are gone through together: those within the quota of the namespace, or those beyond it."""
+
+    namespace: str
+    beyond: bool = False
+
+
 class TurnedAway:
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, isolation: Isolation) -> None:
         self._ledger = ledger
-        self._kinds: dict[str, dict[Hashable, Alike]] = {}
-        """By namespace."""
+        self._isolation = isolation
+        self._version = isolation.version
+        self._kinds: dict[Group, dict[Hashable, Alike]] = {}
+        self._may_have_room: dict[str, None] = {}
+        """Namespaces of which a kind has gone while others were beyond the quota."""
         self._kind_of: dict[PodUid, tuple[str, Hashable]] = {}
         """Namespace, and what is the same for all of its kind."""
         self._moved: dict[PodUid, None] = {}
@@ -43,7 +57,45 @@ class TurnedAway:
                 self._moved[pod.uid] = None
             self._take_out(pod.uid)
             self._kind_of[pod.uid] = kind
-        self._kinds.setdefault(pod.namespace, {}).setdefault(kind[1], {})[pod.uid] = pod
+        self._kinds.setdefault(self._group(*kind), {}).setdefault(kind[1], {})[pod.uid] = pod
+
+    def _group(self, namespace: str, kind: Hashable) -> Group:
+        """That to which the kind belongs, or is to belong if there is none of it yet."""
+        within, beyond = Group(namespace), Group(namespace, beyond=True)
+        if kind in self._kinds.get(within, ()):
+            return within
+        return beyond if kind in self._kinds.get(beyond, ()) or self._room(namespace) <= 0 else within
+
+    def _room(self, namespace: str) -> int:
+        """How many more kinds the quota of the namespace leaves."""
+        limit = self._isolation.limit(namespace, Counted.WAITING_KINDS)
+        return sys.maxsize if limit is None else limit - len(self._kinds.get(Group(namespace), ()))
+
+    @property
+    def may_have_room(self) -> bool:
+        """Whether a kind beyond its quota may come within it, now that another has gone."""
+        return bool(self._may_have_room)
+
+    def take_may_have_room(self) -> Collection[str]:
+        """Namespaces of which kinds beyond the quota may come within it, since this was asked last."""
+        taken, self._may_have_room = self._may_have_room, {}
+        if self._version != self._isolation.version:
+            self._version = self._isolation.version
+            return [namespace for namespace, beyond in self._kinds if beyond]
+        return taken
+
+    def bring_in(self, namespace: str) -> None:
+        """As many kinds beyond the quota as it leaves room for are within it, the oldest first."""
+        beyond = self._kinds.get(Group(namespace, beyond=True), {})
+        for kind in list(islice(beyond, max(0, self._room(namespace)))):
+            self._kinds.setdefault(Group(namespace), {})[kind] = beyond.pop(kind)
+        if not beyond:
+            self._kinds.pop(Group(namespace, beyond=True), None)
+
+    def counted(self, namespace: str) -> tuple[int, int]:
+        """Kinds within the quota, and beyond it."""
+        within, beyond = (self._kinds.get(Group(namespace, beyond=each), ()) for each in (False, True))
+        return len(within), len(beyond)
 
     def _likeness(self, pod: Pod) -> tuple[str, Hashable]:
         """Of whom it is true alike that they could go to a node: see `core.policy.Policy`."""
@@ -55,8 +107,9 @@ class TurnedAway:
 
     def kinds_of_others(self, namespace: str) -> Iterator[Pod]:
         """One of each kind of pods of other namespaces."""
-        for other in self._kinds.keys() - {namespace}:
-            yield from (next(iter(alike.values())) for alike in self._kinds[other].values())
+        for other, kinds in self._kinds.items():
+            if other.namespace != namespace:
+                yield from (next(iter(alike.values())) for alike in kinds.values())
 
     def drop(self, uid: PodUid) -> None:
         """It is not asleep, or it is gone."""
@@ -74,31 +127,33 @@ class TurnedAway:
     def _take_out(self, uid: PodUid) -> None:
         if uid in self._kind_of:
             namespace, kind = self._kind_of.pop(uid)
-            kinds = self._kinds[namespace]
+            kinds = self._kinds[group := self._group(namespace, kind)]
             del kinds[kind][uid]
             if not kinds[kind]:
                 del kinds[kind]
+                if Group(namespace, beyond=True) in self._kinds:
+                    self._may_have_room[namespace] = None
             if not kinds:
-                del self._kinds[namespace]
+                del self._kinds[group]
 
     def woken_in(self, namespaces: Callable[[str], bool]) -> Iterator[Pod]:
         """Those of these namespaces: they are dropped."""
-        for kinds in [kinds for namespace, kinds in self._kinds.items() if namespaces(namespace)]:
+        for kinds in [kinds for group, kinds in self._kinds.items() if namespaces(group.namespace)]:
             for pod in [pod for alike in kinds.values() for pod in alike.values()]:
                 self.drop(pod.uid)
                 yield pod
 
-    def namespaces(self) -> Collection[str]:
+    def groups(self) -> Collection[Group]:
         """Those of which pods are asleep."""
         return self._kinds.keys()
 
-    def namespace_of(self, uid: PodUid) -> str | None:
+    def group_of(self, uid: PodUid) -> Group | None:
         """That of a pod; None if it is not asleep."""
-        return self._kind_of[uid][0] if uid in self._kind_of else None
+        return self._group(*self._kind_of[uid]) if uid in self._kind_of else None
 
-    def kinds(self, namespace: str) -> Collection[Alike]:
-        """All of the namespace, by kind."""
-        return self._kinds.get(namespace, {}).values()
+    def kinds(self, group: Group) -> Collection[Alike]:
+        """All of the group."""
+        return self._kinds.get(group, {}).values()
 
     def kinds_of(self, uids: Iterable[PodUid]) -> Iterator[tuple[Alike, Collection[PodUid]]]:
         """The kinds of those of these that are asleep, each with those that are of it."""
@@ -106,7 +161,7 @@ class TurnedAway:
         for uid in uids:
             if (kind := self._kind_of.get(uid)) is not None:
                 kinds.setdefault(kind, {})[uid] = None
-        return ((self._kinds[namespace][kind], of_kind) for (namespace, kind), of_kind in kinds.items())
+        return ((self._kinds[self._group(*kind)][kind[1]], of_kind) for kind, of_kind in kinds.items())
 
     def take_moved(self) -> Collection[PodUid]:
         """Those that have become alike others than before, since this was asked last."""

@@ -4,16 +4,17 @@ Each namespace is gone through by itself, and namespaces take turns at each kind
 or changes its policies without end, keeps no other waiting. What changed is noted and merged; once through the kinds of
 a namespace, each is compared with the nodes that the change concerns: the few that gained room, or all of them if
 policies of the namespace changed. What changes meanwhile is for the next time through. A node is looked at as it is
-when its turn comes.
+when its turn comes. Kinds beyond the quota of their namespace are gone through apart, as if they were of another one:
+they keep those within it no longer than by their turns, and come within it when it leaves room for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import chain, takewhile
 
-from extender.app.turned_away import Alike, TurnedAway
+from extender.app.turned_away import Alike, Group, TurnedAway
 from extender.core.cluster import Pod
 from extender.core.work import Work
 from extender.kube.names import NodeName, PodUid
@@ -40,7 +41,7 @@ class _Look:
 
 @dataclass(slots=True)
 class _Through:
-    """The pass over one namespace, and what the next pass has to look at: nodes that gained room after the gain
+    """The pass over one group, and what the next pass has to look at: nodes that gained room after the gain
     numbered `mark`; `stirred`: policies changed, for governed pods alone (False) or for all pods (True); `pods`: pods
     that changed by themselves."""
 
@@ -50,8 +51,10 @@ class _Through:
     gained: list[NodeName] = field(default_factory=list)
     anywhere: bool | None = None
     """As `stirred`, for this time through."""
-    looks: list[_Look] = field(default_factory=list)
-    """What is left of it, the first last."""
+    look: _Look | None = None
+    """The one that is under way, or the next; None: it has not begun, or is over."""
+    left: Iterator[_Look] = field(default_factory=lambda: iter(()))
+    """Those after it."""
 
     def stir(self, *, all_kinds: bool) -> None:
         self.stirred = all_kinds or bool(self.stirred)
@@ -78,19 +81,19 @@ class Waking:
         self._gains: dict[NodeName, int] = {}
         """The number of each node's last gain of room, the latest last."""
         self._count = 0
-        self._due: dict[str, _Through] = {}
-        """Namespaces of which pods were not all compared with what changed, the next first."""
+        self._due: dict[Group, _Through] = {}
+        """Groups of which pods were not all compared with what changed, the next first."""
         self.work = Work(_SLICE)
 
     @property
     def has_work(self) -> bool:
         """Whether there are changes that not all who wait were compared with."""
-        return bool(self._due)
+        return bool(self._due) or self._turned_away.may_have_room
 
     def gained(self, nodes: Iterable[NodeName]) -> None:
         """These have more room than before."""
-        for namespace in self._turned_away.namespaces():
-            self._through(namespace)
+        for group in self._turned_away.groups():
+            self._through(group)
         self._count += 1
         for node in nodes:
             self._gains.pop(node, None)
@@ -98,48 +101,66 @@ class Waking:
 
     def stirred(self, namespace: str, *, all_kinds: bool) -> None:
         """Pods of the namespace may go where they could not. If not `all_kinds`: those that policies govern."""
-        if namespace in self._turned_away.namespaces():
-            self._through(namespace).stir(all_kinds=all_kinds)
+        for group in (Group(namespace), Group(namespace, beyond=True)):
+            if group in self._turned_away.groups():
+                self._through(group).stir(all_kinds=all_kinds)
 
     def concerns(self, pods: Iterable[PodUid]) -> None:
         """These may go where they could not."""
         for uid in pods:
-            if (namespace := self._turned_away.namespace_of(uid)) is not None:
-                self._through(namespace).pods[uid] = None
+            if (group := self._turned_away.group_of(uid)) is not None:
+                self._through(group).pods[uid] = None
 
-    def _through(self, namespace: str) -> _Through:
+    def _through(self, group: Group) -> _Through:
         if not self._due:
             self._gains.clear()
-        return self._due.setdefault(namespace, _Through(self._count))
+        return self._due.setdefault(group, _Through(self._count))
 
     def go_on(self) -> Iterator[Pod]:
         """Those that could go somewhere, of as many as the slice holds: they are not asleep any more."""
-        # This pass may have looked already at the kind to which these pods belong now.
-        under_way = {namespace for namespace, through in self._due.items() if through.looks}
-        moved = self._turned_away.take_moved()
-        self.concerns(uid for uid in moved if self._turned_away.namespace_of(uid) in under_way)
+        for namespace in self._turned_away.take_may_have_room():
+            self._through(Group(namespace, beyond=True))
+        self._heed_moved()
         found = list[_Look]()
         while self._due and not self.work.is_over:
-            namespace = next(iter(self._due))
-            through = self._due.pop(namespace)
-            if not through.looks:
-                self._begin(namespace, through)
-            if through.looks and self._could_go(through, through.looks[-1]):
-                found.append(through.looks.pop())
-            elif through.looks and not through.looks[-1].left:
-                through.looks.pop()
-            if through.looks or through.pods or through.stirred is not None or through.mark < self._count:
-                self._due[namespace] = through
+            group = next(iter(self._due))
+            through = self._due.pop(group)
+            if through.look is None:
+                self._begin(group, through)
+            if through.look is not None and self._could_go(through, through.look):
+                found.append(through.look)
+                through.look = next(through.left, None)
+            elif through.look is not None and not through.look.left:
+                through.look = next(through.left, None)
+            if through.look is not None or through.pods or through.stirred is not None or through.mark < self._count:
+                self._due[group] = through
         yield from self._woken(found)
 
-    def _begin(self, namespace: str, through: _Through) -> None:
+    def _heed_moved(self) -> None:
+        """A pass may have looked already at the kind to which these pods belong now, and not yet at the one to which
+        they belonged."""
+        groups = self._turned_away.groups()
+        missed = {
+            group.namespace
+            for group, through in self._due.items()
+            if through.look is not None or Group(group.namespace, beyond=True) in groups
+        }
+        for uid in self._turned_away.take_moved():
+            if (group := self._turned_away.group_of(uid)) is not None and group.namespace in missed:
+                self.concerns([uid])
+
+    def _begin(self, group: Group, through: _Through) -> None:
         later = takewhile(lambda gain: gain[1] > through.mark, reversed(self._gains.items()))
         through.gained = [node for node, _ in later]
         through.anywhere, through.stirred, through.mark = through.stirred, None, self._count
-        kinds = self._turned_away.kinds(namespace) if through.gained or through.anywhere is not None else ()
-        looks = [_Look(alike, None) for alike in kinds]
-        looks += [_Look(alike, uids) for alike, uids in self._turned_away.kinds_of(through.pods)]
-        through.pods, through.looks = {}, looks[::-1]
+        kinds = self._turned_away.kinds(group) if through.gained or through.anywhere is not None else ()
+        of_pods = [_Look(alike, uids) for alike, uids in self._turned_away.kinds_of(through.pods)]
+        # There may be very many kinds, and this is one step.
+        through.left = chain((_Look(alike, None) for alike in list(kinds)), of_pods)
+        through.pods, through.look = {}, next(through.left, None)
+        if group.beyond:
+            # This pass has them still; what comes later is for them as for others within the quota.
+            self._turned_away.bring_in(group.namespace)
 
     def _could_go(self, through: _Through, look: _Look) -> bool:
         """Whether those pods could go to one of the nodes that the slice still has steps for."""

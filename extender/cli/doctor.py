@@ -6,6 +6,7 @@ is to look.
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from extender.doctor.permissions import Election
     from extender.settings import Settings
 
+_CROWDED = 20
+"""Namespaces of which quotas are read: those with the most waiting pods."""
 HELP = """Look for mistakes in a set-up, and say how to mend them.
 
 Example: escher doctor --scheduler-config scheduler-config/escher.yaml
@@ -139,7 +142,7 @@ def _look(
     from extender import __version__
     from extender.doctor import from_files
     from extender.doctor.checks import CHECKS
-    from extender.doctor.facts import Facts, Part
+    from extender.doctor.facts import Facts, Part, metadata_of
     from extender.doctor.findings import examine
 
     unread: dict[Part, str] = {}
@@ -155,7 +158,9 @@ def _look(
     cluster, not_of_cluster = _of_cluster(
         where, account, _election(settings, account), own_namespace or settings.own_namespace
     )
-    of_service, not_of_service = _of_service(service, service_is_given)
+    waiting = Counter(str(metadata_of(pod).get("namespace")) for pod in cluster.waiting_pods())
+    crowded = [namespace for namespace, _ in waiting.most_common(_CROWDED)]
+    of_service, not_of_service = _of_service(service, service_is_given, crowded)
     facts = Facts(
         now=datetime.now(UTC),
         shipped=from_files.shipped(__version__),
@@ -214,11 +219,11 @@ def _of_cluster(
         return Cluster(), dict.fromkeys(PARTS, f"{error}; give one with --kubeconfig")
 
 
-def _of_service(service: Api, is_given: bool) -> tuple[Service, dict[Part, str]]:
+def _of_service(service: Api, is_given: bool, namespaces: list[str]) -> tuple[Service, dict[Part, str]]:
     from extender.doctor.facts import Service
     from extender.doctor.from_service import PARTS, read_service
 
-    found, unread = read_service(service.address, lambda path: _answer(service, path))
+    found, unread = read_service(service.address, lambda path: _answer(service, path), namespaces)
     if found.unreachable and not is_given:
         return Service(), dict.fromkeys(PARTS, f"nobody answers at {service.address}; give its address with --url")
     return found, unread

@@ -14,7 +14,7 @@ HELP = """Show what a namespace uses of its quota, and which nodes and names it 
 Example: escher quota --namespace team-a
 """
 
-_COUNTED = ("resources", "units", "policies", "gang_places", "claims")
+_COUNTED = ("resources", "units", "policies", "gang_places", "claims", "waiting_kinds")
 
 
 @connected

@@ -20,6 +20,7 @@ class Counted(Enum):
     POLICIES = "policies"
     GANG_PLACES = "gang_places"
     CLAIMS = "claims"
+    WAITING_KINDS = "waiting_kinds"
 
 
 @dataclass(frozen=True, slots=True)

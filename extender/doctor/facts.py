@@ -37,6 +37,7 @@ class Part(StrEnum):
     SERVICE = "service"
     CERTIFICATE = "the service's certificate"
     BRAKE = "the service's brake"
+    QUOTAS = "quotas of namespaces with waiting pods"
     ITS_NODES = "the service's nodes"
 
 
@@ -69,6 +70,13 @@ class Cluster:
     denied: tuple[Permission, ...] = ()
     """What the service needs, and this account may not do."""
 
+    def waiting_pods(self) -> Iterator[Json]:
+        """Those that have no node and have not ended."""
+        for pod in self.pods:
+            phase = (pod.get("status") or {}).get("phase", "Pending")
+            if phase == "Pending" and not spec_of(pod).get("nodeName"):
+                yield pod
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
@@ -86,6 +94,8 @@ class Service:
     certificate_ends: datetime | None = None
     """None where it is not https."""
     observes_only: bool = False
+    kinds_beyond: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """How many kinds of waiting pods each namespace may have, and how many more it has."""
     without: tuple[str, ...] = ()
     """Kinds that it runs without."""
     lost: Mapping[str, str] = field(default_factory=dict)
@@ -138,13 +148,6 @@ class Facts:
         """Whether pods have to say that they need Escher; so it is as shipped."""
         entries = self.entries
         return not entries or any(not each.of_every_pod for each in entries)
-
-    def waiting_pods(self) -> Iterator[Json]:
-        """Those that have no node and have not ended."""
-        for pod in self.cluster.pods:
-            phase = (pod.get("status") or {}).get("phase", "Pending")
-            if phase == "Pending" and not spec_of(pod).get("nodeName"):
-                yield pod
 
 
 def spec_of(thing: Json) -> Json:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from cryptography import x509
 
 from extender.doctor.facts import Part, Service
 
-PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.ITS_NODES)
+PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.QUOTAS, Part.ITS_NODES)
 """What is read here."""
 
 
@@ -25,20 +25,27 @@ class NobodyThere(Exception):
     """No answer; `str()` says why."""
 
 
-def read_service(address: str, get: Callable[[str], Answer]) -> tuple[Service, dict[Part, str]]:
-    """What it says, and of which part nothing is known, and why. `get` asks for a path; raises NobodyThere."""
+def read_service(
+    address: str, get: Callable[[str], Answer], namespaces: Collection[str] = ()
+) -> tuple[Service, dict[Part, str]]:
+    """What it says, and of which part nothing is known, and why. `get` asks for a path; raises NobodyThere.
+    `namespaces`: those of which quotas are read."""
     try:
         version = get("/version")
         name = version.body.get("version")
         if version.status != 200 or not isinstance(name, str):
             raise NobodyThere(f"what answers there is no Escher service: GET /version answers {version.status}")
-        return _read(address, name, version.certificate, get)
+        return _read(address, name, version.certificate, get, namespaces)
     except NobodyThere as error:
         return Service(address=address, unreachable=str(error)), dict.fromkeys(PARTS, "no service answers")
 
 
 def _read(
-    address: str, version: str, certificate: bytes | None, get: Callable[[str], Answer]
+    address: str,
+    version: str,
+    certificate: bytes | None,
+    get: Callable[[str], Answer],
+    namespaces: Collection[str],
 ) -> tuple[Service, dict[Part, str]]:
     unread: dict[Part, str] = {}
     said: dict[str, Any] = {"address": address, "version": version}
@@ -56,6 +63,13 @@ def _read(
         said["observes_only"] = bool((brake.body.get("everywhere") or {}).get("observe_only"))
     else:
         unread[Part.BRAKE] = _why(brake)
+    said["kinds_beyond"] = beyond = {}
+    for namespace in namespaces:
+        quota = get(f"/v1/namespaces/{namespace}/quota")
+        if quota.status != 200:
+            unread[Part.QUOTAS] = f"{namespace}: {_why(quota)}"
+        elif (kinds := quota.body.get("waiting_kinds") or {}).get("waiting"):
+            beyond[namespace] = (int(kinds.get("limit") or 0), int(kinds["waiting"]))
     # One page is enough to see whether these are the nodes of a cluster.
     nodes = get("/v1/cluster-state?limit=100")
     if nodes.status == 200:

@@ -47,7 +47,7 @@ def _unmarked(facts: Facts) -> Iterator[Found]:
         return
     missed = [
         named(pod)
-        for pod in facts.waiting_pods()
+        for pod in facts.cluster.waiting_pods()
         if scheduler_of(pod) in facts.ours and needs_us(pod) and MANAGED not in _resources(pod)
     ]
     if missed:
@@ -59,7 +59,7 @@ def _unmarked(facts: Facts) -> Iterator[Found]:
 
 
 def _gated_for_nobody(facts: Facts) -> Iterator[Found]:
-    gated = [pod for pod in facts.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) not in facts.ours]
+    gated = [pod for pod in facts.cluster.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) not in facts.ours]
     for pod in gated[:1]:
         wrong = (
             f"it waits at our gate, and its schedulerName is {scheduler_of(pod)}, not ours: nobody takes the gate off "
@@ -70,7 +70,7 @@ def _gated_for_nobody(facts: Facts) -> Iterator[Found]:
 
 
 def _gated_without_service(facts: Facts) -> Iterator[Found]:
-    gated = [named(pod) for pod in facts.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) in facts.ours]
+    gated = [named(pod) for pod in facts.cluster.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) in facts.ours]
     if gated and facts.service.unreachable:
         wrong = f"{some(gated)} wait at our gate, and no service answers that would take it off"
         mend = "Start the service; or let them go without it: escher doctor --release-gates."
@@ -79,7 +79,7 @@ def _gated_without_service(facts: Facts) -> Iterator[Found]:
 
 def _asks_another(facts: Facts) -> Iterator[Found]:
     asking: dict[str, list[str]] = {}
-    for pod in facts.waiting_pods():
+    for pod in facts.cluster.waiting_pods():
         metadata = metadata_of(pod)
         said = GANG_LABEL in (metadata.get("labels") or {}) or MIN_MEMBER in (metadata.get("annotations") or {})
         if said and scheduler_of(pod) not in facts.ours and not at_our_gate(pod):

@@ -67,6 +67,13 @@ def _observes(facts: Facts) -> Iterator[Found]:
         yield Found(facts.service.address, wrong, "Set observe_only: false in its settings when you have seen enough.")
 
 
+def _beyond(facts: Facts) -> Iterator[Found]:
+    for namespace, (limit, beyond) in facts.service.kinds_beyond.items():
+        wrong = f"it has {beyond} kinds of waiting pods beyond the {limit} of its quota: these may be woken later"
+        mend = "Delete pods that need not wait, or allow more kinds in the settings (isolation, waiting_kinds)."
+        yield Found(f"Namespace {namespace}", wrong, mend)
+
+
 def _without(facts: Facts) -> Iterator[Found]:
     for kind in facts.service.without:
         wrong = f"it runs without {kind}; docs/operations.md#permissions says what that means"
@@ -97,6 +104,13 @@ CHECKS = (
     Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
     Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
     Check("observe-only", "it is set to observe only", _observes, (Part.BRAKE,), Severity.NOTE),
+    Check(
+        "waiting-kinds-exceeded",
+        "namespaces with more kinds of waiting pods than their quota",
+        _beyond,
+        (Part.QUOTAS, Part.PODS),
+        Severity.NOTE,
+    ),
     Check("kind-lost", "kinds that it cannot read any more", _lost, (Part.SERVICE,)),
     Check("goes-without", "kinds that it does not read", _without, (Part.SERVICE,), Severity.NOTE),
     Check(

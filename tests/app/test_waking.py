@@ -5,14 +5,19 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 
 from extender.app import waking
 from extender.app.decisions import Effect
 from extender.app.keeper import Keeper
+from extender.app.policies.judging import Judging
+from extender.app.tables import Rules
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.gang import WakePod
+from extender.core.isolation import UNLIMITED, Allowance, Counted
+from extender.core.names import GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
 from extender.filters.governing.feasible import PolicyFeasible
 from extender.kube.names import CPU, NodeName, PodUid
@@ -34,17 +39,23 @@ def made(number: int, **labels: str) -> Node:
     return node(name, {"cpu": 100, "pods": 110}, labels={HOSTNAME: name, ZONE: f"z{number % 3}", **labels})
 
 
+def allowed(kinds: int | None) -> Allowance:
+    return UNLIMITED if kinds is None else Allowance({Counted.WAITING_KINDS: kinds})
+
+
 @dataclass
 class Service(Performing):
     """A keeper with nodes of 100 mCPU in three zones. `effects`: all that it wanted done."""
 
     nodes: int
     slice: int = 1_000
+    kinds: int | None = None
+    """That a namespace may have waiting."""
     clock: FixedClock = field(default_factory=FixedClock)
     effects: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock)
+        self.keeper = Keeper(self.clock, Rules(allowances=(allowed(self.kinds), {})))
         self.work = self.keeper._settlement.waking.work
         self.work.limit = self.slice
         for number in range(self.nodes):
@@ -65,7 +76,7 @@ class Service(Performing):
             self.do(self.keeper.observe(each))
         return fillers
 
-    def wait(self, number: int, cpu: int, **facts: str) -> Pod:
+    def wait(self, number: int, cpu: int, **facts: Any) -> Pod:
         each = pod(f"w{number}", {"cpu": cpu}, **facts)
         self.do(self.keeper.observe(each))
         assert not self.do(self.keeper.filter(each, self.sent(each))).passed
@@ -132,6 +143,41 @@ def test_a_namespace_of_many_kinds_that_is_to_be_looked_at_anew_keeps_no_other_w
     service.tick()
     assert {each.name for each in few} <= set(service.woken())
     assert service.keeper.more_to_do, "many kinds of the other namespace are left"
+
+
+def test_kinds_beyond_the_quota_of_their_namespace_keep_none_within_it_waiting() -> None:
+    service = Service(nodes=4, slice=50, kinds=10)
+    fillers = service.fill()
+    waiting = [service.wait(number, cpu=1 + number % 100, annotations={"a": str(number)}) for number in range(2_000)]
+    within = {each.name for each in waiting[:10]}
+    assert service.keeper.waiting_kinds("default") == (10, 1_990)
+    service.do_the_rest()
+    service.tick()
+    service.woken()
+    service.do(service.keeper.forget(gone(fillers[0].uid)))
+    turns = 0
+    while not within <= {effect.pod.name for effect in service.effects if isinstance(effect, WakePod)}:
+        service.tick()
+        turns += 1
+    assert turns <= 2 * 10 * (A_KIND + 1) // 50, "they take turns with those beyond"
+    # All nodes are to be looked at again, for all of them, while those beyond were not even looked at once.
+    service.keeper._settlement.governed_anew("default")
+    service.do_the_rest()
+    assert sorted(service.woken()) == sorted(each.name for each in waiting)
+    assert service.keeper.waiting_kinds("default") == (0, 0)
+
+
+def test_where_nothing_was_freed_none_of_the_kinds_that_wait_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether others wait for the room of a gang that holds none is asked in one step."""
+    service = Service(nodes=2)
+    service.fill()
+    for number in range(20):
+        service.wait(number, cpu=1 + number)
+    service.do_the_rest()
+    asked = list[Pod]()
+    monkeypatch.setattr(Judging, "passes", lambda self, pod, freed: asked.append(pod) or (lambda node: False))
+    assert not service.keeper.tables.gangs.planning.plans.others_wait(GangKey("other", "gang"))
+    assert asked == []
 
 
 def test_a_change_of_policies_is_looked_at_in_slices_on_all_nodes() -> None:
@@ -225,10 +271,11 @@ PARAMETERS: tuple[Parameters, ...] = (
 )
 
 
+@pytest.mark.parametrize("kinds", [None, 0, 2])
 @pytest.mark.parametrize("seed", range(20))
-def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int) -> None:
+def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int, kinds: int | None) -> None:
     rng = random.Random(seed)
-    service = Service(nodes=6, slice=25)
+    service = Service(nodes=6, slice=25, kinds=kinds)
     service.keeper.population.anew.work.limit = 60
     waiting: dict[PodUid, Pod] = {}
     bound: dict[PodUid, Pod] = {}
@@ -256,6 +303,12 @@ def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int) -> None:
             service.do(service.keeper.observe(made(rng.randrange(6), other=str(number))))
         elif draw < 0.85:
             service.govern(rng.choice((None, *PARAMETERS)), rng.choice(("one", "two")))
+        elif draw < 0.9 and waiting:
+            uid = rng.choice(list(waiting))
+            waiting[uid] = replace(waiting[uid], annotations={"escher.dev/other": rng.choice("abc")})
+            service.do(service.keeper.observe(waiting[uid]))
+        elif draw < 0.92 and kinds is not None:
+            service.keeper.tables.isolation.set(allowed(rng.randrange(4)), {})
         else:
             service.tick()
         if rng.random() < 0.3:

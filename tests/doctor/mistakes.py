@@ -760,6 +760,14 @@ MISTAKES = (
         is_note=True,
     ),
     Mistake(
+        "waiting-kinds-exceeded",
+        lambda s: s.service.update(kinds_beyond={"team": (1_000, 7)}),
+        "it has 7 kinds of waiting pods beyond the 1000 of its quota",
+        lambda s: s.service.update(kinds_beyond={}),
+        "waiting_kinds",
+        is_note=True,
+    ),
+    Mistake(
         "open-to-all",
         lambda s: s.settings.update(host="0.0.0.0"),
         "host is 0.0.0.0, without tls_client_ca",

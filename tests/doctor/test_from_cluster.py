@@ -12,7 +12,7 @@ import pytest
 
 from extender.controlplane import places
 from extender.core.names import MANAGED
-from extender.doctor import from_files, lists
+from extender.doctor import from_files, from_service, lists
 from extender.doctor.checks import CHECKS
 from extender.doctor.facts import Cluster, Facts, Part
 from extender.doctor.findings import examine
@@ -77,7 +77,7 @@ async def found(simulation: Simulation) -> set[str]:
         settings=Settings.model_validate({}),
         schedulers=tuple(files),
         cluster=cluster,
-        unread=unread | dict.fromkeys((Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.ITS_NODES), "not asked"),
+        unread=unread | dict.fromkeys(from_service.PARTS, "not asked"),
     )
     return {each.check for each in examine(facts, CHECKS).findings}
 

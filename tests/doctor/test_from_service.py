@@ -42,6 +42,22 @@ def test_all_of_it_is_read() -> None:
     assert (found.observes_only, found.unreachable, found.not_ready, found.certificate_ends) == (True, "", "", None)
 
 
+def test_quotas_of_namespaces_are_read() -> None:
+    def get(path: str) -> Answer:
+        namespace = path.removeprefix("/v1/namespaces/").removesuffix("/quota")
+        if namespace == path:
+            return WELL[path.partition("?")[0]]
+        waiting = {"few": 0, "many": 7}
+        if namespace not in waiting:
+            return Answer(403, {"detail": "not yours"})
+        return Answer(200, {"waiting_kinds": {"used": 5, "limit": 5, "waiting": waiting[namespace]}})
+
+    found, unread = read_service(ADDRESS, get, ["few", "many"])
+    assert (found.kinds_beyond, unread) == ({"many": (5, 7)}, {})
+    found, unread = read_service(ADDRESS, get, ["many", "other"])
+    assert (found.kinds_beyond, unread) == ({"many": (5, 7)}, {Part.QUOTAS: "other: 403: not yours"})
+
+
 def test_what_it_cannot_read_and_what_it_does_meanwhile_are_read() -> None:
     loss = {"seconds": 95.4, "why": "forbidden", "meanwhile": "no gang preempts"}
     ready = {"status": "ok", "without": ["jobs"], "lost": {"poddisruptionbudgets": loss}}

@@ -10,6 +10,7 @@ import pytest
 from extender.doctor.checks import CHECKS
 from extender.doctor.facts import Part
 from extender.doctor.findings import Report, Severity, examine
+from extender.doctor.from_service import PARTS
 from tests.doctor.mistakes import MISTAKES, Mistake
 from tests.doctor.set_up import GATED, KEY, ORDINARY, OURSELVES, SetUp, pod
 
@@ -56,7 +57,7 @@ def test_every_check_finds_a_mistake_here() -> None:
 def test_pods_at_the_gate_are_told_when_no_service_is_there_that_would_take_it_off() -> None:
     set_up = SetUp()
     set_up.service = {"address": "http://127.0.0.1:1", "unreachable": "connection refused"}
-    set_up.unread = dict.fromkeys((Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.ITS_NODES), "no service answers")
+    set_up.unread = dict.fromkeys(PARTS, "no service answers")
     report = looked_at(set_up)
     assert [each.check for each in report.findings] == ["gate-without-service", "service-unreachable"]
     assert "team/late-0 wait at our gate" in report.findings[0].wrong

@@ -42,9 +42,10 @@ def allow(arena: Arena, settings: Path) -> Allow:
 
     def write(**allowance: object) -> None:
         settings.write_text(f"isolation: {json.dumps({'namespaces': {arena.namespace: allowance}})}\n")
-        defaults = {"resources": 500, "policies": 200}
+        defaults = {"resources": 500, "policies": 200, "waiting_kinds": 1_000}
         limits = defaults | {name: limit for name, limit in allowance.items() if isinstance(limit, int)}
-        wanted = {name: limits.get(name) for name in ("resources", "units", "policies", "gang_places", "claims")}
+        counted = ("resources", "units", "policies", "gang_places", "claims", "waiting_kinds")
+        wanted = {name: limits.get(name) for name in counted}
         nodes = allowance.get("nodes")
         eventually(
             lambda: (

@@ -16,7 +16,9 @@ class CountedView(Answer):
 
     used: int
     limit: Annotated[int | None, Field(description="null: there is none")]
-    waiting: Annotated[int, Field(description="How many wait for room: objects not wholly in force, or gangs")]
+    waiting: Annotated[
+        int, Field(description="How many wait for room: objects not wholly in force, gangs, or kinds of pods")
+    ]
 
 
 class DomainView(Answer):
@@ -36,6 +38,7 @@ class QuotaView(Answer):
     policies: Annotated[CountedView, Field(description="EscherPolicies in force")]
     gang_places: Annotated[CountedView, Field(description="Members of gangs that are bound or have a place reserved")]
     claims: Annotated[CountedView, Field(description="Claims of transactions")]
+    waiting_kinds: Annotated[CountedView, Field(description="Kinds of waiting pods; no pod is refused for them")]
     domain: DomainView
 
 
