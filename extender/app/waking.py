@@ -134,6 +134,9 @@ class Waking:
                 through.look = next(through.left, None)
             if through.look is not None or through.pods or through.stirred is not None or through.mark < self._count:
                 self._due[group] = through
+            elif group.beyond:
+                # They were compared with all that has changed.
+                self._turned_away.bring_in(group.namespace)
         yield from self._woken(found)
 
     def _heed_moved(self) -> None:
@@ -143,7 +146,7 @@ class Waking:
         missed = {
             group.namespace
             for group, through in self._due.items()
-            if through.look is not None or Group(group.namespace, beyond=True) in groups
+            if through.look is not None or group.beyond or Group(group.namespace, beyond=True) in groups
         }
         for uid in self._turned_away.take_moved():
             if (group := self._turned_away.group_of(uid)) is not None and group.namespace in missed:

@@ -233,6 +233,38 @@ def test_one_that_becomes_like_others_in_the_midst_is_not_missed() -> None:
     assert last.name in service.woken()
 
 
+@pytest.mark.parametrize("beyond", [1, 2])
+def test_one_that_changes_its_kind_and_comes_within_the_quota_is_not_missed(beyond: int) -> None:
+    """The kind within was looked at and woken; those beyond were not begun with."""
+    service = Service(nodes=4, slice=A_KIND + 1, kinds=1)
+    fillers = service.fill()
+    first, *others = [service.wait(number, cpu=10 + number) for number in range(1 + beyond)]
+    service.do_the_rest()
+    service.tick()
+    service.woken()
+    service.do(service.keeper.forget(gone(fillers[0].uid)))
+    assert service.woken() == [first.name]
+    changed = replace(others[-1], annotations={"escher.dev/other": "mark"})
+    service.do(service.keeper.observe(changed))
+    service.do_the_rest()
+    assert sorted(service.woken()) == sorted(each.name for each in others)
+
+
+def test_a_kind_that_goes_in_the_midst_of_a_pass_makes_room_for_one_beyond_the_quota() -> None:
+    service = Service(nodes=4, slice=A_KIND + 1, kinds=1)
+    fillers = service.fill()
+    first, *_ = [service.wait(number, cpu=90 + number) for number in range(5)]
+    service.do_the_rest()
+    service.tick()
+    service.do(service.keeper.observe(pod("half", {"cpu": 60}, node=NodeName("n0"))))
+    service.do(service.keeper.forget(gone(fillers[0].uid)))
+    service.tick()
+    assert [service.keeper.waiting_kinds("default"), service.keeper.more_to_do] == [(1, 4), True]
+    service.do(service.keeper.forget(gone(first.uid)))
+    service.do_the_rest()
+    assert service.keeper.waiting_kinds("default") == (1, 3)
+
+
 def test_what_was_told_for_ever_is_looked_at_again_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     service = Service(nodes=100)
     service.govern(CoLocation(topology_key="example.com/rack"))
