@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -175,7 +175,12 @@ def test_where_nothing_was_freed_none_of_the_kinds_that_wait_is_looked_at(monkey
         service.wait(number, cpu=1 + number)
     service.do_the_rest()
     asked = list[Pod]()
-    monkeypatch.setattr(Judging, "passes", lambda self, pod, freed: asked.append(pod) or (lambda node: False))
+
+    def nowhere(self: Judging, pod: Pod, *_: object) -> Callable[[NodeName], bool]:
+        asked.append(pod)
+        return lambda node: False
+
+    monkeypatch.setattr(Judging, "passes", nowhere)
     assert not service.keeper.tables.gangs.planning.plans.others_wait(GangKey("other", "gang"))
     assert asked == []
 
