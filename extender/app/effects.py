@@ -212,21 +212,21 @@ class Effects:
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
-        await self._evicting.pace(len(members))
-        why = await self._disproved(proof)
-        if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
-            # Put on while that was asked.
-            why = "the brake is on"
-        if why:
-            _log.warning("a gang's part is left alone", gang=str(key), why=why)
+        async with self._evicting.share(key.namespace, len(members)) as share:
+            why = await self._disproved(proof)
+            if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
+                # Put on while that was asked.
+                why = "the brake is on"
+            if why:
+                _log.warning("a gang's part is left alone", gang=str(key), why=why)
+                for pod in members:
+                    self.do(self._keeper.heed(NotEvicted(pod.uid)))
+                return
+            name = self._keeper.tables.gangs.naming.of(key)
+            note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
             for pod in members:
-                self.do(self._keeper.heed(NotEvicted(pod.uid)))
-            return
-        name = self._keeper.tables.gangs.naming.of(key)
-        note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
-        for pod in members:
-            self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
-        await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members))
+                self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
+            share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members)))
 
     async def _disproved(self, proof: Proof) -> str:
         for pod in proof.unbound:
@@ -237,11 +237,14 @@ class Effects:
                 return f"{pod}: {error}"
         return ""
 
-    async def _evict_member(self, pod: Pod, why: str) -> None:
-        if await self._evict(pod):
+    async def _evict_member(self, pod: Pod, why: str) -> bool:
+        """Whether it is evicted."""
+        evicted = await self._evict(pod)
+        if evicted:
             self._destroyed(Destruction.PART, pod, why)
         else:
             self.do(self._keeper.heed(NotEvicted(pod.uid)))
+        return evicted
 
     async def _evict(self, pod: Pod) -> bool:
         """Once: what is still there after a while is to be evicted again, or another in its place."""
