@@ -166,8 +166,9 @@ class Quorums:
 
 
 def _time_to_follow(gang: Gang) -> float:
-    """Seconds for those that lack; twice as long each time that the part could not be evicted."""
-    return doubled(gang.terms.timeout, gang.barrier.given_up, max(gang.terms.timeout, LONGEST_PAUSE))
+    """Seconds for those that lack; twice as long each time that the part could not be evicted, after the first."""
+    again = max(0, gang.barrier.given_up - 1)
+    return doubled(gang.terms.timeout, again, max(gang.terms.timeout, LONGEST_PAUSE))
 
 
 def part_of(gang: Gang) -> Proof | None:
