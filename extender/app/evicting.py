@@ -4,7 +4,7 @@ A *unit* is a pod of no gang, or a gang with all its members, which leave togeth
 evicted it is made as sure as it can be that all may be: the disruption budgets about them are read anew and counted,
 for the API server counts one pod at a time, and a dry run spends nothing; then each eviction is tried as a dry run. The
 order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
-gone. Units follow each other, and none is begun while another is unfinished.
+gone. Units follow each other, and for a namespace none is begun while another is unfinished.
 
 An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
 budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
@@ -69,8 +69,9 @@ _Start = Callable[[Coroutine[Any, Any, None]], None]
 
 @dataclass(slots=True)
 class Share:
-    """How many of those that were to leave together were evicted."""
+    """For whom pods leave together, and how many of them were evicted."""
 
+    namespace: str
     evicted: int = 0
 
 
@@ -285,7 +286,8 @@ class Evicting:
                     if left:
                         self._tell_unfinished(pods, left, size, told, str(error))
                     return left, str(error)
-                await asyncio.sleep(pause)
+                async with self._turn.lent(share.namespace):
+                    await asyncio.sleep(pause)
                 if despite_budgets:
                     # What refused it may be a budget that others have spent meanwhile.
                     looked, _ = await self._check.look(pods, protected)
@@ -321,7 +323,7 @@ class Evicting:
             while (wait := self._rate.wait(namespace, loop.time())) > 0:  # noqa: ASYNC110 -- others may spend meanwhile
                 await asyncio.sleep(wait)
             await self._all_is_known()
-            share = Share()
+            share = Share(namespace)
             self._rate.spend(namespace, count, loop.time())
             try:
                 yield share

@@ -33,6 +33,15 @@ class FairSemaphore:
         finally:
             self.release(namespace)
 
+    @asynccontextmanager
+    async def lent(self, namespace: str) -> AsyncIterator[None]:
+        """It is held for the namespace; others may hold it while this lasts."""
+        self.release(namespace)
+        try:
+            yield
+        finally:
+            await self.acquire(namespace)
+
     async def acquire(self, namespace: str) -> None:
         # Where something is free, those that wait are of namespaces that hold as much as they may.
         if self._free > 0 and self._may(namespace):

@@ -123,3 +123,17 @@ async def test_one_that_is_there_no_more_spends_nothing(stage: Shared) -> None:
     stage.rest("a", "a")
     await asyncio.sleep(1)
     assert [name for _, name in stage.destroyed] == ["a-0"]
+
+
+async def test_one_waits_for_no_pod_of_another_that_is_refused_again_and_again(stage: Shared) -> None:
+    """The rest of a unit that has begun to leave is tried for two minutes."""
+    stage.api.faults = [unavailable(of="evict a0-1")] * 100
+    stage.rest("a", "a0", size=2)
+    await asyncio.sleep(10)
+    assert (stage.left("a"), stage.tried("evict a0-1") != []) == (1, True)
+    stage.rest("a", "a1")
+    stage.rest("b", "b")
+    await asyncio.sleep(2)
+    assert (stage.left("a"), stage.left("b")) == (1, 1)
+    await asyncio.sleep(140)
+    assert stage.left("a") == 2

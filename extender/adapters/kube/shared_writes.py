@@ -55,7 +55,8 @@ class SharedWrites:
 
 
 def _part(path: str) -> str:
-    """Whose part of the room it is: a namespace's, its Bindings', or that of what is in no namespace."""
+    """Whose part of the room it is: a namespace's, its Bindings', or that of what an API group has in no namespace."""
     found = _OF_NAMESPACE.search(path)
-    namespace = found[1] if found is not None else ""
-    return f"bindings in {namespace}" if _BINDING.search(path) else namespace
+    if found is None:
+        return "/".join(path.split("/", 3)[:3])
+    return f"bindings in {found[1]}" if _BINDING.search(path) else found[1]
