@@ -262,7 +262,7 @@ async def test_objects_of_one_namespace_wait_for_none_of_all_those_of_another(
 ) -> None:
     """What is said of them, and that they are collected when their time is over."""
     world.api.latency = 0.5
-    ends = {"expires_at": world.clock.now() + 600.0} if expires else {}
+    ends: dict[str, Any] = {"expires_at": world.clock.now() + 600.0} if expires else {}
     for number in range(queued):
         world.api.put(EphemeralResource(EphemeralName("other", f"r{number}"), {}, problem="unknown", **ends))
     world.api.put(_object(problem="unknown", **ends))
