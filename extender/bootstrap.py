@@ -33,6 +33,7 @@ from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.reviews import ApiReviews
 from extender.adapters.kube.schema import VERSION
+from extender.adapters.kube.shared_writes import SharedWrites
 from extender.adapters.kube.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
 from extender.adapters.kube.where_there import WhereThere
 from extender.adapters.kube.writers import (
@@ -141,6 +142,7 @@ class Application:
         """`reviews`: where it is asked what callers may do, if not by the same connection; `open_files`: how many this
         process may have, None where no connection is a file; `memory`: how much of it is in use; `tracing`: what spans
         are made with, if any are."""
+        connection = SharedWrites(connection)
         if tracing is not None:
             connection = tracing.cluster(connection)
             reviews = None if reviews is None else tracing.requests(reviews)

@@ -3,9 +3,10 @@
 The copy shares every page with us until one of the two writes to it, so that a state of any size costs what the work
 looks at. It has its answer sent through a pipe and ends without a word to anybody else: no handler runs, nothing is
 flushed, no connection is written to. It closes all files and sockets but that pipe, else a connection that we close
-would stay open for its caller, and our port taken after we died. It dies with the process that made it. One at a time;
-what takes too long is killed. A copy may have copies of its own, one after the other, which are killed and reaped with
-it: as process 1 of a container we are the parent of all that lose theirs. Must not know what the work is.
+would stay open for its caller, and our port taken after we died. It dies with the process that made it. One at a time,
+and namespaces that ask take turns; what takes too long is killed. A copy may have copies of its own, one after the
+other, which are killed and reaped with it: as process 1 of a container we are the parent of all that lose theirs. Must
+not know what the work is.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ import os
 import pickle
 import resource
 import signal
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
 from extender.adapters.memory import Memory, unlimited
+from extender.app.fair import FairSemaphore
 from extender.app.management import ManagementError
 from extender.kube.errors import Unavailable
 
 T = TypeVar("T")
 MOST_WAITING = 8
+"""Of one namespace."""
 _MOST_MORE = 256 * 2**20
 """Bytes that the work may take beside what there is."""
 _LEAST_MORE = 32 * 2**20
@@ -50,20 +54,20 @@ class Forked:
         self._within = within
         self._at_once = at_once
         self._memory = memory
-        self._one = asyncio.Lock()
-        self._waiting = 0
+        self._one = FairSemaphore(at_once=1)
+        self._waiting: Counter[str] = Counter()
 
-    async def in_a_copy(self, work: Callable[[], T]) -> T:
+    async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
         """What the work answers, or raises of ManagementError. Raises Unavailable."""
-        if self._waiting >= MOST_WAITING:
+        if self._waiting[namespace] >= MOST_WAITING:
             raise Unavailable("too many ask what would be: ask again in a moment", retry_after=1.0)
-        self._waiting += 1
+        self._waiting[namespace] += 1
         try:
-            async with self._one:
+            async with self._one.held(namespace):
                 more = self._room()
                 said = await self._ask(work, more)
         finally:
-            self._waiting -= 1
+            self._waiting -= Counter((namespace,))
         answer: T = _answer(said, self._within, more)
         return answer
 

@@ -6,9 +6,8 @@ Knows asyncio and the ports; must not decide anything about placement. What take
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from math import inf
 from typing import Any, TypeVar
 
 import structlog
@@ -18,10 +17,10 @@ from extender.app.decisions import AdvertiseCapacity, AskRefused, Decided, Effec
 from extender.app.destroyed import Destroyed, Destruction, logged
 from extender.app.evicting import Evicting
 from extender.app.gates import Gates
-from extender.app.insisting import insist
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
 from extender.app.permits import BindAnswered
+from extender.app.pod_edits import PodEdits
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef, Recorder, Waker
 from extender.app.telling import Telling
@@ -51,7 +50,7 @@ from extender.core.gangs.gang import (
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.parts import Proof
 from extender.core.names import GangKey
-from extender.kube.errors import Gone, Refused, Unavailable, rights_may_come
+from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import NodeName
 
 _log = structlog.get_logger(__name__)
@@ -95,6 +94,7 @@ class Effects:
         self._evictor = evictor
         self._alarm = Alarm(keeper, self)
         self._telling = Telling(recorder, self._start)
+        self._edits = PodEdits(self._start)
         self._evicting = Evicting(
             keeper,
             self,
@@ -143,7 +143,7 @@ class Effects:
                 self._gates.let(uid, refusal)
             case WakePod(pod):
                 self._wakes += 1
-                self._start(self._wake(pod, f"{self._keeper.tables.clock.now():.3f}-{self._wakes}"))
+                self._wake(pod, f"{self._keeper.tables.clock.now():.3f}-{self._wakes}")
             case PodEnded(pod):
                 self._evicting.ended(pod)
                 self._ended(pod)
@@ -187,8 +187,8 @@ class Effects:
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInDoubt", note)
             case VoidAttempts(_, members):
-                for pod in members:
-                    self._start(self._void_attempt(pod))
+                for ref in map(PodRef.of, members):
+                    self._edits.begin("void", ref, partial(self._waker.void_attempt, ref))
             case EvictMembers(key, quorum, members, proof):
                 self._start(self._evict_part(key, quorum, members, proof))
             case GangQuarantined(key, members, defect):
@@ -212,21 +212,21 @@ class Effects:
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
-        await self._evicting.pace(len(members))
-        why = await self._disproved(proof)
-        if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
-            # Put on while that was asked.
-            why = "the brake is on"
-        if why:
-            _log.warning("a gang's part is left alone", gang=str(key), why=why)
+        async with self._evicting.share(key.namespace, len(members)) as share:
+            why = await self._disproved(proof)
+            if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
+                # Put on while that was asked.
+                why = "the brake is on"
+            if why:
+                _log.warning("a gang's part is left alone", gang=str(key), why=why)
+                for pod in members:
+                    self.do(self._keeper.heed(NotEvicted(pod.uid)))
+                return
+            name = self._keeper.tables.gangs.naming.of(key)
+            note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
             for pod in members:
-                self.do(self._keeper.heed(NotEvicted(pod.uid)))
-            return
-        name = self._keeper.tables.gangs.naming.of(key)
-        note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
-        for pod in members:
-            self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
-        await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members))
+                self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
+            share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members)))
 
     async def _disproved(self, proof: Proof) -> str:
         for pod in proof.unbound:
@@ -237,11 +237,14 @@ class Effects:
                 return f"{pod}: {error}"
         return ""
 
-    async def _evict_member(self, pod: Pod, why: str) -> None:
-        if await self._evict(pod):
+    async def _evict_member(self, pod: Pod, why: str) -> bool:
+        """Whether it is evicted."""
+        evicted = await self._evict(pod)
+        if evicted:
             self._destroyed(Destruction.PART, pod, why)
         else:
             self.do(self._keeper.heed(NotEvicted(pod.uid)))
+        return evicted
 
     async def _evict(self, pod: Pod) -> bool:
         """Once: what is still there after a while is to be evicted again, or another in its place."""
@@ -253,22 +256,10 @@ class Effects:
             return False
         return True
 
-    async def _void_attempt(self, pod: Pod) -> None:
+    def _wake(self, pod: Pod, token: str) -> None:
         ref, waker = PodRef.of(pod), self._waker
-        try:
-            await insist(partial(_with_rights, lambda: waker.void_attempt(ref)), inf, what="void", pod=str(ref))
-        except Refused as error:
-            _log.info("what a pod says of its attempt stays", pod=str(ref), why=str(error))
-
-    async def _wake(self, pod: Pod, token: str) -> None:
-        ref, waker = PodRef.of(pod), self._waker
-        try:
-            wake = partial(waker.open_gate, ref) if pod.at_our_gate else partial(waker.wake, ref, token)
-            await insist(partial(_with_rights, wake), inf, what="wake", pod=str(ref))
-        except Gone as error:
-            _log.info("a pod to wake is gone", pod=str(ref), why=str(error))
-        except Refused as error:
-            _log.warning("a pod cannot be woken", pod=str(ref), why=str(error))
+        wake = partial(waker.open_gate, ref) if pod.at_our_gate else partial(waker.wake, ref, token)
+        self._edits.begin("wake", ref, wake)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -283,11 +274,6 @@ class Effects:
         for task in list(self._background):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-
-
-async def _with_rights(write: Callable[[], Awaitable[None]]) -> None:
-    with rights_may_come():
-        await write()
 
 
 def _subject(effect: Effect) -> Sequence[object]:

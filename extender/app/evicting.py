@@ -4,7 +4,7 @@ A *unit* is a pod of no gang, or a gang with all its members, which leave togeth
 evicted it is made as sure as it can be that all may be: the disruption budgets about them are read anew and counted,
 for the API server counts one pod at a time, and a dry run spends nothing; then each eviction is tried as a dry run. The
 order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
-gone. Units follow each other, and none is begun while another is unfinished.
+gone. Units follow each other, and for a namespace none is begun while another is unfinished.
 
 An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
 budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
@@ -18,19 +18,25 @@ worth more than a preemption that might not come to its end. After that time, or
 more, the rest stays for good, and it is told, unless the gang is whole again by then: by an event on each, a metric,
 and by explain.
 
+Namespaces for which pods leave take turns at each unit, and each waits only for what was evicted for itself. What a try
+takes of the rate is given back for pods that did not leave.
+
 Knows asyncio and the ports; who is to leave and why was decided in the core.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
+from extender.app.fair import FairSemaphore
 from extender.app.keeper import Keeper
 from extender.app.ports import Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
 from extender.app.unit_check import UnitCheck
@@ -41,6 +47,7 @@ from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, U
 from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
 from extender.core.gangs.gang import EvictFor
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.shares import SharedRate
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 
@@ -58,6 +65,14 @@ _UNWANTED = "it is not wanted any more"
 
 _Tell = Callable[[Pod, EventType, str, str], None]
 _Start = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@dataclass(slots=True)
+class Share:
+    """For whom pods leave together, and how many of them were evicted."""
+
+    namespace: str
+    evicted: int = 0
 
 
 class Evicting:
@@ -87,12 +102,13 @@ class Evicting:
         self._nominator = nominator
         self._live_pods = live_pods
         self._check = UnitCheck(keeper.tables, evictor, disruptions)
-        self._per_second = per_second
+        self._rate = SharedRate(per_second)
         self._tell = tell
         self._start = start
         self._destroyed = destroyed
-        self._turn = asyncio.Lock()
-        self._next_at = 0.0
+        self._next_of_each = FairSemaphore(each=1)
+        """For those of each namespace that leave next."""
+        self._turn = FairSemaphore(at_once=1)
         self._nominated: dict[PodUid, int] = {}
         """How often pods were nominated again."""
         self._to_nominate: set[PodUid] = set()
@@ -109,15 +125,18 @@ class Evicting:
     async def _preempt(self, order: EvictFor) -> None:
         key, named = order.gang, self._keeper.tables.gangs.naming.spoken(order.gang)
         try:
-            async with self._turn:
-                if order.despite_budgets and not await self._all_may_go(order):
-                    return
-                for unit in order.units:
-                    await self.pace(len(unit))
+            if order.despite_budgets:
+                async with self._turn.held(key.namespace):
+                    if not await self._all_may_go(order):
+                        return
+            for unit in order.units:
+                async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
+                    await self._all_is_known()
                     if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
                         break
                     evicted = await self._evict(
                         unit,
+                        share,
                         f"for {called_in_full(key, named)} of higher priority",
                         "" if unit[0].namespace == key.namespace else f"for {called_apart(key)} of higher priority",
                         wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
@@ -174,10 +193,12 @@ class Evicting:
     async def _follow(self, order: EvictRest) -> None:
         named = self._keeper.tables.gangs.naming.spoken(order.gang)
         is_own = order.preemptor.namespace == order.gang.namespace
-        async with self._turn:
-            await self.pace(len(order.rest))
+        namespace = order.preemptor.namespace
+        async with self.share(namespace, len(order.rest)) as share, self._turn.held(namespace):
+            await self._all_is_known()
             evicted = await self._evict(
                 order.rest,
+                share,
                 f"with its gang {named}, for pod {order.preemptor} of higher priority",
                 "" if is_own else "with its gang, for a pod of higher priority",
                 wanted=lambda: self._still_wants(order),
@@ -207,6 +228,7 @@ class Evicting:
     async def _evict(
         self,
         unit: Sequence[Pod],
+        share: Share,
         why: str,
         told: str,
         *,
@@ -264,7 +286,8 @@ class Evicting:
                     if left:
                         self._tell_unfinished(pods, left, size, told, str(error))
                     return left, str(error)
-                await asyncio.sleep(pause)
+                async with self._turn.lent(share.namespace):
+                    await asyncio.sleep(pause)
                 if despite_budgets:
                     # What refused it may be a budget that others have spent meanwhile.
                     looked, _ = await self._check.look(pods, protected)
@@ -274,6 +297,7 @@ class Evicting:
             else:
                 pods.pop(0)
                 left += 1
+                share.evicted += 1
                 back_off.succeeded()
                 kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
                 self._tell(pod, EventType.WARNING, by, f"evicted {said}")
@@ -290,14 +314,21 @@ class Evicting:
         while not self._keeper.tables.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
             await asyncio.sleep(_LOOKS_EVERY)
 
-    async def pace(self, count: int) -> None:
-        """It is time for the next who leave together, which counts as so many evictions."""
+    @asynccontextmanager
+    async def share(self, namespace: str, count: int) -> AsyncIterator[Share]:
+        """So many pods may leave together for the namespace: the rate has room for that, and no others of it are before
+        them."""
         loop = asyncio.get_running_loop()
-        wait = self._next_at - loop.time()
-        if wait > 0:
-            await asyncio.sleep(wait)
-        await self._all_is_known()
-        self._next_at = max(loop.time(), self._next_at) + count / self._per_second
+        async with self._next_of_each.held(namespace):
+            while (wait := self._rate.wait(namespace, loop.time())) > 0:  # noqa: ASYNC110 -- others may spend meanwhile
+                await asyncio.sleep(wait)
+            await self._all_is_known()
+            share = Share(namespace)
+            self._rate.spend(namespace, count, loop.time())
+            try:
+                yield share
+            finally:
+                self._rate.give_back(namespace, count - share.evicted, loop.time())
 
     def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
         gang = self._keeper.tables.gangs.of(rest[0].uid)

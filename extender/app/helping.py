@@ -75,7 +75,7 @@ class Helping:
 
         try:
             self._tables.require_whole()
-            return replace(found, tried=await self._copied.in_a_copy(tried))
+            return replace(found, tried=await self._copied.in_a_copy(tried, question.namespace))
         except Unavailable:
             return found
 

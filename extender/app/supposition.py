@@ -68,6 +68,10 @@ class GangThere:
 
     key: GangKey
 
+    @property
+    def namespace(self) -> str:
+        return self.key.namespace
+
 
 Question = PodsAsked | PodThere | GangThere
 

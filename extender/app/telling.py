@@ -5,6 +5,7 @@ Must not decide what is told: see `effects`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -21,6 +22,8 @@ _log = structlog.get_logger(__name__)
 
 _EVENTS_REMEMBERED = 4096
 _TELL_WITHIN = 120.0
+MOST_WAITING = 4096
+"""Events of one namespace that wait to be stored: one edit of what thousands of its pods name makes one for each."""
 
 
 class Telling:
@@ -30,18 +33,25 @@ class Telling:
         self._recorder = recorder
         self._start = start
         self._told: Bounded[tuple[PodUid, str], None] = Bounded(_EVENTS_REMEMBERED)
+        self._waiting: Counter[str] = Counter()
 
     def tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
-        """The pod has an event that says so; once for the same pod and note."""
+        """The pod has an event that says so; once for the same pod and note. What is lost may be told again."""
         seen = (pod.uid, note)
-        if seen in self._told:
+        if seen in self._told or self._waiting[pod.namespace] >= MOST_WAITING:
             return
         self._told[seen] = None
+        self._waiting[pod.namespace] += 1
         self._start(self._record(Notice(PodRef.of(pod), kind, reason, note)))
 
     async def _record(self, notice: Notice) -> None:
         """Tried for a while: that the API server was away may be what there is to tell."""
         try:
             await insist(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
-        except (Unavailable, Refused) as error:
+        except Unavailable as error:
+            self._told.pop((notice.pod.uid, notice.note), None)
             _log.info("an event is lost", pod=str(notice.pod), reason=notice.reason, why=str(error))
+        except Refused as error:
+            _log.info("an event is refused", pod=str(notice.pod), reason=notice.reason, why=str(error))
+        finally:
+            self._waiting -= Counter((notice.pod.namespace,))

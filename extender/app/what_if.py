@@ -52,9 +52,9 @@ _MOST_SLICES = 100
 
 
 class Copied(Protocol):
-    async def in_a_copy(self, work: Callable[[], T]) -> T:
-        """What the work answers, or raises, done where nothing that it changes is seen here. Raises Unavailable where
-        no copy can be had, or it takes too long."""
+    async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
+        """What the work answers, or raises, done where nothing that it changes is seen here. `namespace`: for whom; it
+        takes turns with others. Raises Unavailable where no copy can be had, or it takes too long."""
         ...
 
     def within_a_copy(self, work: Callable[[], T]) -> T:
@@ -71,7 +71,8 @@ class WhatIf:
 
     async def wonder(self, wondered: Wondered) -> Supposition:
         self._keeper.tables.require_whole()
-        return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered))
+        namespace = "" if wondered.question is None else wondered.question.namespace
+        return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered), namespace)
 
     def wonder_within(self, wondered: Wondered) -> Supposition:
         """The same for who is in a copy already, and wants to suppose more than one thing of what is; but not why what

@@ -17,10 +17,10 @@ from extender.kube.connection import Fence
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.requests import JSON, TIMEOUT, Requests
 
-_READS = ("GET", "HEAD")
+READS = ("GET", "HEAD")
 
 
-class _Warm(Requests, Protocol):
+class Warm(Requests, Protocol):
     async def keep_warm(self, connections: int) -> None: ...
 
 
@@ -28,7 +28,7 @@ class Fenced:
     """Implements `Requests` and `bootstrap.Cluster` over another."""
 
     def __init__(
-        self, inner: _Warm, fence: Fence, heard: Callable[[bool, Exception | None], None] = lambda writes, error: None
+        self, inner: Warm, fence: Fence, heard: Callable[[bool, Exception | None], None] = lambda writes, error: None
     ) -> None:
         """`heard` is told of each request that was sent whether it is a write, and what it raised."""
         self._inner = inner
@@ -54,7 +54,7 @@ class Fenced:
         """As of the other. Raises Unavailable where the fence does not let it begin. What is being written goes on when
         its caller has left: so it is known when that is over."""
         ask = partial(self._inner.request, method, body=body, content_type=content_type, accept=accept)
-        if method in _READS:
+        if method in READS:
             return await self._read(ask(path, within=within))
         self._fence.check()
         within = min(within, self._fence.seconds)

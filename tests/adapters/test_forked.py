@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,30 @@ async def test_of_too_many_at_once_the_last_are_turned_away() -> None:
     answers = await asyncio.gather(*asked, return_exceptions=True)
     assert answers[:MOST_WAITING] == [1] * MOST_WAITING
     assert all(isinstance(each, Unavailable) for each in answers[MOST_WAITING:])
+
+
+async def test_a_namespace_that_asks_without_end_keeps_no_place_and_no_turn_from_another() -> None:
+    forked, answered, begun = Forked(), list[str](), asyncio.Event()
+
+    async def ask(namespace: str) -> None:
+        await forked.in_a_copy(lambda: None, namespace)
+        answered.append(namespace)
+        begun.set()
+
+    async def without_end() -> None:
+        while True:
+            with suppress(Unavailable):
+                await ask("a")
+            await asyncio.sleep(0)
+
+    greedy = [asyncio.create_task(without_end()) for _ in range(3 * MOST_WAITING)]
+    await begun.wait()
+    before = len(answered)
+    await ask("b")
+    assert len(answered) - before <= 3
+    for task in greedy:
+        task.cancel()
+    await asyncio.gather(*greedy, return_exceptions=True)
 
 
 async def test_what_a_terminal_tells_the_copy_too_is_heard_here_once() -> None:

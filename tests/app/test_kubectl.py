@@ -253,3 +253,23 @@ async def test_an_object_that_is_being_deleted_is_not_reported(world: World) -> 
 async def _until(world: World, what: Callable[[], bool]) -> None:
     while not what():
         await world.quiet(0.01)
+
+
+@pytest.mark.parametrize("queued", [50, 400])
+@pytest.mark.parametrize("expires", [False, True])
+async def test_objects_of_one_namespace_wait_for_none_of_all_those_of_another(
+    world: World, queued: int, expires: bool
+) -> None:
+    """What is said of them, and that they are collected when their time is over."""
+    world.api.latency = 0.5
+    ends: dict[str, Any] = {"expires_at": world.clock.now() + 600.0} if expires else {}
+    for number in range(queued):
+        world.api.put(EphemeralResource(EphemeralName("other", f"r{number}"), {}, problem="unknown", **ends))
+    world.api.put(_object(problem="unknown", **ends))
+    await world.quiet(3)
+    assert [said[0] for said in world.api.store.statuses].count("team/r") == 1
+    assert len(world.api.store.statuses) < 50
+    if expires:
+        await world.quiet(600)
+        assert ("team", "r") not in world.api.objects
+        assert len(world.api.objects) > queued - 50

@@ -507,6 +507,7 @@ class TestWaking:
 
         monkeypatch.setattr(stage.api, "wake", noting)
         waiting = waiting_for_data(stage)
+        await asyncio.sleep(1)
         stage.do(stage.keeper.set_capacity(N1, DATA, 0))
         assert not stage.scheduling.filter(waiting, list(stage.keeper.tables.nodes)).passed
         stage.do(stage.keeper.set_capacity(N1, DATA, 1))

@@ -11,7 +11,7 @@ import pytest
 from extender.app.keeper import Keeper
 from extender.app.stale_wakes import ROUND, StaleWakes
 from extender.core.cluster import Pod
-from extender.kube.errors import Refused, Unavailable
+from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import Fault, LoopClock, PodApi
 from tests.builders import gone, node, pod
@@ -26,9 +26,11 @@ class Room(Performing):
         self.do(self.keeper.observe(node()))
         self.server = PodApi()
 
-    def see(self, name: str, *, bound: bool = True, woken: bool = True, deleting: bool = False) -> Pod:
+    def see(
+        self, name: str, *, bound: bool = True, woken: bool = True, deleting: bool = False, namespace: str = "default"
+    ) -> Pod:
         where = NodeName("n1") if bound else None
-        made = pod(name, node=where, woken=woken, deleting=deleting)
+        made = pod(name, node=where, woken=woken, deleting=deleting, namespace=namespace)
         self.do(self.keeper.observe(made))
         return made
 
@@ -86,8 +88,33 @@ async def test_is_taken_off_once(room: Room) -> None:
     assert room.tidied == ["p"]
 
 
+async def test_is_not_taken_off_again_where_somebody_else_puts_it_there_without_end(room: Room) -> None:
+    for _ in range(5):
+        room.see("p")
+        await rounds(2)
+        room.see("p", woken=False)
+        await rounds(1)
+    assert room.tidied == ["p"]
+
+
+async def test_is_not_tried_again_where_that_is_refused(room: Room) -> None:
+    room.server.faults = [Fault(Refused(403, "an admission policy refuses every change of this pod"))] * 10
+    room.see("p")
+    await rounds(20)
+    assert room.tidied == ["p"]
+
+
+async def test_a_namespace_where_it_fails_keeps_no_other_waiting(room: Room) -> None:
+    room.server.faults = [Fault(Unavailable("a webhook has not answered"), of="tidy a")] * 100
+    for name in ("a0", "a1", "a2"):
+        room.see(name, namespace="a")
+    room.see("b", namespace="b")
+    await rounds(3)
+    assert room.tidied == ["a0", "b", "a0"]
+
+
 async def test_a_server_that_is_away_is_asked_again_in_the_next_round(room: Room) -> None:
-    room.server.faults.append(Fault(Unavailable("away")))
+    room.server.faults.append(Fault(Away("away")))
     for name in ("a", "b"):
         room.see(name)
     await rounds(2)

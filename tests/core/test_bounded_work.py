@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -207,6 +208,41 @@ class TestASlice:
         world.delete(fillers[0])
         assert world.gangs["last"] is Phase.PLANNED
         assert last.uid not in world.asleep
+
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_is_not_used_up_each_time_by_gangs_that_their_namespace_changes_without_end(
+        self, world: GangWorld, count: int
+    ) -> None:
+        """They are older, and each change is news of one that may fit now."""
+        fillers = self.stage(world)
+
+        def comes(name: str, namespace: str, created: float, **more: Any) -> Pod:
+            ask = gang_ask(name, 2, namespace=namespace)
+            facts = {"namespace": namespace, "gang": ask, "created": created, **more}
+            members = [replace(each, **facts) for each in gang_pods(name, 2, {"cpu": 8000})]
+            world.create(*members)
+            for member in members:
+                world.filter(member, list(world.nodes))
+                world.do_the_rest()
+            return members[0]
+
+        changed = [comes(f"old{number}", "a", 1.0 + number, node_selector={"no": "such"}) for number in range(count)]
+        comes("new", "b", 9.0)
+        self.free(world, fillers)
+        for time in range(count + 1):
+            for member in changed:
+                world.change(member.uid, labels={"time": str(time)})
+                world.deliver()
+        assert world.gangs["new"] is Phase.PLANNED
+        for uid in [uid for uid, each in world.pods.items() if each.node_selector]:
+            world.change(uid, node_selector={})
+        world.catch_up()
+        world.do_the_rest()
+        assert not world.keeper.more_to_do
+        world.delete(PodUid("uid-new-0"))
+        world.delete(PodUid("uid-new-1"))
+        world.do_the_rest()
+        assert list(world.gangs.values()).count(Phase.PLANNED) == 1
 
 
 def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_there() -> None:

@@ -6,6 +6,7 @@ Most of these have killed healthy pods once, or ended the service.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -157,6 +158,26 @@ class TestWhoIsGoneDoesNotCount:
         world.schedule()
         assert world.bound("train") == 3
         assert world.keeper.tables.gangs.by_key[KEY].standing is Standing.RAN
+
+    def test_an_eviction_that_is_refused_again_and_again_is_tried_ever_more_rarely(self, world: GangWorld) -> None:
+        """As of pods whose own budget lets none of them go: each try would spend what others wait for."""
+        nodes(world, 3)
+        left = halved(world)
+        tries = []
+        for second in range(4 * 3600):
+            world.pass_time(1)
+            if world.evicted:
+                world.evicted.clear()
+                tries.append(second)
+                for each in left:
+                    world.do(world.keeper.heed(NotEvicted(each.uid)))
+        pauses = [later - earlier for earlier, later in pairwise(tries)]
+        assert pauses == sorted(pauses)
+        assert 590 <= pauses[-1] <= 610
+        assert len(tries) < 40
+        world.create(pod("train-r", FULL, gang=gang_ask("train", 3)))
+        world.schedule()
+        assert world.bound("train") == 3
 
 
 def halved(world: GangWorld) -> list[Pod]:

@@ -246,7 +246,7 @@ async def test_pods_that_may_not_be_changed_are_let_through_their_gate_and_woken
         await simulation.ask("POST", path, late | {"spec": {"nodes": {"node-0": 1}}})
         await asyncio.sleep(40)
         simulation.cluster.api.faults.remove(refused)
-        await until(lambda: bound_of(simulation) == {"gated-0", "gated-1", "waits"}, within=30)
+        await until(lambda: bound_of(simulation) == {"gated-0", "gated-1", "waits"}, within=65)
 
 
 def bound_of(simulation: Simulation) -> set[str]:

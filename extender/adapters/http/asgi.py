@@ -185,11 +185,11 @@ class Service:
             try:
                 if gives_way:
                     self._shedding.check_memory()
-                await self._entry.admit(scope)
+                admitted = await self._entry.admit(scope)
                 with Share(self._room) as share:
                     body = await read_body(scope, receive, MANAGEMENT_BODY_LIMIT, share)
                     if gives_way:
-                        await self._shedding.turn()
+                        await self._shedding.turn(admitted.tenant)
                     await self._management(scope, body, receive, send_on)
             except Problem as problem:
                 statuses.append(problem.status)

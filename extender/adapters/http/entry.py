@@ -36,6 +36,7 @@ _OPEN = frozenset(
 )
 """They tell of nothing but the service's health, and what it can be asked."""
 _TOKEN = re.compile(rb"[\x21-\x7e]+")
+_SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:[^:]+:")
 _LONGEST = 253
 """Nothing has a longer name; a refusal says no more of one."""
 _METRICS = Right(verb="get", path="/metrics")
@@ -53,6 +54,12 @@ class Admitted:
     needed: list[Right] = field(default_factory=list)
     client: Client | None = None
     streams: Streams = field(default_factory=Streams)
+
+    @property
+    def tenant(self) -> str:
+        """With whom the caller takes its turn: all service accounts of a namespace take one together."""
+        account = _SERVICE_ACCOUNT.match(self.caller.name)
+        return account[0] if account is not None else " ".join(self.client or ())
 
     async def require(self, *rights: Right) -> None:
         """The caller has these rights. Raises Problem, for the first that is missing."""

@@ -7,7 +7,8 @@
                     --its turn has not come in time--> 503
 
 There is one event loop. A verb is answered in the pass in which it is read, so what it waits for is that pass: with one
-management call begun in each, it waits for one at most, however many have come. If passes are long, because of verbs or
+management call begun in each, it waits for one at most, however many have come. Tenants take turns at that: who asks
+without end keeps nobody waiting for all of it. If passes are long, because of verbs or
 of news from the API server, fewer management calls are begun, and who waits for too long is told so, before any work is
 done for it. Nothing is measured for that but how long they wait.
 
@@ -17,13 +18,13 @@ Knows the event loop and bytes. Must not know what a call asks for.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
 
 import structlog
 
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.memory import Memory, unlimited
+from extender.core.shares import Turns
 
 _log = structlog.get_logger(__name__)
 
@@ -62,8 +63,10 @@ class Shedding:
         self._share = share
         self._shed = shed
         self._now = now
-        self._waiting: deque[tuple[float, asyncio.Future[None]]] = deque()
-        """Since when, and what tells them that it is their turn; who came first is first."""
+        self._waiting: Turns[tuple[float, asyncio.Future[None]]] = Turns()
+        """Since when, and what tells them that it is their turn."""
+        self._passing = False
+        """Whether the next pass of the event loop is looked at."""
         self._known: tuple[float, Memory | None] | None = None
         self._said: dict[str, float] = {}
 
@@ -82,13 +85,14 @@ class Shedding:
             )
             raise self._refusal(NO_MEMORY, told, now, retry_after=10)
 
-    async def turn(self) -> None:
+    async def turn(self, tenant: str = "") -> None:
         """It is the caller's turn to begin: nobody else's in this pass of the event loop. Raises Problem where it has
         not come in time, or those before have left no memory for it."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((self._now(), turn))
-        if len(self._waiting) == 1:
+        self._waiting.add(tenant, (self._now(), turn))
+        if not self._passing:
+            self._passing = True
             loop.call_soon(self._next)
         await turn
         self._known = None
@@ -97,23 +101,22 @@ class Shedding:
     def _next(self) -> None:
         """Once in each pass, for as long as somebody waits."""
         now = self._now()
-        while self._waiting:
-            since, turn = self._waiting[0]
+        while (found := self._waiting.take()) is not None:
+            _, (since, turn) = found
             if turn.done():
                 # Its caller has left.
-                self._waiting.popleft()
                 continue
             if now - since <= self._longest_wait:
                 turn.set_result(None)
-                # It stays at the head until the next pass: who comes meanwhile is not the first.
+                # Who comes meanwhile is not the first.
                 asyncio.get_running_loop().call_soon(self._next)
                 return
-            self._waiting.popleft()
             told = (
                 f"the call has waited for {now - since:.1f} s to be begun: kube-scheduler's calls go first (setting "
                 "management_wait_seconds)"
             )
             turn.set_exception(self._refusal(LATE, told, now, retry_after=1))
+        self._passing = False
 
     def _refusal(self, why: str, told: str, now: float, retry_after: int) -> Problem:
         self._shed(why)

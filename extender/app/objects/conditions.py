@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol
 
 import structlog
 
+from extender.app.fair import FairSemaphore
 from extender.app.insisting import insist
 from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
@@ -64,7 +65,7 @@ class Conditions(Generic[O, S]):
         self._store = store
         self._reports = reports
         self._chance = chance
-        self._free = asyncio.Semaphore(at_most)
+        self._free = FairSemaphore(at_most)
         self._group: asyncio.TaskGroup | None = None
         self._timers: dict[Identity, asyncio.TimerHandle] = {}
         self._writing: set[Identity] = set()
@@ -145,7 +146,7 @@ class Conditions(Generic[O, S]):
         while (news := self._news(name)) is not None:
             item, status = news
             try:
-                async with self._free:
+                async with self._free.held(item.name.namespace):
                     asked = self._known.asking(name)
                     with rights_may_come():
                         stored = await self._store.set_status(item, status)

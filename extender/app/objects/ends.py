@@ -19,6 +19,7 @@ from typing import Any, Generic
 
 import structlog
 
+from extender.app.fair import FairSemaphore
 from extender.app.objects.kind import Identity, O, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.writing import Writing
@@ -128,7 +129,7 @@ class Ends(Generic[O]):
         self._each_round = each_round
         self._chance = chance
         self._nudged = asyncio.Event()
-        self._free = asyncio.Semaphore(_AT_MOST)
+        self._free = FairSemaphore(_AT_MOST)
         self._group: asyncio.TaskGroup | None = None
         self._back_offs: dict[Identity, BackOff] = {}
         self._busy: set[Identity] = set()
@@ -240,7 +241,7 @@ class Ends(Generic[O]):
 
     async def _one(self, name: Identity, work: Work) -> None:
         try:
-            async with self._free:
+            async with self._free.held(name.namespace):
                 await work(name)
             self._back_offs.pop(name, None)
         except (Unavailable, Refused) as error:

@@ -105,6 +105,8 @@ class AtBarrier:
     """Members whose Binding is being written."""
     trial: Trial | None = None
     """The Bindings that were tried last, until the quorum is whole."""
+    given_up: int = 0
+    """How often the part that is bound was to be evicted."""
 
 
 @dataclass(slots=True)

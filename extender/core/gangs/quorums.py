@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from extender.core.back_off import doubled
 from extender.core.brake import Act, Brake, Withheld
 from extender.core.cluster import Pod
 from extender.core.due import earliest
@@ -29,6 +30,9 @@ from extender.core.gangs.table import Table
 from extender.core.gangs.waiting import Waiting
 from extender.core.names import GangKey
 
+LONGEST_PAUSE = 600.0
+"""Seconds, at most, for which a part is let be that could not be evicted; or the gang's own time, if that is longer."""
+
 
 @dataclass(eq=False)
 class Quorums:
@@ -42,8 +46,8 @@ class Quorums:
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs of which fewer than the quorum are bound, and of which nobody can know whether they ran; and when
     that is to be told."""
-    _untold: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs in part that nobody has been told of."""
+    _untold: dict[GangKey, float] = field(default_factory=dict, init=False)
+    """Gangs in part that nobody has been told of, and how many seconds the rest has."""
 
     # -- members, or what they ask for, have changed -------------------------------------------------------------
 
@@ -72,7 +76,7 @@ class Quorums:
         if not gang.roster.placed:
             gang.remember(Past.NOBODY_LEFT)
         if not gang.roster.bound:
-            gang.barrier.trial = None
+            gang.barrier.trial, gang.barrier.given_up = None, 0
         self._heed_part(gang, now)
 
     def _has_its_quorum(self, gang: Gang, now: float) -> None:
@@ -85,6 +89,7 @@ class Quorums:
         if misled := _misleading(gang):
             self._table.effects.append(VoidAttempts(gang.key, misled))
         gang.plan.deadline, gang.barrier.trial, gang.plan.timed_out = None, None, 0
+        gang.barrier.given_up = 0
         self._planning.placed(gang)
         self._waiting.ended(gang)
         self._places.release_vacant(gang)
@@ -99,8 +104,8 @@ class Quorums:
         if proof is None:
             self.in_part.pop(gang.key, None)
         elif gang.key not in self.in_part:
-            self.in_part[gang.key] = now + gang.terms.timeout
-            self._untold[gang.key] = None
+            self._untold[gang.key] = seconds = _time_to_follow(gang)
+            self.in_part[gang.key] = now + seconds
         if proof is not None or not _unsettled(gang) or not gang.roster.staying():
             self.in_doubt.pop(gang.key, None)
         elif gang.key not in self.in_doubt:
@@ -110,12 +115,10 @@ class Quorums:
     def announce(self) -> None:
         """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
         untold, self._untold = self._untold, {}
-        for key in untold:
+        for key, seconds in untold.items():
             gang = self._table.by_key.get(key)
             if gang is not None and key in self.in_part and not self._brake.observes(key.namespace):
-                self._table.effects.append(
-                    GangInPart(key, gang.terms.quorum, tuple(gang.roster.staying()), gang.terms.timeout)
-                )
+                self._table.effects.append(GangInPart(key, gang.terms.quorum, tuple(gang.roster.staying()), seconds))
 
     def next_deadline(self) -> float | None:
         return earliest(*self.in_part.values(), *self.in_doubt.values())
@@ -127,16 +130,18 @@ class Quorums:
     def give_up_part(self, key: GangKey, now: float) -> None:
         """It was not completed in time: its part is to be evicted, so that none of it is bound instead of a part.
 
-        Who is evicted counts for nothing from this moment. What is not gone is to be evicted again after as long.
+        Who is evicted counts for nothing from this moment. What is not gone is to be evicted again, after longer and
+        longer.
         """
         gang = self._table.by_key[key]
-        self.in_part[gang.key] = now + gang.terms.timeout
+        self.in_part[gang.key] = now + _time_to_follow(gang)
         proof = part_of(gang)
         if proof is None:
             return
         if self._brake.allows(Act.EVICT_PART, gang.key.namespace):
             self._table.effects.append(EvictMembers(gang.key, gang.terms.quorum, proof.bound, proof))
             gang.roster.leaving.update(pod.uid for pod in proof.bound)
+            gang.barrier.given_up += 1
         else:
             about = (*map(str, proof.bound), str(proof))
             self._table.effects.append(Withheld(Act.EVICT_PART, gang.key.namespace, gang.key, about))
@@ -158,6 +163,12 @@ class Quorums:
         """It is no more."""
         for known in (self.in_part, self.in_doubt, self._untold):
             known.pop(gang.key, None)
+
+
+def _time_to_follow(gang: Gang) -> float:
+    """Seconds for those that lack; twice as long each time that the part could not be evicted, after the first."""
+    again = max(0, gang.barrier.given_up - 1)
+    return doubled(gang.terms.timeout, again, max(gang.terms.timeout, LONGEST_PAUSE))
 
 
 def part_of(gang: Gang) -> Proof | None:

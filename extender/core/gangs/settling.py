@@ -39,6 +39,9 @@ class Settling:
     """Nodes that gained room, and were not tried for all who wait when the slice of work was over."""
     _next_turn: Turn | None = field(default=None, init=False)
     """Of the first who was not tried then."""
+    _tried: set[GangKey] = field(default_factory=set, init=False)
+    """Gangs that were tried since all who wait were last through: one that changes meanwhile is tried in the next time
+    through. Else a namespace that changes its gangs without end would use up every slice."""
 
     def __post_init__(self) -> None:
         self._queue, self._surplus = self._waiting.queue, self._waiting.surplus
@@ -72,6 +75,8 @@ class Settling:
 
     def _settle(self, gains: Collection[NodeName], now: float) -> None:
         news, gains = gains, {**self._left, **dict.fromkeys(gains)}
+        if self._next_turn is None:
+            self._tried.clear()
         self._left, self._next_turn = {}, None
         self._waiting.heed_quota()
         stirred, self._waiting.stirred = self._waiting.stirred, {}
@@ -80,11 +85,17 @@ class Settling:
         for gang in self._handled(stirred):
             for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
                 self._table.wake(gang, uid)
+        later = self._tried & stirred.keys()
+        self._waiting.stirred |= dict.fromkeys(sorted(later))
         for gang in self._queue.candidates(gains, stirred):
+            if gang.key in later:
+                self._queue.left_alone = gang.key
+                continue
             if self._queue.fits.work.is_over or self._overtakes(gang, now):
                 self._leave_rest(gang, gains, stirred)
                 break
             self._table.handled = gang.key
+            self._tried.add(gang.key)
             self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
             self._try(gang, gains, stirred, now)
         self._news_for_surplus |= dict.fromkeys(news)

@@ -8,8 +8,10 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
+from extender.adapters.http.entry import Admitted
 from extender.adapters.http.shedding import LATE, NO_MEMORY, Shedding
 from extender.adapters.memory import Memory
+from extender.app.authority import Caller
 from extender.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, bind_body, filter_body, in_process, service
 
@@ -68,6 +70,37 @@ async def test_who_came_first_is_begun_first_and_who_left_is_passed_over() -> No
     assert begun == [0, 2, 4]
     await call(5)
     assert begun == [0, 2, 4, 5]
+
+
+@pytest.mark.parametrize("queued", [10, 1000])
+async def test_tenants_take_turns_however_many_calls_one_of_them_makes(queued: int) -> None:
+    shedding, begun = Shedding(), list[str]()
+
+    async def call(tenant: str) -> None:
+        await shedding.turn(tenant)
+        begun.append(tenant)
+
+    calls = [asyncio.ensure_future(call("a")) for _ in range(queued)]
+    await passes(4)
+    calls.append(asyncio.ensure_future(call("b")))
+    before = len(begun)
+    while "b" not in begun:
+        await passes(1)
+    assert len(begun) - before <= 5
+    await asyncio.gather(*calls)
+    assert len(begun) == queued + 1
+
+
+async def test_service_accounts_of_one_namespace_are_one_tenant() -> None:
+    """Whoever may make one may make thousands."""
+
+    def tenant(name: str) -> str:
+        return Admitted(caller=Caller(name), client=("user", name)).tenant
+
+    assert tenant("system:serviceaccount:a:one") == tenant("system:serviceaccount:a:two")
+    assert len({tenant(f"system:serviceaccount:{name}:one") for name in ("a", "ab", "b")}) == 3
+    assert tenant("ann") != tenant("bob")
+    assert Admitted(client=("address", "192.0.2.7")).tenant != Admitted().tenant
 
 
 async def test_who_has_waited_for_too_long_is_refused_before_any_work_is_done_for_it() -> None:

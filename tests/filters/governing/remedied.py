@@ -118,7 +118,7 @@ class Situation(PolicyWorld):
 class Here:
     """No copy at all, for work that changes nothing."""
 
-    async def in_a_copy(self, work: Callable[[], T]) -> T:
+    async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
         return work()
 
     def within_a_copy(self, work: Callable[[], T]) -> T:

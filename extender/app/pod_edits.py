@@ -1,0 +1,62 @@
+"""Pod edits: what Escher changes about pods in the background. Of one kind, one is under way for each pod.
+
+A later one of the same kind takes the place of one that waits to be tried again, and follows one that is being written.
+What is refused for want of rights may be let through later: it is tried ever more rarely.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from extender.app.insisting import insist
+from extender.app.ports import PodRef
+from extender.core.back_off import BackOff
+from extender.kube.errors import Gone, Refused, may_pass
+from extender.kube.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+_RIGHTS_AFTER, _RIGHTS_AFTER_AT_MOST = 10.0, 60.0
+Edit = Callable[[], Awaitable[None]]
+
+
+class PodEdits:
+    """`start` has work done in the background."""
+
+    def __init__(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._start = start
+        self._due: dict[tuple[str, PodUid], Edit] = {}
+        """The latest of each kind for each pod."""
+
+    def begin(self, kind: str, pod: PodRef, edit: Edit) -> None:
+        """It is written, or under way."""
+        key = (kind, pod.uid)
+        is_under_way = key in self._due
+        self._due[key] = edit
+        if not is_under_way:
+            self._start(self._carry_out(key, pod))
+
+    async def _carry_out(self, key: tuple[str, PodUid], pod: PodRef) -> None:
+        kind, _ = key
+        back_off = BackOff(_RIGHTS_AFTER, _RIGHTS_AFTER_AT_MOST)
+        written: Edit | None = None
+
+        async def attempt() -> None:
+            nonlocal written
+            written = self._due[key]
+            await written()
+
+        while self._due[key] is not written:
+            try:
+                await insist(attempt, what=kind, pod=str(pod))
+            except Refused as error:
+                tell = _log.info if isinstance(error, Gone) else _log.warning
+                tell("a pod cannot be changed", what=kind, pod=str(pod), why=str(error))
+                if may_pass(error):
+                    written = None
+                    await asyncio.sleep(back_off.failed())
+        del self._due[key]

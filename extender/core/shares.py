@@ -1,0 +1,89 @@
+"""Shares: namespaces divide an allowance that all of them spend. A namespace may have all of it while no other asks.
+
+`Turns`: those that wait are served in turns by namespace. `SharedRate`: each namespace pays for its own spending alone.
+So what one namespace waits for does not grow with what another one has queued, or has spent.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_NOTHING = 1e-9
+"""Smaller debts come of rounding."""
+
+
+class Turns(Generic[T]):
+    """Items that wait, by namespace. In a namespace the first that came is the first served."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[T]] = {}
+        """The namespace that is served next comes first."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, namespace: str, item: T) -> None:
+        """It waits. A namespace of which nothing waited has its turn after all others."""
+        self._waiting.setdefault(namespace, deque()).append(item)
+
+    def count(self, namespace: str) -> int:
+        """How many wait of the namespace."""
+        return len(self._waiting.get(namespace, ()))
+
+    def take(self, may: Callable[[str], bool] = lambda namespace: True) -> tuple[str, T] | None:
+        """The next item, and its namespace, which then has its turn after all others. `may`: whether an item of the
+        namespace may be served now; None: no item may."""
+        namespace = next(filter(may, self._waiting), None)
+        if namespace is None:
+            return None
+        waiting = self._waiting.pop(namespace)
+        item = waiting.popleft()
+        if waiting:
+            self._waiting[namespace] = waiting
+        return namespace, item
+
+
+class SharedRate:
+    """`per_second` may be spent in the long run, by all namespaces together. What is spent is owed, and paid back as
+    time passes: in equal parts for all namespaces that owe."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second = per_second
+        self._owed: dict[str, float] = {}
+        self._paid_until = 0.0
+
+    def spend(self, namespace: str, count: float, now: float) -> None:
+        """So much is spent for the namespace."""
+        self._pay(now)
+        self._owed[namespace] = self._owed.get(namespace, 0.0) + count
+
+    def give_back(self, namespace: str, count: float, now: float) -> None:
+        """So much of what was said to be spent was not."""
+        self._pay(now)
+        self._owe(namespace, self._owed.get(namespace, 0.0) - count)
+
+    def wait(self, namespace: str, now: float) -> float:
+        """Seconds until the namespace owes nothing, if nothing more is spent. What others owe more than it counts as
+        much as its own debt and no more."""
+        self._pay(now)
+        mine = self._owed.get(namespace, 0.0)
+        return sum(min(mine, each) for each in self._owed.values()) / self._per_second
+
+    def _pay(self, now: float) -> None:
+        left = max(0.0, now - self._paid_until) * self._per_second
+        self._paid_until = max(self._paid_until, now)
+        debtors = len(self._owed)
+        for namespace, owed in sorted(self._owed.items(), key=lambda each: each[1]):
+            paid = min(owed, left / debtors)
+            left, debtors = left - paid, debtors - 1
+            self._owe(namespace, owed - paid)
+
+    def _owe(self, namespace: str, owed: float) -> None:
+        if owed > _NOTHING:
+            self._owed[namespace] = owed
+        else:
+            self._owed.pop(namespace, None)
