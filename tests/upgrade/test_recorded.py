@@ -16,22 +16,28 @@ from tests.upgrade.changes import SHIPPED, all_go_on, definitions_first, nothing
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def test_under_the_next_version_all_goes_on(cluster: RealCluster, service: Service, settings: Path) -> None:
+@pytest.fixture(scope="module")
+def upgraded(cluster: RealCluster, service: Service, settings: Path) -> RealCluster:
+    """The next version runs, and all went on."""
     former.put_back(cluster.admin)
     scene.until_running(cluster.admin, scene.RUNS)
     with nothing_lost(cluster):
         definitions_first(cluster)
         start_service(cluster, settings)
         all_go_on(cluster.admin, service)
-    stored = [cluster.admin.get(f"{scene.DEFINITIONS}/{name}")["status"]["storedVersions"] for name in scene.KINDS]
+    return cluster
+
+
+def test_under_the_next_version_all_goes_on(upgraded: RealCluster) -> None:
+    stored = [upgraded.admin.get(f"{scene.DEFINITIONS}/{name}")["status"]["storedVersions"] for name in scene.KINDS]
     assert stored == [["v1alpha1"], ["v1alpha1"]]
 
 
 def test_what_the_former_definitions_lack_they_hide_and_the_next_write_of_the_object_loses(
-    cluster: RealCluster,
+    upgraded: RealCluster,
 ) -> None:
     """Back to the definitions too, against the advice of docs/upgrade.md."""
-    api = cluster.admin
+    cluster, api = upgraded, upgraded.admin
 
     def parameters() -> dict[str, Json]:
         return {name: api.get(f"{scene.POLICIES}/{name}")["spec"]["parameters"] for name in ("left", "written")}
