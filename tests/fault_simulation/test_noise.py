@@ -59,7 +59,8 @@ def test_a_restore_brings_nothing_of_it_back() -> None:
 
 @pytest.mark.longer
 def test_a_step_without_slices_is_found_with_its_name_and_none_with_them() -> None:
-    """The bound is as much smaller as there are fewer pods: with slices the longest turn makes 7,409 calls, without 20,744."""
+    """The bound is as much smaller as there are fewer pods: with slices the longest turn makes some 7,400 calls, without
+    them some 20,700."""
     plan = noisy("pods+policies", times=60)
     with patch.object(turns, "MOST_CALLS", 12_000), patch.object(turns, "SUSPECT", 0.003):
         right = run(plan)
