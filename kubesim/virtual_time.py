@@ -97,7 +97,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:
-                handle._run()
+                self._turn(handle)
+
+    def _turn(self, handle: asyncio.Handle) -> None:
+        handle._run()
 
     def _advance(self, seconds: float | None) -> None:
         if seconds is None:

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 
 import structlog
@@ -74,14 +74,14 @@ class LongTurns:
         self._loop.call_soon_threadsafe(turned.set)
         if turned.wait(self._longest):
             return
-        steps = list(_steps(self._frames().get(self._watched)))
+        steps = steps_of(self._frames().get(self._watched))
         while not turned.wait(self._longest):
             if self._closed.is_set():
                 return
         self._tell(steps, self._clock() - asked, self._cpu() - computed)
 
     def _tell(self, steps: list[str], seconds: float, computed: float) -> None:
-        step = next((each for each in steps if each.startswith(_DECIDES)), steps[0] if steps else "another")
+        step = step_of(steps)
         if computed < seconds / 2:
             step = HELD_UP
         if len(self._steps) >= _MOST_STEPS and step not in self._steps:
@@ -93,7 +93,12 @@ class LongTurns:
         )
 
 
-def _steps(frame: FrameType | None) -> Iterator[str]:
+def step_of(steps: Sequence[str]) -> str:
+    """The function that names the turn which is in these: the outermost of those that decide."""
+    return next((each for each in steps if each.startswith(_DECIDES)), steps[0] if steps else "another")
+
+
+def steps_of(frame: FrameType | None) -> list[str]:
     """Our functions that a thread is in, the outermost first."""
     found = []
     while frame is not None:
@@ -101,4 +106,4 @@ def _steps(frame: FrameType | None) -> Iterator[str]:
         if module.startswith(_OURS):
             found.append(f"{module}.{frame.f_code.co_qualname}")
         frame = frame.f_back
-    return reversed(found)
+    return found[::-1]

@@ -18,8 +18,8 @@ from extender.kube.names import PodUid
 _SLICE = 750
 """Steps of some 4 us."""
 _KNOWN_ANEW = 25
-"""Steps that a pod costs, by policy, that is governed otherwise than before. One that is
-governed as before costs one."""
+"""Steps that a pod costs, by policy, that is governed otherwise than before. One that is governed as before costs one,
+and one by policy that is looked at if no pod like it was looked at since."""
 _TURN = 250
 """Steps after which another namespace has its turn."""
 
@@ -106,7 +106,9 @@ class GovernedAnew:
         told, known = self._governing.told_of(uid), self._known(uid)
         if told is None or known is None:
             return
+        before = self._governing.looked_at
         governed = self._governing.governing(told)
+        self.work.take(self._governing.looked_at - before)
         if governed != known.governed:
             under_way.changed = True
             self.work.take(_KNOWN_ANEW * max(1, len(governed), len(known.governed)))

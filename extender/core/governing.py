@@ -133,13 +133,17 @@ class _Policies:
                     del self._by_label[bucket]
         return policy
 
-    def selecting(self, labels: Mapping[str, str]) -> Iterator[str]:
+    def near(self, labels: Mapping[str, str]) -> Mapping[str, None]:
+        """Those that may select a pod with these labels: no others do."""
         found = dict(self._by_none)
         if self._by_label:
             for label, value in labels.items():
                 for bucket in ((label, value), (label, None)):
                     found |= self._by_label.get(bucket, {})
-        return (name for name in found if matches(self.by_name[name].selector, labels))
+        return found
+
+    def selecting(self, near: Iterable[str], labels: Mapping[str, str]) -> Iterator[str]:
+        return (name for name in near if matches(self.by_name[name].selector, labels))
 
 
 def _buckets(policy: PolicyInForce) -> list[_Bucket]:
@@ -158,6 +162,8 @@ class Governing:
         self._pods: dict[str, dict[PodUid, Pod]] = {}
         """As they are told of, by namespace."""
         self._namespace_of: dict[PodUid, str] = {}
+        self.looked_at = 0
+        """Policies that were looked at so far to find what governs a pod. Of pods that are alike one counts."""
         self._turns: dict[PodUid, dict[str, int]] = {}
         """Of pods with alternatives how often the next one's turn has come: by soft policy, or POLICY for their own."""
 
@@ -236,7 +242,9 @@ class Governing:
         if named is not None and (alternatives := names_in(named)):
             names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])
         if policies is not None:
-            names.update(policies.selecting(pod.labels))
+            near = policies.near(pod.labels)
+            self.looked_at += 1 + len(near)
+            names.update(policies.selecting(near, pod.labels))
             names.update(self._preferred(pod, names))
             names = {name for name in names if not self._has_answered(name, pod)}
         return tuple(self._as_governing(pod.namespace, name) for name in sorted(names))

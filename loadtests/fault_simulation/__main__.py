@@ -10,12 +10,13 @@ what people ask for (gangs, pods, ephemeral resources, policies) and what goes w
 
 {faults}
 
-Looked for, after each round in which the service did anything: its invariants; at each Binding: room, quorum and
-policy, and for replicas who leads; at rest, against what objects say: gangs in part, what could run and does not, the
-ledger, node status, what is left over; then after a restart, and when all has been taken back. A seed that fails is
-made smaller, to the fewest faults and works with which it still does, and written to a file. The same seed, or file, is
-the same run: its digest tells. Exit code 1 if anything was found (with --mutants: if a bug was not), 0 if not, 2 for a
-file that holds no plan, 130 if it was interrupted: then what was done so far is told.
+Looked for, in each turn of the event loop: how much the service does; after each round in which it did anything: its
+invariants; at each Binding: room, quorum and policy, and for replicas who leads; at rest, against what objects say:
+gangs in part, what could run and does not, the ledger, node status, what is left over; then after a restart, and when
+all has been taken back. A seed that fails is made smaller, to the fewest faults and works with which it still does, and
+written to a file. The same seed, or file, is the same run: its digest tells. Exit code 1 if anything was found (with
+--mutants: if a bug was not), 0 if not, 2 for a file that holds no plan, 130 if it was interrupted: then what was done
+so far is told.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from collections.abc import Sequence
 from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from loadtests.fault_simulation.drawing import plan_of
 from loadtests.fault_simulation.mutation import Verdict, verdicts
@@ -59,6 +62,7 @@ def table(results: Sequence[Result]) -> str:
         ("pods evicted by the service", sum(each.evicted for each in results)),
         ("objects changed by restores", sum(each.restored for each in results)),
         ("starts of the service", sum(each.lives for each in results)),
+        ("calls of the service in a turn that took long, at most", max(each.longest_turn for each in results)),
         ("CPU seconds, mean of a seed", f"{sum(each.cpu_seconds for each in results) / len(results):.2f}"),
         ("faults:", struck.total()),
         *((f"  {each}", struck[each]) for each in MEANING),
@@ -105,6 +109,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, help="how many seeds (default: 10000, with --mutants 400)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: 0)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
+    parser.add_argument("--noise", type=int, metavar="OBJECTS", help="noisy tenants make so many objects")
     parser.add_argument("--fault", default="", choices=("", *MEANING), help="only seeds that draw this fault")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--seed", type=int, help="this seed alone, told in full")
@@ -130,7 +135,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if wanted.mutants:
         return _mutants(wanted)
     if wanted.seed is not None:
-        return _one(plan_of(wanted.seed), wanted)
+        return _one(_with_noise(plan_of(wanted.seed), wanted.noise), wanted)
     if wanted.replay is not None:
         try:
             return _one(read(wanted.replay.read_bytes()), wanted)
@@ -166,7 +171,7 @@ def _many(wanted: argparse.Namespace) -> int:
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
     """All seeds are run, and their results appended as they come."""
     began = time.monotonic()
-    drawn = map(plan_of, count(wanted.first_seed))
+    drawn = (_with_noise(plan_of(seed), wanted.noise) for seed in count(wanted.first_seed))
     plans = list(islice((each for each in drawn if _has(each, wanted.fault)), wanted.seeds))
     with closing(lives(run, plans, wanted.jobs)) as finished:
         for result in finished:
@@ -178,6 +183,14 @@ def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
             if not result.is_clean:
                 say("\n" + details(result))
                 _write(result, wanted)
+
+
+def _with_noise(plan: Plan, objects: int | None) -> Plan:
+    """Its noisy tenants make so many objects; None: as many as were drawn."""
+    if objects is None:
+        return plan
+    faults = [replace(each, times=objects) if each.kind == "noisy-tenant" else each for each in plan.faults]
+    return replace(plan, faults=tuple(faults))
 
 
 def _has(plan: Plan, fault: str) -> bool:

@@ -12,7 +12,7 @@ import random
 import msgspec
 
 from extender.simulated_service import ARRIVES_WITHIN
-from loadtests.fault_simulation.plan import CALLS, TARGETS, VERSIONS, Fault, FaultKind, Plan, Work
+from loadtests.fault_simulation.plan import CALLS, NOISES, TARGETS, VERSIONS, Fault, FaultKind, Plan, Work
 from loadtests.life.works import PRIORITIES
 
 CPU_OF_NODE = 4
@@ -37,6 +37,9 @@ _RESTORED, _WATCHES_FAIL, _CLOCK_SET = 0.3, 0.1, 0.05
 """The shares of seeds in which etcd is restored, watches fall silent or end with 410 in a row, a clock is set far."""
 _FORBIDDEN = 0.3
 """The share of seeds in which the service is refused with 403, mostly while it starts."""
+_NOISY = 0.05
+"""The share of seeds that have a noisy tenant."""
+_NOISY_PODS = ("pods", "gated", "gangs")
 _WITH_TRANSACTIONS, _WITH_PRIORITY = 0.25, 0.25
 """The shares of seeds in which transactions are asked for, and pods of priority."""
 _MOST_TRANSACTIONS = 5
@@ -93,7 +96,8 @@ def plan_of(seed: int) -> Plan:
     may_end = not any(each.kind == "set-clock" for each in (*faults, *more))
     those, theirs = _transactions(random.Random(f"{seed} transactions"), faults, may_end=may_end)
     high = _with_priority(random.Random(f"{seed} priorities"), works)
-    all_faults = tuple(sorted((*faults, *more, *theirs), key=_moment))
+    noise = _noise(random.Random(f"{seed} noise"), works)
+    all_faults = tuple(sorted((*faults, *more, *theirs, *noise), key=_moment))
     return Plan(seed, (*works, *others, *those, *high), all_faults, nodes, replicas)
 
 
@@ -163,6 +167,25 @@ def _with_priority(rng: random.Random, works: tuple[Work, ...]) -> list[Work]:
             )
         )
     return found
+
+
+def _noise(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
+    """A tenant that makes and edits objects of any combination of kinds, some of them pods. Drawn apart, as what is of
+    time."""
+    if rng.random() >= _NOISY:
+        return []
+    kinds = {each for each in NOISES if rng.random() < 0.5} | {rng.choice(_NOISY_PODS)}
+    at = _round(max(0.0, rng.choice([each.at for each in works]) + rng.uniform(-2.0, 5.0)))
+    return [
+        Fault(
+            "noisy-tenant",
+            at,
+            _round(rng.uniform(0.3, 2.0)),
+            of="+".join(each for each in NOISES if each in kinds),
+            times=rng.randint(50, 250),
+            rate=rng.choice((50, 100, 200, 400)),
+        )
+    ]
 
 
 def _moment(fault: Fault) -> float:

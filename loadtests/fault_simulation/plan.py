@@ -45,6 +45,7 @@ FaultKind = Literal[
     "lose-node",
     "reset-node",
     "meddle",
+    "noisy-tenant",
     "set-clock",
 ]
 
@@ -88,6 +89,8 @@ MEANING: Mapping[FaultKind, str] = {
     "lose-node": "a node is gone, its pods lost, and back after so many seconds or (`losing`) never",
     "reset-node": "a kubelet registers its node anew: what ephemeral resources stood in its status is gone",
     "meddle": "somebody changes all nodes and all objects of ours again and again, for so many seconds",
+    "noisy-tenant": "a tenant makes so many objects of these kinds, edits them so often a second, for so many seconds, "
+    "and removes them",
     "set-clock": "the time of day is set by so many seconds on the service's machine",
 }
 assert set(MEANING) == set(get_args(FaultKind))
@@ -131,13 +134,22 @@ MENDED_WITHIN = 140.0
 """Seconds from a restore until the service must know of it: a watch without a byte is noticed in 90, and a list that is
 made for a doubt waits for the minute after the list before."""
 
+NOISES = (
+    "pods", "gated", "gangs", "policies", "resources", "podgroups", "jobs", "daemonsets", "budgets", "nodes"
+)  # fmt: skip
+"""What a noisy tenant makes and edits."""
+
+QUIET_WITHIN = 20.0
+"""Seconds for which a noisy tenant makes its objects and removes them, beside those in which it edits them."""
+
 CALLS = ("filter-only", "prioritize", "bind")
 """The verbs, as addresses have them, that kube-scheduler calls for the pods here."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`at`: seconds from the beginning. `of`: of `TARGETS`, `CALLS` or `VERSIONS`, or a node, or the name of a work.
-    `skip`: so many of what it is about go by before; `times`: so many are met."""
+    """`at`: seconds from the beginning. `of`: of `TARGETS`, `CALLS` or `VERSIONS`, or a node, or the name of a work,
+    or some `NOISES` with "+" between. `skip`: so many of what it is about go by before; `times`: so many are met, or
+    made. `rate`: edits a second."""
 
     kind: FaultKind
     at: float
@@ -146,6 +158,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     skip: int = 0
     times: int = 1
     losing: bool = False
+    rate: int = 0
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -204,6 +217,8 @@ def _end_of(fault: Fault) -> float:
             return fault.at + fault.seconds + MENDED_WITHIN
         case "silence-watches":
             return fault.at + MENDED_WITHIN
+        case "noisy-tenant":
+            return fault.at + fault.seconds + QUIET_WITHIN
     return fault.at + max(0.0, fault.seconds)
 
 
@@ -229,6 +244,7 @@ def in_words(fault: Fault) -> str:
     told += [f"{fault.seconds:.2f} s"] if fault.seconds else []
     told += [f"after {fault.skip} others"] if fault.skip else []
     told += [f"{fault.times} times"] if fault.times > 1 else []
+    told += [f"{fault.rate} a second"] if fault.rate else []
     return ", ".join([*told, "losing"] if fault.losing else told)
 
 

@@ -18,6 +18,7 @@ from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import LEASE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER
+from loadtests.fault_simulation.noise import Noise
 from loadtests.fault_simulation.plan import TARGETS, Fault, FaultKind
 from loadtests.fault_simulation.stage import ANY_SERVICE, Stage
 from loadtests.fault_simulation.transactions import NAMESPACE
@@ -43,6 +44,7 @@ class Striking:
         ours: Iterable[Kind],
         killed: Callable[[], None],
         restore: Callable[[Fault], Awaitable[None]],
+        noise: Noise,
     ) -> None:
         self.done: list[str] = []
         """Kinds of those that have begun."""
@@ -70,6 +72,7 @@ class Striking:
             "lose-node": self._lose_node,
             "reset-node": self._reset_node,
             "meddle": self._meddle,
+            "noisy-tenant": noise.disturb,
             "set-clock": self._set_clock,
         }
 

@@ -104,6 +104,23 @@ def test_a_turn_of_the_event_loop_takes_one_slice_and_the_next_follows_at_once()
     assert service.keeper.next_deadline() != service.clock.steady()
 
 
+def test_pods_that_are_all_unlike_cost_a_step_for_each_policy_that_may_govern_them() -> None:
+    service = Service(pods=0, slice=1_500)
+    for number in range(100):
+        service.govern(Balance(), f"all-{number}")
+    for number in range(60):
+        unlike = pod(f"p{number}", {"cpu": 1}, namespace="a", labels={"app": f"a{number}"}, node=N1)
+        service.do(service.keeper.observe(unlike))
+    service.do_the_rest()
+    service.tick()
+    nobody = PolicyInForce(Balance(), selecting(app="nobody"))
+    before = service.keeper.tables.governing.looked_at
+    service.do(service.keeper.govern("a", "nobodys", nobody))
+    assert service.keeper.tables.governing.looked_at - before < 1_500 + 102
+    assert service.do_the_rest() >= 60 * 100 // 1_500 - 1
+    assert service.is_up_to_date()
+
+
 def test_changes_within_one_turn_share_its_slice() -> None:
     service = Service(pods=500)
     for skew in range(32):

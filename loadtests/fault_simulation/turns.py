@@ -1,0 +1,90 @@
+"""Turns: which turns of the event loop took the service long, in calls, so that the same run has the same number.
+
+Counting calls makes a turn take five times as long. So a run takes the time of each turn, and where one took long for
+any reason the same run is made once more, in which the calls of that turn are counted, and judged.
+
+Counted are the calls that the service's code makes: of its own functions, of the library's and of built-in ones. What
+a simulated API server or kube-scheduler does within the same turn is not. A built-in function that goes through much,
+as `sorted` does, counts as one.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from asyncio import Handle
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import extender
+from extender.adapters.long_turns import step_of, steps_of
+
+MOST_CALLS = 100_000
+"""In one turn. Some 45 ms: 0.45 us each, in the longest turns of a noisy tenant on two cores that others used too."""
+SUSPECT = 0.02
+"""Seconds of CPU after which the calls of a turn are counted. Less than what so many calls take on a faster machine."""
+_OURS = str(Path(extender.__file__).parent)
+
+
+class _Ours(dict[str, bool]):
+    """Whether a file is of the service."""
+
+    def __missing__(self, file: str) -> bool:
+        self[file] = is_ours = file.startswith(_OURS)
+        return is_ours
+
+
+class Turns:
+    """`counting`: numbers of the turns whose calls are counted; None: it is the first run. `found` is told of each step
+    once that a turn was at when it had made too many."""
+
+    def __init__(self, found: Callable[[str], None], counting: Collection[int] | None = None) -> None:
+        self.suspects: list[int] = []
+        """Numbers of the turns that took long."""
+        self.most = 0
+        """Calls of the longest turn, of those counted."""
+        self._found = found
+        self._counting = counting
+        self._number = 0
+        self._calls = 0
+        self._steps: list[str] = []
+        self._told: set[str] = set()
+        self._ours = _Ours()
+
+    def turn(self, handle: Handle) -> None:
+        """It has run."""
+        self._number += 1
+        if self._counting is None:
+            began = time.thread_time()
+            handle._run()
+            if time.thread_time() - began >= SUSPECT:
+                self.suspects.append(self._number)
+        elif self._number in self._counting:
+            self._count(handle)
+        else:
+            handle._run()
+
+    def _count(self, handle: Handle) -> None:
+        self._calls, before = 0, sys.getprofile()
+        sys.setprofile(self._hear)
+        try:
+            handle._run()
+        finally:
+            sys.setprofile(before)
+        self.most = max(self.most, self._calls)
+        if self._calls > MOST_CALLS and (step := step_of(self._steps)) not in self._told:
+            self._told.add(step)
+            self._found(f"{step} made {self._calls} calls in one turn: {' > '.join(self._steps)}")
+
+    def _hear(self, frame: FrameType, event: str, _: Any) -> None:
+        caller: FrameType | None = frame
+        if event == "call":
+            caller = frame.f_back
+        elif event != "c_call":
+            return
+        if caller is not None and self._ours[caller.f_code.co_filename]:
+            self._calls += 1
+            if self._calls == MOST_CALLS:
+                self._steps = steps_of(caller)
