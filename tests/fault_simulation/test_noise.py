@@ -57,30 +57,9 @@ def test_a_restore_brings_nothing_of_it_back() -> None:
     assert result.is_clean, details(result)
 
 
-@pytest.mark.longer
 def test_a_step_without_slices_is_found_with_its_name_and_none_with_them() -> None:
     """The bound is as much smaller as there are fewer pods: with slices the longest turn makes some 5,800 calls, and
     without them some 20,800."""
-    plan = noisy("pods+policies", times=60)
-    assert in_words(plan.faults[0]) == "0.50 s noisy-tenant, pods+policies, 0.20 s, 60 times, 100 a second"
-    assert read(written(plan)) == plan
-
-
-def test_others_are_bound_and_all_of_it_is_removed() -> None:
-    result = run(noisy("+".join(NOISES), times=30))
-    assert result.is_clean, details(result)
-    assert result.bound >= 2
-
-
-def test_a_restore_brings_nothing_of_it_back() -> None:
-    result = run(noisy("gated+resources", times=6, more=(Fault("restore", 0.65, 3.0, of="on"),)))
-    assert result.is_clean, details(result)
-
-
-@pytest.mark.longer
-def test_a_step_without_slices_is_found_with_its_name_and_none_with_them() -> None:
-    """The bound is as much smaller as there are fewer pods: with slices the longest turn makes some 7,400 calls, without
-    them some 20,700."""
     plan = noisy("pods+policies", times=60)
     with patch.object(turns, "MOST_CALLS", 12_000), patch.object(turns, "SUSPECT", 0.003):
         right = run(plan)
