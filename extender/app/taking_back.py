@@ -101,6 +101,7 @@ class TakingBack:
         self._known.learn(await self._store.annotate(now.name, mark=mark or self.marks.new(), if_version=version))
 
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
+        self.marks.restored(was.mark)
         if not was.nodes or was.choice is None:
             self._known.learn(await self._store.create(was))
             return

@@ -89,6 +89,7 @@ class Undoing:
         name = written.name
         if after is None:
             assert before is not None
+            self._marks.restored(before.mark)
             # The definition lets nobody create both nodes and a choice.
             made = await self._store.create(before if before.choice is None else replace(before, nodes={}))
             self._known.learn(made)

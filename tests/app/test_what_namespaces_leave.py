@@ -30,6 +30,8 @@ MAY_GROW = OF_PODS | {
     "Known._ended": "65,536 UIDs",
     "Departures._left": "65,536 nodes",
     "Intents._lingering": "4,096 transactions",
+    "Marks._created": "4,096 objects",
+    "Marks._deleted": "4,096 marks",
     "Preempting._nominated": "16,384 UIDs",
     "Promises._pauses": "4,096 namespaces",
 }

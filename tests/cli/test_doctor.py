@@ -105,6 +105,7 @@ def test_json_has_the_same(tmp_path: Path, cluster: LocalCluster) -> None:
         }
     ]
     assert {each["part"] for each in told["not_looked_at"]} == {
+        "quotas of namespaces with waiting pods",
         *("the service's settings", "service", "the service's certificate", "the service's brake"),
         "the service's nodes",
     }

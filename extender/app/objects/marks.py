@@ -32,8 +32,9 @@ class Marks:
         self._unanswered: Bounded[Identity, set[str]] = Bounded(_REMEMBERED)
         self._void: Bounded[str, None] = Bounded(_REMEMBERED)
         self._created: Bounded[Identity, str] = Bounded(_REMEMBERED)
-        self._deleted: Bounded[str, float] = Bounded(_REMEMBERED)
-        """Until when an object that bears the mark came of a creation that arrived again."""
+        self._deleted: Bounded[str, tuple[str, float]] = Bounded(_REMEMBERED)
+        """By the mark: the UID of the object that was deleted, and until when another one that bears the mark came of a
+        creation that arrived again."""
 
     def of(self, transaction: str, digest: str) -> str:
         """That of a write of the transaction which leaves the object with a spec of this digest."""
@@ -60,14 +61,20 @@ class Marks:
         """A creation with this mark was answered."""
         self._created[name] = mark
 
-    def deleted(self, name: Identity, mark: str, now: float) -> None:
+    def deleted(self, name: Identity, mark: str, uid: str, now: float) -> None:
         """A call of ours has deleted the object, which had this mark."""
         for each in {mark, self._created.pop(name, "")} - {""}:
-            self._deleted[each] = now + _ARRIVES_AGAIN
+            self._deleted[each] = (uid, now + _ARRIVES_AGAIN)
 
-    def is_again(self, mark: str, seen: float) -> bool:
-        """Whether an object with this mark, first seen then, came of a creation that arrived again."""
-        return seen <= self._deleted.get(mark, -inf)
+    def restored(self, mark: str) -> None:
+        """An object with this mark is to be there again."""
+        self._deleted.pop(mark, None)
+
+    def is_again(self, mark: str, uid: str, seen: float) -> bool:
+        """Whether the object with this mark, first seen then, came of a creation that arrived again. One with the UID
+        of the object that was deleted did not: etcd was restored."""
+        deleted, until = self._deleted.get(mark, (uid, -inf))
+        return deleted != uid and seen <= until
 
     def is_void(self, mark: str) -> bool:
         return mark in self._void or transaction_of(mark) in self._void

@@ -106,7 +106,7 @@ class Writing(Generic[O, C]):
     def deleted(self, item: O, left: O | None) -> None:
         """The store has deleted the object for us: it is gone, or what is `left` waits for finalizers."""
         if left is None:
-            self._marks.deleted(identity(item.name), item.mark, self._known.clock.steady())
+            self._marks.deleted(identity(item.name), item.mark, item.uid, self._known.clock.steady())
         self._known.deleted(item, left)
 
     def _unsure(self, attempt: Written[O, C], error: Unavailable, dry_run: bool) -> Unsure[O, C]:
@@ -168,8 +168,8 @@ class Writing(Generic[O, C]):
 
     def is_stray(self, entry: Entry[O]) -> bool:
         """Whether it came of a call that had been given up, and arrived late, or that arrived again."""
-        mark = entry.item.mark
-        return self._marks.is_void(mark) or self._marks.is_again(mark, entry.since)
+        item = entry.item
+        return self._marks.is_void(item.mark) or self._marks.is_again(item.mark, item.uid, entry.since)
 
     async def collect(self, name: Named, why: Callable[[Entry[O]], str]) -> None:
         """The object is gone if there is a reason when its turn comes, and nobody has changed it since we looked.
