@@ -295,9 +295,9 @@ class Capacities:
                 self.tables.ledger.capacity.reconsider(node)
         if before != after:
             self.heed(key, after)
-        for node in before | after:
-            if before.get(node, 0) != after.get(node, 0):
-                self._performer.do(self._keeper.set_capacity(node, key, after.get(node, 0)))
+        changed = {node: after.get(node, 0) for node in before | after if before.get(node, 0) != after.get(node, 0)}
+        if changed:
+            self._performer.do(self._keeper.set_capacities(key, changed))
         self._put(key, after)
         if told and winner is not None and (withheld != was or after != before):
             self._tell(identity(winner.name))

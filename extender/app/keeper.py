@@ -192,9 +192,14 @@ class Keeper:
 
     def set_capacity(self, node: NodeName, resource: ResourceKey, units: int) -> Decided[None]:
         """The node should have so many units of an ephemeral resource; 0 removes it. Holders stay."""
-        self.tables.ledger.capacity.set(node, resource, units)
-        if node in self.tables.nodes:
-            self._effects.append(AdvertiseCapacity(node))
+        return self.set_capacities(resource, {node: units})
+
+    def set_capacities(self, resource: ResourceKey, units: Mapping[NodeName, int]) -> Decided[None]:
+        """The same for several nodes, and who waits is looked at once."""
+        for node, count in units.items():
+            self.tables.ledger.capacity.set(node, resource, count)
+            if node in self.tables.nodes:
+                self._effects.append(AdvertiseCapacity(node))
         return self.settle()
 
     def commit(

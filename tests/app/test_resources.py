@@ -10,6 +10,7 @@ import pytest
 from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
 from extender.app.resources import Resources
+from extender.app.settlement import Settlement
 from extender.core.names import EphemeralName
 from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -527,6 +528,27 @@ async def test_a_copy_of_what_was_deleted_stays_if_others_deleted_it_or_it_comes
     await world.quiet(100)
     assert world.capacity("r") == {"n1": 4}
     world.agree()
+
+
+async def test_an_edit_has_those_who_wait_looked_at_as_often_for_many_nodes_as_for_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked, settle = 0, Settlement.settle
+
+    def counted(settlement: Settlement) -> None:
+        nonlocal looked
+        looked += 1
+        settle(settlement)
+
+    monkeypatch.setattr(Settlement, "settle", counted)
+    counts = []
+    for number in (1, 3):
+        await world.set(f"r{number}", 4, every_node(limit=number))
+        there = world.api.objects["team", f"r{number}"]
+        looked = 0
+        world.resources.known.upsert(replace(there, nodes=dict.fromkeys(there.nodes, 5), resource_version="1000"))
+        counts.append(looked)
+    assert counts[0] == counts[1]
 
 
 async def test_a_write_that_arrives_twice_is_done_once(world: World) -> None:

@@ -67,9 +67,9 @@ earlier or later."""
 _STILL = 3
 """So many bookmarks in a row that tell of no progress are as good as silence: every write to anything is progress, also
 where nobody writes that kind (seen of kube-apiserver 1.36)."""
-_SLICE = 32
-"""Events of one watch after which others have their turn on the event loop: what comes in one piece is taken without
-waiting, and may be thousands."""
+_SLICE, _TURN = 32, 0.005
+"""Events of one watch, and seconds, after which others have their turn on the event loop: what comes in one piece is
+taken without waiting, and may be thousands."""
 _REPORTED_AT_MOST = 1024
 
 
@@ -292,16 +292,19 @@ class Reflector(Generic[T]):
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
         began, heard = self._clock(), 0
+        taken, spent = 0, 0.0
         try:
             async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
                 async for line in lines:
+                    since = self._clock()
                     self._take(line)
-                    heard += 1
+                    heard, taken, spent = heard + 1, taken + 1, spent + self._clock() - since
                     self._is_well()
                     if self._list_because is not None:
                         return
-                    if heard % _SLICE == 0:
+                    if taken >= _SLICE or spent >= _TURN:
                         await asyncio.sleep(0)
+                        taken, spent = 0, 0.0
         except (Unavailable, Refused) as error:
             self._in_doubt = self._in_doubt or not isinstance(error, Expired | Silent)
             raise

@@ -325,6 +325,24 @@ async def test_of_what_comes_in_one_piece_a_slice_is_taken_before_others_have_th
     assert 1 < most <= 33
 
 
+async def test_others_have_their_turn_after_events_that_took_five_milliseconds(following: Following) -> None:
+    following.api.answers.append(page([], 10))
+    following.api.watches.append([event("ADDED", pod(f"p{number}", 11 + number)) for number in range(100)])
+    upsert = following.sink.upsert
+
+    def slow(item: Pod) -> None:
+        following.api.time += 0.002
+        upsert(item)
+
+    following.sink.upsert = slow  # type: ignore[method-assign]
+    most, told = 0, 0
+    async with running(following.reflector):
+        while not following.api.exhausted.is_set():
+            await asyncio.sleep(0)
+            most, told = max(most, len(following.sink.log) - told), len(following.sink.log)
+    assert (told, most) == (101, 1 + 3)
+
+
 async def test_keeps_trying_what_is_refused(following: Following) -> None:
     following.api.answers += [Refused(403, "pods is forbidden"), page([pod("a")], 10)]
     with capture_logs() as logs:
