@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import structlog
 from prometheus_client import CollectorRegistry
@@ -95,6 +95,7 @@ from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import Patience
 from extender.core.gangs.restraint import Bounds
 from extender.core.names import DOMAIN
+from extender.kube.fenced import Warm
 from extender.kube.requests import Requests
 from extender.registry import policies as registered
 from extender.settings import Settings, switches_in
@@ -111,10 +112,8 @@ _WARM_CONNECTIONS = 64
 _DUMPS_WITHIN = 50.0
 
 
-class Cluster(Requests, Protocol):
-    """What the application needs of its connection to a cluster."""
-
-    async def keep_warm(self, connections: int) -> None: ...
+Cluster = Warm
+"""What the application needs of its connection to a cluster."""
 
 
 def authority(connection: Requests, settings: Settings) -> Authority | None:

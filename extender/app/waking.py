@@ -127,11 +127,11 @@ class Waking:
             through = self._due.pop(group)
             if through.look is None:
                 self._begin(group, through)
-            if through.look is not None and self._could_go(through, through.look):
-                found.append(through.look)
-                through.look = next(through.left, None)
-            elif through.look is not None and not through.look.left:
-                through.look = next(through.left, None)
+            if (look := through.look) is not None:
+                if could_go := self._could_go(through, look):
+                    found.append(look)
+                if could_go or not look.left:
+                    through.look = next(through.left, None)
             if through.look is not None or through.pods or through.stirred is not None or through.mark < self._count:
                 self._due[group] = through
             elif group.beyond:

@@ -291,20 +291,19 @@ class Reflector(Generic[T]):
             f"{self._kind.path}?watch=1&allowWatchBookmarks=true"
             f"&resourceVersion={quote(self._version, safe='')}&timeoutSeconds={seconds}"
         )
-        began, heard = self._clock(), 0
-        taken, spent = 0, 0.0
+        began, heard, spent = self._clock(), 0, 0.0
         try:
             async with aclosing(self._requests.lines(path, silence=min(seconds + self._grace, _SILENCE))) as lines:
                 async for line in lines:
                     since = self._clock()
                     self._take(line)
-                    heard, taken, spent = heard + 1, taken + 1, spent + self._clock() - since
+                    heard, spent = heard + 1, spent + self._clock() - since
                     self._is_well()
                     if self._list_because is not None:
                         return
-                    if taken >= _SLICE or spent >= _TURN:
+                    if heard % _SLICE == 0 or spent >= _TURN:
                         await asyncio.sleep(0)
-                        taken, spent = 0, 0.0
+                        spent = 0.0
         except (Unavailable, Refused) as error:
             self._in_doubt = self._in_doubt or not isinstance(error, Expired | Silent)
             raise

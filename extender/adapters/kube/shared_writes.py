@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from extender.app.fair import FairSemaphore
 from extender.kube.fenced import READS, Warm
@@ -44,11 +45,11 @@ class SharedWrites:
         within: float = TIMEOUT,
     ) -> bytes:
         """As of the other, once there is room for it. `within`: from when it is sent."""
-        ask = self._inner.request
+        ask = partial(self._inner.request, method, path, body, content_type=content_type, accept=accept, within=within)
         if method in READS:
-            return await ask(method, path, body, content_type=content_type, accept=accept, within=within)
+            return await ask()
         async with self._room.held(_part(path)):
-            return await ask(method, path, body, content_type=content_type, accept=accept, within=within)
+            return await ask()
 
     def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
         return self._inner.lines(path, silence=silence)

@@ -17,9 +17,9 @@ from opentelemetry.trace import Link, SpanKind, StatusCode, Tracer, set_span_in_
 from extender.adapters.tracing import words
 from extender.adapters.tracing.calls import current
 from extender.kube.errors import Refused
+from extender.kube.fenced import READS
 from extender.kube.requests import JSON, TIMEOUT, Requests
 
-_READS = ("GET", "HEAD")
 _AFTER_SECONDS = 10.0
 """What is written so long after the end of the call in which it was begun is in a trace of its own, linked to that."""
 _NAMED = {"pods": words.POD, "nodes": words.NODE}
@@ -44,7 +44,7 @@ class TracedRequests:
         within: float = TIMEOUT,
     ) -> bytes:
         ask = self._inner.request(method, path, body, content_type=content_type, accept=accept, within=within)
-        if method in _READS:
+        if method in READS:
             return await ask
         target, about = told_of(path)
         within_call, links = self._where()
