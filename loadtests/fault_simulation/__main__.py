@@ -10,8 +10,8 @@ what people ask for (gangs, pods, ephemeral resources, policies) and what goes w
 
 {faults}
 
-Looked for, in each turn of the event loop: how much the service does; after each round in which it did anything: its
-invariants; at each Binding: room, quorum and policy, and for replicas who leads; at rest, against what objects say:
+Looked for, in each turn of the event loop: how much the service does; after each round in which it decided anything:
+its invariants; at each Binding: room, quorum and policy, and for replicas who leads; at rest, against what objects say:
 gangs in part, what could run and does not, the ledger, node status, what is left over; then after a restart, and when
 all has been taken back. A seed that fails is made smaller, to the fewest faults and works with which it still does, and
 written to a file. The same seed, or file, is the same run: its digest tells. Exit code 1 if anything was found (with
