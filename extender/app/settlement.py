@@ -34,7 +34,7 @@ class Settlement:
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
         policies = tables.policies
-        self.waking = Waking(turned_away, policies.judging.passes, tables.nodes.keys(), policies.following.order)
+        self.waking = Waking(turned_away, policies.judging, tables.nodes.keys(), policies.following.order)
 
     def governed_anew(self, namespace: str) -> None:
         """Its policies have changed."""

@@ -22,6 +22,8 @@ Numbers = npt.NDArray[np.int64]
 _MOST = 2**63 - 1
 """That a number in an array can be; no node says that it has more."""
 _MOST_COPIES = 2**40
+_MOST_COLUMNS = 64
+"""That are kept: tenants name the resources, and each column costs at every change of a node."""
 
 
 @dataclass(eq=False)
@@ -32,6 +34,9 @@ class Columns:
     _numbers: dict[NodeName, int] = field(default_factory=dict, init=False)
     _present: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), init=False)
     _free: dict[ResourceKey, Numbers] = field(default_factory=dict, init=False)
+    """The one that was asked for last is the last."""
+    read: int = field(default=0, init=False)
+    """How many numbers were read from rows, one by one."""
 
     def offer(self, need: Asked, change: Mapping[NodeName, Vector] | None = None) -> Offer | None:
         """What the nodes that are there have free for copies of the need. `change`: so much more is free, by node.
@@ -70,13 +75,16 @@ class Columns:
                 column[number] = self._free_on(name, resource)
 
     def _column(self, resource: ResourceKey) -> Numbers:
-        column = self._free.get(resource)
+        column = self._free.pop(resource, None)
         if column is None:
             column = np.array([self._free_on(name, resource) for name in self._names], np.int64)
-            self._free[resource] = column
+            if len(self._free) >= _MOST_COLUMNS:
+                del self._free[next(iter(self._free))]
+        self._free[resource] = column
         return column
 
     def _free_on(self, name: NodeName, resource: ResourceKey, more: int = 0) -> int:
+        self.read += 1
         return max(-_MOST, min(_MOST, self._rows.free(name, resource) + more))
 
 
@@ -99,6 +107,10 @@ class Offer:
         """The nodes that have room, and for how many."""
         for number in np.flatnonzero(self.copies).tolist():
             yield self.names[number], int(self.copies[number])
+
+    def nodes(self) -> list[NodeName]:
+        """Those that have room for one."""
+        return [self.names[number] for number in np.flatnonzero(self.copies).tolist()]
 
     def lacks(self, but: frozenset[NodeName]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
         """What most nodes lack once they are full of copies, and the most that one of these has free of it; and what

@@ -32,6 +32,9 @@ class EquivalenceClass:
 
 
 def equivalence_of(pod: Pod) -> EquivalenceClass:
-    return EquivalenceClass(
-        need_of(pod.requests), frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations, pod
-    )
+    return EquivalenceClass(need_of(pod.requests), *matching_of(pod), pod)
+
+
+def matching_of(pod: Pod) -> tuple[frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]:
+    """Equal for pods that the same nodes accept, room apart."""
+    return frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations

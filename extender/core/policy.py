@@ -5,7 +5,8 @@ protocol of its own, by the name that kube-scheduler's framework has for it. It 
 `extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
 
     facts come in            Observes: `observe`, `forget`. Outlives: `finished`, `deleted`
-    a pod is to be placed    Filters: `filter`. Scores: `score`. Reads: `malformed`. Foresees: `why_never`
+    a pod is to be placed    Filters: `filter`. JudgesAlike: `alike`. Scores: `score`. Reads: `malformed`.
+                             Foresees: `why_never`
     or by one policy alone   Places: `places`, `place`, `owns`, `sleeps`, `would_refuse`
     units are held           Reserves: `reserve`, `unreserve`. GivesWay: `gives_way`
     it is to be bound        PermitsBinds: `permit`
@@ -24,7 +25,7 @@ done is returned as effects. Must not know clocks, networks, or kube-scheduler's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Protocol, runtime_checkable
@@ -183,6 +184,15 @@ class Filters(Protocol):
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
         out."""
+        ...
+
+
+@runtime_checkable
+class JudgesAlike(Filters, Protocol):
+    """It judges nodes alike for pods that say the same of a few things, and which pods are where decides."""
+
+    def alike(self, pod: Pod) -> Hashable:
+        """What `filter` reads of the pod, if it holds nothing; None where this policy has no say."""
         ...
 
 

@@ -11,6 +11,7 @@ from extender.app.waking import Waking
 from extender.core.cluster import Pod
 from extender.core.isolation import UNLIMITED, Allowance, Counted, Isolation
 from extender.core.ledger import Ledger
+from extender.core.work import Work
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, pod
 
@@ -24,9 +25,18 @@ class Rule:
         self.names = names
         self.asked: list[str] = []
 
-    def __call__(self, pod: Pod) -> Callable[[NodeName], bool]:
+    def passes(self, pod: Pod) -> Callable[[NodeName], bool]:
         self.asked.append(pod.name)
         return lambda node: pod.name in self.names
+
+    def with_room(self, pod: Pod, work: Work) -> list[NodeName]:
+        return [N0]
+
+    def alike(self, pod: Pod) -> None:
+        return None
+
+    def refuses_alike(self, pod: Pod) -> Callable[[NodeName], bool]:
+        raise AssertionError("nobody is alike")
 
 
 @pytest.fixture

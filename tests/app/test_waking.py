@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,8 +19,9 @@ from extender.core.gangs.gang import WakePod
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
+from extender.core.work import Work
 from extender.filters.governing.feasible import PolicyFeasible
-from extender.kube.names import CPU, NodeName, PodUid
+from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import gone, node, pod
 from tests.core.gang_world import FixedClock
 from tests.filters.governing.world import ZONE
@@ -112,6 +113,19 @@ class Service(Performing):
         asleep = [tables.pods[uid] for uid in self.keeper.asleep()]
         return {each.uid for each in asleep if any(map(tables.policies.judging.passes(each), tables.nodes))}
 
+    def index_is_right(self) -> None:
+        """It leaves out no node to which a pod could go, and what is said of one pod is true of all that are alike."""
+        judging, nodes = self.keeper.tables.policies.judging, self.keeper.tables.nodes
+        said: dict[Hashable, set[NodeName]] = {}
+        for uid in self.keeper.asleep():
+            each = self.keeper.tables.pods[uid]
+            could_go = set(filter(judging.passes(each), nodes))
+            assert could_go <= set(judging.with_room(each, Work()))
+            refused = set(filter(judging.refuses_alike(each), nodes))
+            assert not could_go & refused
+            assert said.setdefault(judging.alike(each), refused) == refused
+            assert judging.alike(each) is not None or not refused
+
 
 @pytest.mark.parametrize("limit", [50, 1_000])
 def test_a_departure_is_looked_at_in_slices_for_all_kinds_that_wait(limit: int) -> None:
@@ -129,7 +143,7 @@ def test_a_departure_is_looked_at_in_slices_for_all_kinds_that_wait(limit: int) 
 
 
 def test_a_namespace_of_many_kinds_that_is_to_be_looked_at_anew_keeps_no_other_waiting() -> None:
-    service = Service(nodes=100, slice=1_000)
+    service = Service(nodes=100, slice=100)
     [gone_soon, *_] = service.fill()
     for number in range(100):
         service.wait(number, cpu=1 + number, namespace="many")
@@ -298,6 +312,49 @@ def test_what_was_told_for_ever_is_looked_at_again_in_slices(monkeypatch: pytest
     assert sorted(service.woken()) == sorted(each.name for each in waiting)
 
 
+def of_full_zones(waiting: int, nodes: int = 300, **service: Any) -> Service:
+    """Pods of two policies wait, each of a kind of its own: all nodes have room, and no zone is left to them."""
+    made_of = Service(nodes=nodes, slice=200, **service)
+    for name in ("one", "two"):
+        made_of.govern(AntiAffinity(topology_key=ZONE), name)
+    for zone in range(3):
+        made_of.do(made_of.keeper.observe(pod(f"in-{zone}", {"cpu": 1}, node=NodeName(f"n{zone}"))))
+    for number in range(waiting):
+        made_of.wait(number, cpu=1 + number % 90)
+    made_of.do_the_rest()
+    made_of.tick()
+    made_of.woken()
+    return made_of
+
+
+def test_pods_whom_a_policy_keeps_from_all_nodes_are_not_compared_with_each_of_them() -> None:
+    few, many = of_full_zones(1), of_full_zones(80)
+    costs = list[int]()
+    for service in (few, many):
+        service.govern(None, "two")
+        costs.append(service.work.spent + sum(service.do_the_rest()))
+        assert service.woken() == []
+    assert costs[1] < costs[0] + 79 * 50, "a sixth of a step for each node, at most"
+
+
+def test_kinds_that_have_room_nowhere_are_not_compared_with_all_nodes_that_gain_something_else() -> None:
+    service = Service(nodes=300, slice=200)
+    service.fill()
+    waiting = [service.wait(number, cpu=1 + number) for number in range(80)]
+    service.do_the_rest()
+    service.tick()
+    service.do(service.keeper.set_capacities(UNITS, dict.fromkeys(service.keeper.tables.nodes, 1)))
+    assert service.work.spent + sum(service.do_the_rest()) < len(waiting) * 30
+    assert service.woken() == []
+
+
+def test_one_that_leaves_a_zone_is_followed_by_all_whom_it_kept_out() -> None:
+    service = of_full_zones(80)
+    service.do(service.keeper.forget(gone(pod("in-1").uid)))
+    service.do_the_rest()
+    assert len(service.woken()) == 80
+
+
 # -- the slow twin -------------------------------------------------------------------------------------------------
 
 PARAMETERS: tuple[Parameters, ...] = (
@@ -305,13 +362,18 @@ PARAMETERS: tuple[Parameters, ...] = (
     AntiAffinity(topology_key=ZONE),
     Balance(topology_key=ZONE),
     CoLocation(topology_key=ZONE),
+    CoLocation(size=2, topology_key=ZONE),
 )
+UNITS = ResourceKey("escher.dev/units")
 
 
 @pytest.mark.parametrize("kinds", [None, 0, 2])
 @pytest.mark.parametrize("seed", range(20))
-def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int, kinds: int | None) -> None:
+def test_at_rest_nobody_sleeps_who_could_go_somewhere(
+    seed: int, kinds: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
+    monkeypatch.setattr(waking, "_FEW", rng.choice((0, 50)))
     service = Service(nodes=6, slice=25, kinds=kinds)
     service.keeper.population.anew.work.limit = 60
     waiting: dict[PodUid, Pod] = {}
@@ -328,7 +390,9 @@ def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int, kinds: int | No
     for number in range(200):
         draw = rng.random()
         if draw < 0.4:
-            new = pod(f"p{number}", {"cpu": rng.choice((20, 50, 90))}, namespace=rng.choice(("default", "other")))
+            asked = {"cpu": rng.choice((20, 50, 90)), UNITS: rng.choice((0, 0, 2))}
+            chosen = {ZONE: "z1"} if rng.random() < 0.3 else {}
+            new = pod(f"p{number}", asked, namespace=rng.choice(("default", "other")), node_selector=chosen)
             waiting[new.uid] = new
             service.do(service.keeper.observe(new))
             try_again([new.name])
@@ -346,8 +410,12 @@ def test_at_rest_nobody_sleeps_who_could_go_somewhere(seed: int, kinds: int | No
             service.do(service.keeper.observe(waiting[uid]))
         elif draw < 0.92 and kinds is not None:
             service.keeper.tables.isolation.set(allowed(rng.randrange(4)), {})
+        elif draw < 0.96:
+            service.do(service.keeper.set_capacity(NodeName(f"n{rng.randrange(6)}"), UNITS, rng.randrange(4)))
         else:
             service.tick()
+        if number % 4 == 0:
+            service.index_is_right()
         if rng.random() < 0.3:
             try_again(service.woken())
     for _ in range(1_000):

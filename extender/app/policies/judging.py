@@ -11,7 +11,7 @@ Dispatch and nothing else. Must not know what any policy is for, nor who was tur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -20,6 +20,7 @@ from itertools import islice
 from extender.app.policies.containment import REFUSED, Containment, having
 from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
+from extender.core.fit import asked_of
 from extender.core.gang_ask import MalformedAsk
 from extender.core.policy import (
     Facts,
@@ -28,6 +29,7 @@ from extender.core.policy import (
     ForeseesInSlices,
     GivingWay,
     Judge,
+    JudgesAlike,
     NowhereBut,
     OnlyOn,
     Policy,
@@ -38,6 +40,7 @@ from extender.core.policy import (
     Wakes,
 )
 from extender.core.units import Short
+from extender.core.work import Work
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
 
@@ -45,6 +48,11 @@ _HIGHEST_SCORE = 10
 """MaxExtenderPriority of kube-scheduler."""
 _TO_LOOK_UP = 4
 """So many nodes are sooner looked for among those that were sent than these are gone through."""
+_FEW = 50
+"""So many nodes are sooner gone through than found in arrays."""
+_AN_OFFER, _NUMBERS_A_STEP, _READ_A_STEP = 4, 500, 8
+"""What an offer costs whatever is asked for, in steps; and how many numbers of arrays are reckoned with in one step, or
+read from the ledger to fill them."""
 
 
 def _refuse_all(node: NodeName) -> Refuse | None:
@@ -70,6 +78,7 @@ class Judging:
         self._judging_binds = {
             name: policy for name, policy in self._filters.items() if getattr(policy, "judges_binds", False)
         }
+        self._judging_alike = having(JudgesAlike, policies)
         self._scores = having(Scores, policies)
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
@@ -197,6 +206,40 @@ class Judging:
         facts = self._beside(freed) if freed else self._facts
         ledger, giving_way = facts.ledger, facts.giving_way(pod)
         return lambda node: ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
+
+    def with_room(self, pod: Pod, work: Work) -> list[NodeName]:
+        """The nodes that may have room for the pod, as `room` says, found by index: this is asked for thousands of pods
+        after one change. What it costs is taken from `work`, in steps of some 5 us."""
+        ledger, asked = self._facts.ledger, asked_of(pod.requests)
+        totals, own = ledger.totals, ledger.holding(pod.uid)
+        few = min((totals.providers[key] for key, _ in asked if key in totals.providers), key=len, default=None)
+        if any(totals.capacity.get(key, 0) < units for key, units in asked):
+            return []
+        if few is not None and len(few) <= _FEW:
+            return list(few)
+        read = ledger.columns.read
+        offer = ledger.columns.offer(asked)
+        work.take(_AN_OFFER + len(self._facts.nodes) // _NUMBERS_A_STEP + (ledger.columns.read - read) // _READ_A_STEP)
+        if offer is None:
+            return list(self._facts.nodes)
+        found, besides = offer.nodes(), dict.fromkeys(self._facts.giving_way(pod))
+        if own is not None:
+            besides[own.node] = None
+        return [*found, *(besides.keys() - found)] if besides else found
+
+    def alike(self, pod: Pod) -> Hashable:
+        """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
+        asked = self._contained.ask_each(self._judging_alike, lambda policy: policy.alike(pod), None)
+        alike = tuple(asked)
+        if all(each is None for each in alike):
+            return None
+        # What it holds itself is not in its way.
+        return alike, pod.uid if self._facts.ledger.holding(pod.uid) is not None else None
+
+    def refuses_alike(self, pod: Pod) -> Callable[[NodeName], bool]:
+        """Whether a policy refuses the node to the pod and to all that are alike."""
+        judges = self._judges(pod, self._judging_alike)
+        return lambda node: self._first_refusal(judges, node) is not None
 
     def passes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], bool]:
         """Whether the pod, if it were tried now, could go to a node; `freed`: had these given up what they hold."""

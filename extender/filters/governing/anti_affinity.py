@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
@@ -35,6 +35,9 @@ class PolicyAntiAffinity:
             return next((refusal for values, key, refusal in taken if place_of(node, key, facts) in values), None)
 
         return judge
+
+    def alike(self, pod: Pod) -> Hashable:
+        return (pod.namespace, pod.governed) if pod.governed and not isinstance(pod.gang, GangAsk) else None
 
     def _apart(self, pod: Pod) -> Iterator[tuple[str, str, str]]:
         """The policies that say so, whose pods are to be away, and by which label."""

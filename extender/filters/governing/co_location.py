@@ -3,7 +3,10 @@ has room for all of them, and else is the emptiest."""
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from extender.core.cluster import Pod
+from extender.core.equivalence import equivalence_of
 from extender.core.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
 from extender.core.governed import of_type
@@ -47,6 +50,14 @@ class PolicyCoLocation:
             return next((why for values, key, why in allowed if place_of(node, key, facts) not in values), None)
 
         return judge
+
+    def alike(self, pod: Pod) -> Hashable:
+        near = list(of_type(pod.governed, CoLocation))
+        if not near:
+            return None
+        in_gang = isinstance(pod.gang, GangAsk)
+        like = equivalence_of(pod) if any(each.size > 1 for _, each in near) else None
+        return pod.namespace, pod.governed, in_gang, like
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         """Who comes first, and is not told how many follow, is best off on the emptiest node: there most have room."""
