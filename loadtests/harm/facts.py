@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from loadtests.reading import ATTEMPT, Attempt, Gang, Json, Owner, attempt_of, controller_of, gang_of
 
+PLACES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 MIRROR = "kubernetes.io/config.mirror"
 
 SYSTEM_CRITICAL = 2_000_000_000
@@ -50,13 +51,14 @@ class Facts(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What stays the same when the pod is made anew: its controller, its gang, its labels, or how it is called."""
+        """What stays the same when the pod is made anew: its controller, its gang, its own labels, or its name."""
         if self.owner is not None:
             return f"{self.owner.kind} {self.owner.uid}"
         if self.gang is not None:
             return f"gang {self.gang.key}"
-        if self.labels:
-            return f"labels {self.namespace} {self.labels}"
+        # The API server gives each bound pod these labels of its node.
+        if own := tuple(each for each in self.labels if each[0] not in PLACES):
+            return f"labels {self.namespace} {own}"
         return f"pods {self.key.rpartition('-')[0] or self.key}"
 
 

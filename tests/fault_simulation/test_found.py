@@ -11,6 +11,7 @@ from loadtests.fault_simulation.run import run
 
 PLANS = Path(__file__).with_name("found")
 FOUND = {
+    "bare-pods-of-one-zone": "the witness took pods without owner or labels for one, since their nodes are in one zone",
     "places-exchanged": "members of a gang in part woke each other for a place that none of them was given",
     "places-held-for-ever": "members of a gang in part held places in turn, though there was never room for all",
     "saved-for-no-gang": "the simulation took room that is saved for a pod of no gang for a gang's that is gone",

@@ -547,6 +547,23 @@ def test_where_something_has_changed_it_may_be_tried_again_after_a_while_that_gr
     assert course(40, 40) == [harms.SAME_AGAIN]
 
 
+def test_pods_without_an_owner_are_not_one_because_they_stood_in_one_zone() -> None:
+    """The API server gives bound pods labels of their node's place."""
+
+    def course(**labels: str) -> list[str]:
+        chronicle = with_top(bounds=Bounds(back_off=30.0))
+        for name in ("one-0", "other-0"):
+            chronicle.running(name, labels={"topology.kubernetes.io/zone": "z", **labels})
+            chronicle.preempt(name)
+            chronicle.wait(5)
+            chronicle.node("n1", round=name)
+        top_is_bound(chronicle)
+        return chronicle.found()
+
+    assert course() == []
+    assert course(app="web") == [harms.SAME_AGAIN]
+
+
 def test_pods_of_one_owner_that_stand_side_by_side_may_all_be_taken() -> None:
     chronicle = with_top()
     chronicle.running("web-0", "web-1", "web-2", owner=("ReplicaSet", "web"))
