@@ -9,6 +9,7 @@ made: see `together`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
 
@@ -26,8 +27,18 @@ OnNodes = Mapping[NodeName, int]
 RequiredLabel = tuple[str, str] | None
 """Key and value of a label that a selector requires; None: it requires none."""
 _NOWHERE: OnNodes = MappingProxyType({})
+MOST_ABOUT_OTHERS = 256
+"""Different terms about pods of other namespaces that plans look at, of those that the pods of one namespace have."""
 _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
+
+
+@dataclass(slots=True)
+class _AboutOthers:
+    """Terms about pods of other namespaces, the oldest first, how many pods have each, and which are looked at."""
+
+    terms: dict[AffinityTerm, int] = field(default_factory=dict)
+    looked_at: set[AffinityTerm] = field(default_factory=set)
 
 
 class Bystanders:
@@ -46,11 +57,14 @@ class Bystanders:
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
-        self._repellers: dict[PodUid, tuple[AffinityTerm, ...]] = {}
-        """Required anti-affinity of pods, bound or not."""
+        self._repellers: dict[PodUid, tuple[str, tuple[AffinityTerm, ...]]] = {}
+        """The namespace of pods, bound or not, and their required anti-affinity."""
+        self._about_others: dict[str, _AboutOthers] = {}
+        """By the namespace of those who say it."""
         self._repelled: dict[str | None, dict[RequiredLabel, dict[AffinityTerm, int]]] = {}
         """The same terms by the namespaces that they are about, None for all, and by a label that all whom they mean
-        have: who bears none of these looks at none of the terms. And how many pods have each."""
+        have: who bears none of these looks at none of the terms. And how many pods have each. Of what one namespace
+        says of others the oldest `MOST_ABOUT_OTHERS` are here: whoever is meant looks at each."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -115,25 +129,47 @@ class Bystanders:
 
     def _note_repeller(self, pod: Pod) -> None:
         terms = (pod.constraints or NO_CONSTRAINTS).anti_affinity
-        if self._repellers.get(pod.uid, ()) == terms:
+        if self._repellers.get(pod.uid, ("", ()))[1] == terms:
             return
         self._forget_repeller(pod.uid)
         if terms:
-            self._repellers[pod.uid] = terms
-            self._count_repelled(terms, +1)
+            self._repellers[pod.uid] = pod.namespace, terms
+            self._count_repelled(pod.namespace, terms, +1)
 
     def _forget_repeller(self, uid: PodUid) -> None:
-        self._count_repelled(self._repellers.pop(uid, ()), -1)
+        self._count_repelled(*self._repellers.pop(uid, ("", ())), -1)
 
-    def _count_repelled(self, terms: Collection[AffinityTerm], by: int) -> None:
+    def _count_repelled(self, author: str, terms: Collection[AffinityTerm], by: int) -> None:
         self.repellers_changed += bool(terms)
         for term in terms:
-            for namespace in (None,) if term.peers.namespaces is None else term.peers.namespaces:
-                by_label = self._repelled.setdefault(namespace, {})
-                for label in _labels_of(term.peers):
-                    add_in(by_label, label, term, by)
-                if not by_label:
-                    del self._repelled[namespace]
+            if term.peers.namespaces is None or author in term.peers.namespaces:
+                self._index(term, by, (author,))
+            if term.is_about_others(author):
+                self._count_about_others(author, term, by)
+
+    def _count_about_others(self, author: str, term: AffinityTerm, by: int) -> None:
+        said = self._about_others.setdefault(author, _AboutOthers())
+        count_in(said.terms, term, by)
+        if term not in said.looked_at and len(said.looked_at) < MOST_ABOUT_OTHERS:
+            said.looked_at.add(term)
+        if term in said.looked_at:
+            self._index(term, by, _others_named(term, author))
+        if term not in said.terms:
+            said.looked_at.discard(term)
+            if len(said.terms) > len(said.looked_at) < MOST_ABOUT_OTHERS:
+                oldest = next(each for each in said.terms if each not in said.looked_at)
+                said.looked_at.add(oldest)
+                self._index(oldest, said.terms[oldest], _others_named(oldest, author))
+        if not said.terms:
+            del self._about_others[author]
+
+    def _index(self, term: AffinityTerm, by: int, namespaces: Iterable[str | None]) -> None:
+        for namespace in namespaces:
+            by_label = self._repelled.setdefault(namespace, {})
+            for label in _labels_of(term.peers):
+                add_in(by_label, label, term, by)
+            if not by_label:
+                del self._repelled[namespace]
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -272,6 +308,11 @@ def _labels_of(peers: Peers) -> Iterable[RequiredLabel]:
         return ()
     required = next((each for each in peers.selector if each.operator == "In"), None)
     return (None,) if required is None else dict.fromkeys((required.key, value) for value in required.values)
+
+
+def _others_named(term: AffinityTerm, author: str) -> Iterable[str | None]:
+    """The namespaces that it is about, but for that of those who have it; None: all."""
+    return (None,) if term.peers.namespaces is None else term.peers.namespaces - {author}
 
 
 def _looks_like(one: Pod, other: Pod) -> bool:

@@ -40,7 +40,7 @@ class PeerClass:
     hates: tuple[int, ...]
     """Its own anti-affinity terms."""
     hated_by: tuple[int, ...]
-    """Terms, of others or its own, that it is meant by."""
+    """Terms of pods of the plan, others or its own, that it is meant by."""
     nears: tuple[int, ...]
     """Its own affinities."""
     wanted_by: tuple[int, ...]
@@ -49,6 +49,8 @@ class PeerClass:
     """Its own spread constraints."""
     spread_by: tuple[int, ...]
     """Spread constraints that count it."""
+    closed: tuple[tuple[str, frozenset[str]], ...]
+    """By topology key: the values where pods around are that keep it away by terms that no pod of the plan has."""
 
 
 class Rules:
@@ -58,6 +60,8 @@ class Rules:
         self.nodes = nodes
         self._around = around
         self._away: list[Away] = []
+        self._away_from_others: list[tuple[AffinityTerm, Collection[str]]] = []
+        """Terms that no pod of the plan has, and the values where pods around have them."""
         self._near: list[Near] = []
         self._even: list[Even] = []
         self._ports: dict[NodeName, list[HostPort]] = {}
@@ -95,10 +99,11 @@ class Rules:
                 self._even.append(self._evened(spread, pod))
 
     def _heed_existing(self, term: AffinityTerm, having: OnNodes) -> None:
-        if term not in self._numbers:
-            self._numbers[term] = len(self._away)
-            self._away.append(Away(term))
-        self._away[self._numbers[term]].having = self._by_value(having, term.topology_key)
+        values = self._by_value(having, term.topology_key)
+        if term in self._numbers:
+            self._away[self._numbers[term]].having = values
+        else:
+            self._away_from_others.append((term, values))
 
     def _by_value(self, on_nodes: OnNodes, key: str) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -148,9 +153,18 @@ class Rules:
             tuple(wanted_by),
             tuple(self._numbers[key] for key in self._spread_keys(pod)),
             tuple(number for number, even in enumerate(self._even) if even.spread.peers.include(*who)),
+            self._closed(pod),
         )
         # Pods that differ in labels which no rule asks about are of one kind.
         return next((other for other in self._kinds.values() if other == kind), kind)
+
+    def _closed(self, pod: Pod) -> tuple[tuple[str, frozenset[str]], ...]:
+        """Others may have thousands of terms: here they become one for each topology key."""
+        found: dict[str, set[str]] = {}
+        for term, values in self._away_from_others:
+            if values and term.peers.include(pod.namespace, pod.labels):
+                found.setdefault(term.topology_key, set()).update(values)
+        return tuple((key, frozenset(values)) for key, values in sorted(found.items()))
 
     # What they say.
 
@@ -163,6 +177,8 @@ class Rules:
             away = self._away[number]
             if labels.get(away.term.topology_key) in away.meant:
                 return APART, True
+        if any(labels.get(key) in values for key, values in kind.closed):
+            return APART, True
         for number in kind.hated_by:
             away = self._away[number]
             if labels.get(away.term.topology_key) in away.having:

@@ -316,3 +316,32 @@ def test_terms_about_other_labels_are_not_looked_at(monkeypatch: pytest.MonkeyPa
         found.put(pod(f"p{number}", {}, namespace="elsewhere", constraints=Constraints(anti_affinity=(away,))))
     assert not found.repels(pod("x", {}, labels={"app": "mine"}))
     assert looks == []
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), TERMS), max_size=20))
+def test_of_what_a_namespace_says_of_others_so_much_is_looked_at(news: list[tuple[str, bool, AffinityTerm]]) -> None:
+    """Whatever its own pods say of each other is, and all that is about others again when there is less of it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "MOST_ABOUT_OTHERS", 2)
+        found, there = Bystanders(), dict[str, AffinityTerm]()
+        for name, comes, repelling in news:
+            found.remove(PodUid(f"uid-{name}"))
+            there.pop(name, None)
+            if comes:
+                there[name] = repelling
+                found.put(pod(name, {}, constraints=Constraints(anti_affinity=(repelling,))))
+        for namespace in ("default", "elsewhere"):
+            for value in "xyz":
+                one = pod("one", {}, namespace=namespace, labels={"a": value})
+                meant = {each for each in there.values() if each.peers.include(namespace, one.labels)}
+                looked_at = set(found._meaning(one))
+                assert looked_at <= meant
+                about_others = {each for each in there.values() if each.is_about_others("default")}
+                if namespace == "default" or len(about_others) <= 2:
+                    assert looked_at == meant
+                else:
+                    assert len(looked_at) >= len(meant) - (len(about_others) - 2)
+                    assert len(looked_at) <= 2
+        for name in list(there):
+            found.remove(PodUid(f"uid-{name}"))
+        assert (found._repelled, found._about_others) == ({}, {})
