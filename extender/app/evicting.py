@@ -153,7 +153,11 @@ class Evicting:
             self._told(EvictionDone(key))
 
     async def _waits(self, order: EvictFor) -> bool:
-        """Whether members that wait are there still, as the API server has it: our watch may be silent."""
+        """Whether members that wait are there still, as the API server has it: our watch may be silent. While pods
+        cannot be followed at all, nobody leaves: who else takes what is made free would not be seen."""
+        if not self._keeper.tables.knowledge.sees("pods"):
+            _log.info("no pod is evicted: pods cannot be followed now", gang=str(order.gang))
+            return False
         try:
             asked = (self._live_pods.lives(PodRef.of(pod)) for pod in order.members[:_ASKED_ABOUT])
             if not all(await asyncio.gather(*asked)):

@@ -2,7 +2,8 @@
 
 Beyond an age that is a setting nothing new is planned: no gang is given a place, and no room is reserved; what has its
 place already goes on. While a kind cannot be followed at all, a switch or a policy may have changed unseen: after
-`DESTROYS_WITHIN` nothing is evicted. Must not know what a watch is made of.
+`DESTROYS_WITHIN` nothing is evicted. While pods themselves cannot be followed, nobody leaves for others: what is made
+free could go to pods that nobody told of. Must not know what a watch is made of.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Knowledge:
     def is_uncertain(self) -> bool:
         """Whether nothing is to be evicted."""
         return self.is_stale() or self._lost_longest() > DESTROYS_WITHIN
+
+    def sees(self, kind: str) -> bool:
+        """Whether the kind can be followed now."""
+        return not self._lost_for().get(kind)
 
     def _lost_longest(self) -> float:
         return max(self._lost_for().values(), default=0.0)

@@ -103,6 +103,7 @@ class Run:
         self._restoring = Restoring(stage)
         self._steps = Steps(stage, self._resources, self._find, self._restoring)
         self._witness = attach(stage, services=SERVICES)
+        self._restoring.listeners.append(self._is_restored)
         self._evicted = 0
         self._working = Working(stage, plan.seed)
         self._noise = Noise(stage, plan.seed, self._resources)
@@ -121,15 +122,17 @@ class Run:
     async def _restore(self, fault: Fault) -> None:
         """etcd is restored, and people ask again: at once, and when the service must know that all is as it was."""
         await self._restoring.restore(fault)
-        # How it came to be as it is the witness cannot know. What it has seen is told before.
-        self._evicted += self._witness.evictions
-        self._errors += map(str, self._witness.violations())
-        self._witness = attach(self._stage, services=SERVICES)
-        self._is_killed()
         await self._working.ask_again()
         await self._restoring.mended()
         await self._working.ask_again()
         await self._noise.sweep()
+
+    def _is_restored(self) -> None:
+        """How it came to be as it is the witness cannot know. What it has seen is told before."""
+        self._evicted += self._witness.evictions
+        self._errors += map(str, self._witness.violations())
+        self._witness = attach(self._stage, services=SERVICES)
+        self._is_killed()
 
     def _note(self, change: Change) -> None:
         at = asyncio.get_running_loop().time()

@@ -13,12 +13,14 @@ from extender.app.decisions import Decided
 from extender.app.evicting import UNFINISHED_SECONDS
 from extender.app.journal import Journal
 from extender.app.keeper import Keeper
+from extender.app.knowledge import Knowledge
 from extender.app.tables import Rules
 from extender.app.verbs import Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.orders import LetRoomGo
+from extender.core.gangs.preempting import PREEMPTS_EVERY
 from extender.core.gangs.restraint import Bounds
 from extender.core.names import GangKey
 from extender.kube.errors import Gone, Refused
@@ -114,6 +116,18 @@ class TestAUnit:
         await asyncio.sleep(5)
         assert stage.evicted() == []
         assert all(each.uid in stage.keeper.tables.pods for each in low)
+
+    async def test_is_not_begun_while_pods_cannot_be_followed(self, stage: Stage) -> None:
+        """Whoever takes the room that it would leave is not seen."""
+        stage.runs(*gang_pods("low", 8, FULL))
+        lost = {"pods": 3.0}
+        stage.keeper.tables.knowledge = Knowledge(lost_for=lambda: lost)
+        stage.comes()
+        await asyncio.sleep(25)
+        assert stage.evicted() == []
+        lost["pods"] = 0.0
+        await asyncio.sleep(PREEMPTS_EVERY + 5)
+        assert len(stage.evicted()) == 8
 
     async def test_goes_on_when_all_is_known(self, stage: Stage) -> None:
         stage.runs(*gang_pods("low", 8, FULL))

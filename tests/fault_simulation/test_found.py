@@ -12,6 +12,10 @@ from loadtests.fault_simulation.run import run
 PLANS = Path(__file__).with_name("found")
 FOUND = {
     "bare-pods-of-one-zone": "the witness took pods without owner or labels for one, since their nodes are in one zone",
+    "evicted-while-pods-were-not-followed": "pods left for a gang while the service could not follow pods: others took "
+    "the room, and left for it too",
+    "evicted-for-a-gang-that-a-restore-brought-back": "the witness did not know of a restore before kube-scheduler was "
+    "started anew, and took a gang that was there again for gone",
     "places-exchanged": "members of a gang in part woke each other for a place that none of them was given",
     "places-held-for-ever": "members of a gang in part held places in turn, though there was never room for all",
     "saved-for-no-gang": "the simulation took room that is saved for a pod of no gang for a gang's that is gone",
