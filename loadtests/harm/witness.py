@@ -296,12 +296,15 @@ class HarmWitness:
         self.evictions += 1
         facts = pod.facts
         self._ended_lately = [each for each in self._ended_lately if each[0] > at - _BUDGETS_COUNT_WITHIN]
+        # For whom the first of its gang was evicted may not be told yet.
+        followed = self._breakups.is_broken_up(pod) or (
+            facts.gang is not None and any(each.gang is not None and each.gang.id == facts.gang.id for _, each in self._ended_lately)
+        )
         self._ended_lately.append((at, facts))
         why = "" if evicted else self._no_last_resort(at)
         if why:
             self._found.append(Harm(harms.DELETED, facts.key, at, why))
         not_a_part = parts.fault(pod, self.history, self._refused, self._bound_by_others)
-        followed = self._breakups.is_broken_up(pod)
         self._statements.evicted(Eviction(pod, at, not_a_part, followed, past_budgets=not evicted and not why))
 
     def _no_last_resort(self, at: float) -> str:

@@ -325,6 +325,20 @@ def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
         assert chronicle.found() == ([] if rest_follows else [harms.HALF])
 
 
+def test_the_rest_of_a_gang_follows_though_the_gang_is_bound_before_any_reason_is_told() -> None:
+    chronicle = with_top()
+    names = low(chronicle)
+    chronicle.evict(names[0])
+    chronicle.wait(1)
+    top_is_bound(chronicle)
+    for name in names[1:]:
+        chronicle.wait(1)
+        chronicle.evict(name)
+    for name in names:
+        chronicle.state(name, "PreemptedByGang", "evicted for gang default/top of higher priority")
+    assert chronicle.found() == []
+
+
 @pytest.mark.parametrize("said_late", [False, True])
 def test_the_rest_of_a_gang_that_is_whole_again_stays_where_nobody_is_left_to_go_for(said_late: bool) -> None:
     """The pod for which a part was taken is preempted itself, before the rest is evicted; a Job makes a member anew."""
