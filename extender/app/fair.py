@@ -16,7 +16,7 @@ from extender.core.shares import Turns
 
 class FairSemaphore:
     """`at_once`: how many hold it at the same time. `each`: how many of one namespace, so that one whose holders take
-    long leaves something to the others."""
+    long leaves something to the others; then none takes more than it leaves, or a few such namespaces had all."""
 
     def __init__(self, at_once: float = inf, each: float = inf) -> None:
         self._free = at_once
@@ -68,7 +68,7 @@ class FairSemaphore:
                 turn.set_result(None)
 
     def _may(self, namespace: str) -> bool:
-        return self._held[namespace] < self._each
+        return self._each == inf or self._held[namespace] < min(self._each, self._free)
 
     def _hold(self, namespace: str) -> None:
         self._free -= 1

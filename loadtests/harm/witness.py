@@ -297,9 +297,8 @@ class HarmWitness:
         facts = pod.facts
         self._ended_lately = [each for each in self._ended_lately if each[0] > at - _BUDGETS_COUNT_WITHIN]
         # For whom the first of its gang was evicted may not be told yet.
-        followed = self._breakups.is_broken_up(pod) or (
-            facts.gang is not None and any(each.gang is not None and each.gang.id == facts.gang.id for _, each in self._ended_lately)
-        )
+        lately = {each.gang.id for _, each in self._ended_lately if each.gang is not None}
+        followed = self._breakups.is_broken_up(pod) or (facts.gang is not None and facts.gang.id in lately)
         self._ended_lately.append((at, facts))
         why = "" if evicted else self._no_last_resort(at)
         if why:

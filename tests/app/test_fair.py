@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -41,12 +42,25 @@ async def test_one_that_asks_once_is_served_in_its_turn_however_much_another_has
 
 
 async def test_one_namespace_holds_no_more_than_its_part_however_long_it_holds_it() -> None:
-    work = Work(FairSemaphore(4, each=3))
+    work = Work(FairSemaphore(8, each=3))
     work.begin("a", 10)
     work.begin("b")
     await asyncio.sleep(1.5)
     assert work.done == [*"aaab"]
     await asyncio.gather(*work.tasks)
+
+
+async def test_of_several_that_hold_it_for_long_none_takes_more_than_it_leaves() -> None:
+    work = Work(FairSemaphore(24, each=8))
+    for namespace in "abcd":
+        work.begin(namespace, 100)
+    work.begin("last")
+    await asyncio.sleep(1.5)
+    assert Counter(work.done) == {"a": 8, "b": 8, "c": 4, "d": 2, "last": 1}
+    await asyncio.sleep(10)
+    assert max(map(work.done[-100:].count, "abcd")) <= 2 * min(map(work.done[-100:].count, "abcd"))
+    for each in work.tasks:
+        each.cancel()
 
 
 async def test_no_more_than_it_says_hold_it_at_once() -> None:

@@ -52,7 +52,7 @@ class Town:
 
     def __init__(self) -> None:
         self.api = Slow()
-        shared = SharedWrites(self.api, at_once=10, each=6)
+        shared = SharedWrites(self.api, at_once=12, each=4)
         self.binder, self.waker, self.recorder = ApiBinder(shared), ApiWaker(shared), ApiRecorder(shared)
         self.shared = shared
         self.tasks: list[asyncio.Task[Any]] = []
@@ -92,7 +92,7 @@ async def test_a_wake_or_an_event_waits_for_none_of_all_that_another_namespace_w
     town.wakes("b", 1)
     town.tells("b", 1)
     await asyncio.sleep(1.1)
-    assert (town.api.count("/namespaces/b/"), town.api.most) == (2, 8)
+    assert (town.api.count("/namespaces/b/"), town.api.most) == (2, 6)
 
 
 async def test_of_many_namespaces_each_has_its_turn(town: Town) -> None:
@@ -101,7 +101,7 @@ async def test_of_many_namespaces_each_has_its_turn(town: Town) -> None:
     town.wakes("b", 1)
     await asyncio.sleep(2.1)
     assert town.api.count("/namespaces/b/") == 1
-    assert town.api.most == 10
+    assert town.api.most == 12
 
 
 async def test_a_binding_waits_for_none_of_the_wakes_of_its_own_namespace(town: Town) -> None:
