@@ -6,11 +6,9 @@ each has looked at every line. Must not know what is looked at.
 
 from __future__ import annotations
 
-from asyncio import Handle
 from collections.abc import Callable
 from contextvars import ContextVar
 
-from loadtests.fault_simulation.turns import Turns
 from loadtests.life.loops import WatchedLoop
 
 IN_SERVICE: ContextVar[bool] = ContextVar("in_service", default=False)
@@ -18,16 +16,12 @@ IN_SERVICE: ContextVar[bool] = ContextVar("in_service", default=False)
 
 
 class LookedAtLoop(WatchedLoop):
-    """`looks`: how often it was looked. `turns`: carries out each turn."""
+    """`looks`: how often it was looked."""
 
     def __init__(self) -> None:
         super().__init__()
         self.look: Callable[[], None] = lambda: None
         self.looks = 0
-        self.turns = Turns(lambda what: None)
-
-    def _turn(self, handle: Handle) -> None:
-        self.turns.turn(handle)
 
     def _run_once(self) -> None:
         ready = getattr(self, "_ready", ())

@@ -24,7 +24,6 @@ from loadtests.fault_simulation.rounds import LookedAtLoop
 from loadtests.fault_simulation.stage import SERVICES, Stage, stage_of
 from loadtests.fault_simulation.steps import Steps
 from loadtests.fault_simulation.striking import Striking
-from loadtests.fault_simulation.turns import Turns
 from loadtests.fault_simulation.working import Working
 from loadtests.harm.embedded import attach
 from loadtests.life.loops import Loops, Spinning
@@ -32,9 +31,9 @@ from loadtests.life.policies import POLICY
 from loadtests.life.seeing import name
 from loadtests.month.agreement import ephemeral_resources
 from loadtests.reading import node_of
+from loadtests.turns import LONG_TURN, Turns
 
 HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "unanswered"
-LONG_TURN = "long turn"
 TRANSACTION = "transaction"
 _LOOK_EVERY = 15.0
 _REST_WITHIN = 200.0

@@ -24,6 +24,8 @@ _APART = re.compile(r"\bfor a (gang|pod) of higher priority")
 _ALONE = "evicted for pod "
 """How it is said that a pod was evicted for one of no gang, and not since kube-scheduler took others of its gang."""
 _HOUR = 3600.0
+_ORDERED_WITHIN = 1.0
+"""Seconds from the service's last look at the API server for the preemptor to the eviction that it asks for then."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ class Preemptions:
             if (gang := self._history.gang_called(said[2]) if said[1] == "gang" else None) is not None:
                 whom = f"gang {gang.key}"
             gang = self._preemptor(whom)
-            if gang is None and said[1] == "pod":
+            if gang is None and (said[1] == "pod" or self._was_there(said[2], at - _ORDERED_WITHIN)):
                 # It was there when that was ordered, and there is nobody left to have harmed for it.
                 return
             if gang is None:
@@ -173,6 +175,11 @@ class Preemptions:
             if preemptor is not None and preemptor.facts.priority <= pod.facts.priority:
                 higher = f"has priority {preemptor.facts.priority}, and it has {pod.facts.priority}"
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which {higher}")
+
+    def _was_there(self, gang: str, at: float) -> bool:
+        """Whether a member of the gang that is called so went after that."""
+        of_gang = (pod for pod in self._history.pods.values() if pod.facts.gang and pod.facts.gang.key == gang)
+        return any(pod.gone_at is not None and pod.gone_at > at for pod in of_gang)
 
     def _preemptor(self, whom: str) -> GangSeen | None:
         """Whom others were evicted for, as it is now: a pod of no gang is as a gang of one."""

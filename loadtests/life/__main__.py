@@ -12,9 +12,9 @@ name:
 {happenings}
 
 Looked for: harm (a pod evicted that must not be), a crash (an error in the service, or its end), a violation (of an
-invariant), a hoard (room idle for longer than it may be), and at the end what could run and does not, or is still held
-when everything is gone. The same seed lives the same life. Exit code 1 if anything was found, 0 if not, 130 if it was
-interrupted: then what was done so far is told.
+invariant), a hoard (room idle for longer than it may be), a long turn (of the event loop, with too many calls of the
+service), and at the end what could run and does not, or is still held when everything is gone. The same seed lives the
+same life. Exit code 1 if anything was found, 0 if not, 130 if it was interrupted: then what was done so far is told.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ def table(results: Sequence[Result]) -> str:
         ("pods evicted by the service", sum(each.evictions for each in results)),
         ("starts of the service", sum(each.lives for each in results)),
         ("largest share of the CPU saved at once", f"{max(each.largest_share_saved for each in results):.0%}"),
+        ("calls of the service in a turn that took long, at most", max(each.longest_turn for each in results)),
         ("CPU seconds, mean of a life", f"{sum(each.cpu_seconds for each in results) / len(results):.1f}"),
         ("happenings:", happened.total()),
         *((f"  {each}", happened[each]) for each in WEIGHTS),

@@ -27,14 +27,15 @@ from loadtests.life.foreign import ForeignScheduler
 from loadtests.life.hands import Hands
 from loadtests.life.happenings import END_WORK, INSTALL_GROUPS, NEW_WORKS, POLICY, WEIGHTS, Happenings
 from loadtests.life.hoards import Hoards
-from loadtests.life.loops import Loops, Spinning, WatchedLoop
+from loadtests.life.loops import Loops, Spinning, run_in
 from loadtests.life.rest import that_could_run
 from loadtests.life.scene import Scene
 from loadtests.life.works import PRIORITIES, QUOTAS, Works
 from loadtests.reading import node_of
+from loadtests.turns import LONG_TURN, Turns, judged
 
 HARM, CRASH, VIOLATION, HOARD, LOOP, REST = "harm", "crash", "violation", "hoard", "loop", "rest"
-KINDS = (HARM, CRASH, VIOLATION, HOARD, LOOP, REST)
+KINDS = (HARM, CRASH, VIOLATION, HOARD, LOOP, REST, LONG_TURN)
 _MINUTE, _HOUR = 60.0, 3600.0
 _MOST_PODS = 90
 _READY_WITHIN = 30.0
@@ -77,6 +78,8 @@ class Result:
     writes: int = 0
     largest_share_saved: float = 0.0
     cpu_seconds: float = 0.0
+    longest_turn: int = 0
+    """Calls of the service in a turn that took long; 0: none did."""
     virtual_days: float = 0.0
     digest: str = ""
     """Of all that was written: two lives that have the same are the same."""
@@ -304,13 +307,18 @@ async def _live(plan: Plan, result: Result) -> None:
 
 
 def live(plan: Plan) -> Result:
-    """The whole life, in its own time."""
+    """The whole life, in its own time; and once more where turns of the event loop took long, to count their calls."""
     began = time.process_time()
-    result = Result(plan.seed)
-    try:
-        with asyncio.Runner(loop_factory=WatchedLoop) as runner:
-            runner.run(_live(plan, result))
-    except Spinning as error:
-        result.find(LOOP, "", str(error), [])
-    result.cpu_seconds = time.process_time() - began
-    return result
+    lives: list[Result] = []
+
+    def once(turns: Turns) -> None:
+        result = Result(plan.seed)
+        lives.append(result)
+        try:
+            run_in(turns, _live(plan, result))
+        except Spinning as error:
+            result.find(LOOP, "", str(error), [])
+
+    most = judged(once, lambda what: lives[0].find(LONG_TURN, "", what, []))
+    lives[0].longest_turn, lives[0].cpu_seconds = most, time.process_time() - began
+    return lives[0]

@@ -7,11 +7,15 @@ as fast as both can, for ever.
 
 from __future__ import annotations
 
+import asyncio
+from asyncio import Handle
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from kubesim.kinds import Json
 from kubesim.virtual_time import VirtualTimeLoop
+from loadtests.turns import Turns
 
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000
@@ -24,10 +28,11 @@ class Spinning(RuntimeError):
 
 
 class WatchedLoop(VirtualTimeLoop):
-    """Ends where it would go round for ever."""
+    """Ends where it would go round for ever. `turns`: carries out each turn."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.turns = Turns(lambda what: None)
         self._rounds, self._second = 0, 0
 
     def _advance(self, seconds: float | None) -> None:
@@ -42,10 +47,22 @@ class WatchedLoop(VirtualTimeLoop):
             raise Spinning(f"{MOST_ROUNDS} rounds of the event loop within a second: {self._next()}")
         super()._run_once()
 
+    def _turn(self, handle: Handle) -> None:
+        self.turns.turn(handle)
+
     def _next(self) -> str:
         """What is to be done in this round."""
         ready: object = next(iter(getattr(self, "_ready", ())), None)
         return repr(ready)
+
+
+def run_in(turns: Turns, what: Coroutine[Any, Any, None]) -> None:
+    """It is carried out in virtual time, by these turns. Raises Spinning."""
+    with asyncio.Runner(loop_factory=WatchedLoop) as runner:
+        loop = runner.get_loop()
+        assert isinstance(loop, WatchedLoop)
+        loop.turns = turns
+        runner.run(what)
 
 
 class Loops:

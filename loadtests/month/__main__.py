@@ -12,7 +12,8 @@ people delete and edit objects.
 
 Four times a day it is quiet. Then node status, the objects, the ledger, and what applications asked for last say the
 same; nobody who asked for the same has been moved; and what the service has written on a day is in proportion to what
-there was to write. Exit code 1 if anything else was found.
+there was to write. No turn of the event loop has too many calls of the service. Exit code 1 if anything else was
+found.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ def table(results: Sequence[Result]) -> str:
         *((f"  {kind}, mean", f"{count / len(days):.0f}") for kind, count in by_kind.most_common()),
         ("troubles", troubles.total()),
         *((f"  {each}", count) for each, count in troubles.most_common()),
+        ("calls of the service in a turn that took long, at most", max(each.longest_turn for each in results)),
         ("CPU seconds, mean of a month", f"{sum(each.cpu_seconds for each in results) / len(results):.0f}"),
         ("months in which something was found", sum(bool(each.findings) for each in results)),
     ]  # fmt: skip

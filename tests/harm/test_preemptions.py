@@ -325,6 +325,21 @@ def test_a_gang_of_which_kube_scheduler_takes_one_must_go_as_a_whole() -> None:
         assert chronicle.found() == ([] if rest_follows else [harms.HALF])
 
 
+@pytest.mark.parametrize("earlier", [0.0, 60.0])
+def test_a_gang_that_goes_while_others_are_being_evicted_for_it_is_no_harm(earlier: float) -> None:
+    chronicle = with_top()
+    chronicle.running("a")
+    if earlier:
+        for name in TOP:
+            chronicle.delete(name)
+        chronicle.wait(earlier)
+    chronicle.evict("a")
+    for name in TOP if not earlier else ():
+        chronicle.delete(name)
+    chronicle.state("a", "PreemptedByGang", "evicted for gang default/top of higher priority")
+    assert chronicle.found() == ([harms.VICTIM] if earlier else [])
+
+
 def test_the_rest_of_a_gang_follows_though_the_gang_is_bound_before_any_reason_is_told() -> None:
     chronicle = with_top()
     names = low(chronicle)
