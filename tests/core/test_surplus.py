@@ -307,6 +307,22 @@ class TestWhoWasWoken:
         world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
         assert woken(world) == ["elastic-8"]
 
+    def test_and_is_turned_away_again_is_not_offered_what_others_were_turned_away_from_too(
+        self, world: GangWorld
+    ) -> None:
+        """Else two kinds of members that a policy keeps off wake each other for the same room as fast as they can."""
+        smaller = replace(gang_pods("elastic", 9, {"cpu": 4000}, quorum=2)[-1], created=9.0)
+        world.create(smaller)
+        world.filter(smaller, [NodeName("n0")])
+        world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+        assert woken(world) == ["elastic-8"]
+        world.filter(smaller, [NodeName("n0")])
+        assert woken(world) == []
+        world.pass_time(10 * COMES_WITHIN)
+        assert woken(world) == []
+        world.add_node(node("n1", {"cpu": 16000}))
+        assert "elastic-2" in woken(world), "there is more room"
+
 
 def test_when_a_gang_is_planned_as_many_beyond_its_quorum_are_woken_as_there_is_room_for(world: GangWorld) -> None:
     world.add_node(node("n0"))

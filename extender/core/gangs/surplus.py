@@ -6,8 +6,8 @@ A place is room on a node that has gained some, if the pod's selectors and the n
 for others not counted as free; or one of the gang's own places that nobody has taken. All nodes are looked at for one
 that was never looked at before. Who was woken has its place for as long as kube-scheduler may need to come for it; a
 place that it did not take is the next one's then. If our filter turned it away again, those that are alike would fare
-no better, and sleep on. Our gate is opened for all at once, and once for each: nobody else, an autoscaler say, sees who
-is behind it.
+no better, and sleep on, however many others the place is offered to. Our gate is opened for all at once, and once for
+each: nobody else, an autoscaler say, sees who is behind it.
 
 Reads the ledger and changes nothing. Must not know why a gang has a plan, nor how anybody is woken.
 """
@@ -40,6 +40,8 @@ class _Awake:
     until: float
     held: Holding | None
     """What it held when it was woken, which may have been taken by facts."""
+    unsuited: frozenset[EquivalenceClass]
+    """Kinds that were woken for the same place before, and turned away."""
 
 
 @dataclass(slots=True)
@@ -174,6 +176,7 @@ class Surplus:
                 continue
             del self._awake[uid]
             unsuited = found.setdefault(awake.node, set())
+            unsuited |= awake.unsuited
             if turned_away:
                 unsuited.add(awake.kind)
         return found
@@ -219,9 +222,10 @@ class Surplus:
             while nodes and room.lacking(nodes[-1], tuple(kind.need)) is not None:
                 nodes.pop()
             if nodes:
-                room.take(nodes[-1], kind.need)
-                held = self._ledger.holding(pod.uid)
-                self._awake[pod.uid] = _Awake(gang.key, kind, nodes[-1], now + COMES_WITHIN, held)
+                node, held = nodes[-1], self._ledger.holding(pod.uid)
+                room.take(node, kind.need)
+                unsuited = frozenset(() if node in gains else again.get(node, ()))
+                self._awake[pod.uid] = _Awake(gang.key, kind, node, now + COMES_WITHIN, held, unsuited)
                 yield gang, pod.uid
 
     def _look_at(self, gang: Gang, asleep: _Asleep) -> set[PodUid]:
