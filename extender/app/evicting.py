@@ -47,6 +47,7 @@ from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, U
 from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
 from extender.core.gangs.gang import EvictFor
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.names import GangKey
 from extender.core.shares import SharedRate
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
@@ -130,6 +131,7 @@ class Evicting:
                     if not await self._all_may_go(order):
                         return
             for unit in order.units:
+                await self._pods_are_followed(key)
                 async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
                     await self._all_is_known()
                     if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
@@ -153,11 +155,7 @@ class Evicting:
             self._told(EvictionDone(key))
 
     async def _waits(self, order: EvictFor) -> bool:
-        """Whether members that wait are there still, as the API server has it: our watch may be silent. While pods
-        cannot be followed at all, nobody leaves: who else takes what is made free would not be seen."""
-        if not self._keeper.tables.knowledge.sees("pods"):
-            _log.info("no pod is evicted: pods cannot be followed now", gang=str(order.gang))
-            return False
+        """Whether members that wait are there still, as the API server has it: our watch may be silent."""
         try:
             asked = (self._live_pods.lives(PodRef.of(pod)) for pod in order.members[:_ASKED_ABOUT])
             if not all(await asyncio.gather(*asked)):
@@ -312,6 +310,12 @@ class Evicting:
     def _is_there(self, pod: Pod) -> bool:
         known = self._keeper.tables.pods.get(pod.uid)
         return known is not None and not known.deleting
+
+    async def _pods_are_followed(self, key: GangKey) -> None:
+        """Who else takes the room that is made free would be seen; or nobody is to leave for the gang any more."""
+        tables = self._keeper.tables
+        while not tables.knowledge.sees("pods") and tables.gangs.waiting.preempting.is_wanted(key):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOKS_EVERY)
 
     async def _all_is_known(self) -> None:
         """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""

@@ -290,6 +290,9 @@ class Around:
         for by, pods in ((-1, self._leaving), (+1, self._besides)):
             for pod, node in pods:
                 for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity:
+                    if by < 0 and term not in found:
+                        # It is none of those that are looked at.
+                        continue
                     if meant is None or any(term.peers.include(each.namespace, each.labels) for each in meant):
                         add_in(found, term, node, by)
         return found

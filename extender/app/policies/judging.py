@@ -78,7 +78,11 @@ class Judging:
         self._judging_binds = {
             name: policy for name, policy in self._filters.items() if getattr(policy, "judges_binds", False)
         }
-        self._judging_alike = having(JudgesAlike, policies)
+        self._judging_alike = {
+            name: policy
+            for name, policy in having(JudgesAlike, policies).items()
+            if name in self._filters and name not in self._wakes
+        }
         self._scores = having(Scores, policies)
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
         self._reads = having(Reads, policies)
@@ -229,9 +233,10 @@ class Judging:
 
     def alike(self, pod: Pod) -> Hashable:
         """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
-        asked = self._contained.ask_each(self._judging_alike, lambda policy: policy.alike(pod), None)
+        nobody_says = object()
+        asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), nobody_says)
         alike = tuple(asked)
-        if all(each is None for each in alike):
+        if nobody_says in alike or all(each is None for each in alike):
             return None
         # What it holds itself is not in its way.
         return alike, pod.uid if self._facts.ledger.holding(pod.uid) is not None else None
@@ -346,6 +351,12 @@ class Judging:
 
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
         return sum(self._contained.ask(name, partial(_score, scorer, node), 0.0) for name, scorer in scorers)
+
+
+def _hashable(alike: Hashable) -> Hashable:
+    """Policies come from outside too, where types are not checked. Raises TypeError."""
+    hash(alike)
+    return alike
 
 
 def _score(scorer: Scorer, node: NodeName) -> float:

@@ -6,7 +6,7 @@ A place is room on a node that has gained some, if the pod's selectors and the n
 for others not counted as free; or one of the gang's own places that nobody has taken. All nodes are looked at for one
 that was never looked at before. Who was woken has its place for as long as kube-scheduler may need to come for it; a
 place that it did not take is the next one's then. If our filter turned it away again, those that are alike would fare
-no better, and sleep on, however many others the place is offered to. Our gate is opened for all at once, and once for
+no better, and sleep on until that node gains room again. Our gate is opened for all at once, and once for
 each: nobody else, an autoscaler say, sees who is behind it.
 
 Reads the ledger and changes nothing. Must not know why a gang has a plan, nor how anybody is woken.
@@ -40,8 +40,6 @@ class _Awake:
     until: float
     held: Holding | None
     """What it held when it was woken, which may have been taken by facts."""
-    unsuited: frozenset[EquivalenceClass]
-    """Kinds that were woken for the same place before, and turned away."""
 
 
 @dataclass(slots=True)
@@ -54,6 +52,16 @@ class _Asleep:
     slots_seen: int = 0
     told_of: dict[PodUid, NodeName] = field(default_factory=dict)
     """Who was woken for a place that the plan has for it by name, and where that is."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """What has become of the places that one gang's members were woken for, since it was planned. `refused`: by node,
+    of which kinds one came, and was turned away, since the node gained room last. `offered`: the gang's own places that
+    nobody had when it was looked last."""
+
+    refused: dict[NodeName, set[EquivalenceClass]] = field(default_factory=dict)
+    offered: set[Holder] = field(default_factory=set)
 
 
 @dataclass(eq=False)
@@ -71,6 +79,9 @@ class Surplus:
     _asleep: dict[GangKey, _Asleep] = field(default_factory=dict, init=False)
     _awake: dict[PodUid, _Awake] = field(default_factory=dict, init=False)
     """Who was woken for a place, and has not come for it yet."""
+    _found: dict[GangKey, _Found] = field(default_factory=dict, init=False)
+    """Of gangs that hold a plan, also while nobody of them sleeps: what one was refused is not offered to it again for
+    that."""
 
     def __contains__(self, gang: Gang) -> bool:
         return gang.key in self._asleep
@@ -99,10 +110,12 @@ class Surplus:
         for asleep in self._asleep.values():
             asleep.kinds.clear()
             asleep.told_of.clear()
+        self._found.clear()
 
     def planned_anew(self, gang: Gang) -> None:
         """What was found out about its members is of the past."""
         self._forget(gang.key)
+        self._found.pop(gang.key, None)
         for uid in [uid for uid, awake in self._awake.items() if awake.gang == gang.key]:
             del self._awake[uid]
 
@@ -138,14 +151,20 @@ class Surplus:
         of now."""
         self.has_news = False
         again = self._places_not_taken(now)
+        for of_gang in self._found.values():
+            for node in gains if of_gang.refused else ():
+                of_gang.refused.pop(node, None)
         found: list[tuple[Gang, PodUid]] = []
         for key in list(self._asleep):
             self._table.handled = key
             gang = self._table.by_key.get(key)
             if gang is None or not gang.holds_a_plan:
                 self._forget(key)
+                self._found.pop(key, None)
             elif not gang.wait.rejected:
-                self._nobody_sleeps(key)
+                # Those who are on their way may sleep again.
+                if all(awake.gang != key for awake in self._awake.values()):
+                    self._nobody_sleeps(key)
             elif gains or again or self._is_news(gang):
                 found += [(gang, uid) for uid in sorted(gang.wait.rejected) if gang.roster.members[uid].at_our_gate]
                 own = self._back_in_its_place(gang, gains)
@@ -164,10 +183,9 @@ class Surplus:
                 found.append(uid)
         return found
 
-    def _places_not_taken(self, now: float) -> dict[NodeName, set[EquivalenceClass]]:
-        """Nodes on which those have not come for their place that were woken for it; of which kinds not to wake another
-        for the same."""
-        found: dict[NodeName, set[EquivalenceClass]] = {}
+    def _places_not_taken(self, now: float) -> dict[NodeName, None]:
+        """Nodes on which those have not come for their place that were woken for it."""
+        found: dict[NodeName, None] = {}
         for uid, awake in list(self._awake.items()):
             gang = self._table.by_key.get(awake.gang)
             turned_away = gang is not None and uid in gang.wait.rejected
@@ -175,10 +193,10 @@ class Surplus:
             if waits and not turned_away and now < awake.until:
                 continue
             del self._awake[uid]
-            unsuited = found.setdefault(awake.node, set())
-            unsuited |= awake.unsuited
+            found[awake.node] = None
             if turned_away:
-                unsuited.add(awake.kind)
+                of_gang = self._found.setdefault(awake.gang, _Found())
+                of_gang.refused.setdefault(awake.node, set()).add(awake.kind)
         return found
 
     def _is_news(self, gang: Gang) -> bool:
@@ -189,7 +207,7 @@ class Surplus:
         self,
         gang: Gang,
         gains: Collection[NodeName],
-        again: Mapping[NodeName, set[EquivalenceClass]],
+        again: Collection[NodeName],
         now: float,
         woken: Collection[PodUid],
     ) -> Iterator[tuple[Gang, PodUid]]:
@@ -200,8 +218,9 @@ class Surplus:
         asleep.slots_seen = gang.plan.slots_made
         if not (vacant or self._may_add(gang)):
             return
+        refused = self._refused(gang, vacant)
         news = dict.fromkeys((*vacant.values(), *gains, *again))
-        suited = {kind: self._suited(kind, news, vacant, again, gains) for kind in asleep.followed}
+        suited = {kind: self._suited(kind, news, vacant, refused) for kind in asleep.followed}
         if not any(suited.values()) and not any(self._copies.total(asleep.kinds[uid]) for uid in fresh):
             return
         room = Room(self._ledger, vacant)
@@ -216,16 +235,16 @@ class Surplus:
             if pod.uid in fresh:
                 if kind not in everywhere:
                     far = self._copies.with_room(kind) if self._copies.total(kind) else ()
-                    everywhere[kind] = [*reversed(list(far)), *nodes]
+                    open_to_it = [node for node in far if kind not in refused.get(node, ())]
+                    everywhere[kind] = [*reversed(open_to_it), *nodes]
                 nodes = everywhere[kind]
             # From the end: a node that is full by now is not looked at again.
             while nodes and room.lacking(nodes[-1], tuple(kind.need)) is not None:
                 nodes.pop()
             if nodes:
-                node, held = nodes[-1], self._ledger.holding(pod.uid)
-                room.take(node, kind.need)
-                unsuited = frozenset(() if node in gains else again.get(node, ()))
-                self._awake[pod.uid] = _Awake(gang.key, kind, node, now + COMES_WITHIN, held, unsuited)
+                room.take(nodes[-1], kind.need)
+                held = self._ledger.holding(pod.uid)
+                self._awake[pod.uid] = _Awake(gang.key, kind, nodes[-1], now + COMES_WITHIN, held)
                 yield gang, pod.uid
 
     def _look_at(self, gang: Gang, asleep: _Asleep) -> set[PodUid]:
@@ -247,13 +266,26 @@ class Surplus:
             self._copies.follow(kind)
             asleep.followed[kind] = None
 
+    def _refused(
+        self, gang: Gang, vacant: Mapping[Holder, NodeName]
+    ) -> Mapping[NodeName, Collection[EquivalenceClass]]:
+        """By node, the kinds that are not woken for it again. A new place of the gang is offered to all."""
+        found = self._found.get(gang.key)
+        if found is None and not vacant:
+            return {}
+        found = self._found.setdefault(gang.key, _Found())
+        for node in (node for holder, node in vacant.items() if holder not in found.offered):
+            found.refused.pop(node, None)
+        if vacant:
+            found.offered = set(vacant)
+        return found.refused
+
     def _suited(
         self,
         kind: EquivalenceClass,
         news: Iterable[NodeName],
         vacant: Mapping[Holder, NodeName],
-        again: Mapping[NodeName, set[EquivalenceClass]],
-        gains: Collection[NodeName],
+        refused: Mapping[NodeName, Collection[EquivalenceClass]],
     ) -> list[NodeName]:
         """Of the nodes that there is news of those that may have room for one of the kind, the first of them last."""
         own = set(vacant.values())
@@ -261,7 +293,7 @@ class Surplus:
             node
             for node in news
             if (self._copies.on(node, kind) or (node in own and self._accepts(node, kind)))
-            and (node in gains or kind not in again.get(node, ()))
+            and kind not in refused.get(node, ())
         ]
         return found[::-1]
 

@@ -49,6 +49,9 @@ class Standing:
                 self._open.clear()
                 if fact.name in self._nodes:
                     self._stirred |= self._namespaces.keys()
+                else:
+                    # Places that have nobody may be other ones now.
+                    self._stirred |= {name[0] for (name, _), on in self._bound.items() if fact.name in on}
             self._nodes[fact.name] = looks
             return
         known = self._pods.get(fact.uid)
