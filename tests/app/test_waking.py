@@ -12,6 +12,7 @@ import pytest
 from extender.app import waking
 from extender.app.decisions import Effect
 from extender.app.keeper import Keeper
+from extender.app.policies.containment import PolicyFailed
 from extender.app.policies.judging import Judging
 from extender.app.tables import Rules
 from extender.core.cluster import Node, Pod
@@ -20,6 +21,7 @@ from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
 from extender.core.work import Work
+from extender.filters.governing.anti_affinity import PolicyAntiAffinity
 from extender.filters.governing.feasible import PolicyFeasible
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import gone, node, pod
@@ -54,6 +56,7 @@ class Service(Performing):
     """That a namespace may have waiting."""
     clock: FixedClock = field(default_factory=FixedClock)
     effects: list[Effect] = field(default_factory=list)
+    all_effects: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.keeper = Keeper(self.clock, Rules(allowances=(allowed(self.kinds), {})))
@@ -69,6 +72,7 @@ class Service(Performing):
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
+        self.all_effects += effects
 
     def fill(self) -> list[Pod]:
         """One bound pod takes all of each node."""
@@ -353,6 +357,36 @@ def test_one_that_leaves_a_zone_is_followed_by_all_whom_it_kept_out() -> None:
     service.do(service.keeper.forget(gone(pod("in-1").uid)))
     service.do_the_rest()
     assert len(service.woken()) == 80
+
+
+def test_a_node_that_returns_with_pods_that_stand_on_it_may_make_another_place_the_emptiest() -> None:
+    service = Service(nodes=0)
+    service.govern(Balance(topology_key=ZONE))
+    there = [
+        node(name, {"cpu": 100, "pods": 110}, labels={HOSTNAME: name, ZONE: zone})
+        for name, zone in (("a", "z0"), ("b", "z1"), ("c", "z1"))
+    ]
+    for each in there:
+        service.do(service.keeper.observe(each))
+    service.do(service.keeper.observe(pod("fills", {"cpu": 100}, namespace="other", node="b")))
+    service.do(service.keeper.observe(pod("in-z0", {"cpu": 10}, node="a")))
+    service.do(service.keeper.observe(pod("in-z1", {"cpu": 100}, node="c")))
+    service.do(service.keeper.forget(there[2]))
+    service.wait(1, cpu=50)
+    service.do_the_rest()
+    service.woken()
+    service.do(service.keeper.observe(there[2]))
+    service.do_the_rest()
+    assert service.woken() == ["w1"]
+
+
+def test_what_a_policy_from_outside_says_that_nobody_can_compare_is_its_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PolicyAntiAffinity, "alike", lambda policy, pod: [1])
+    service = of_full_zones(3)
+    service.do(service.keeper.forget(gone(pod("in-1").uid)))
+    service.do_the_rest()
+    assert len(service.woken()) == 3
+    assert any(isinstance(each, PolicyFailed) for each in service.all_effects)
 
 
 # -- the slow twin -------------------------------------------------------------------------------------------------

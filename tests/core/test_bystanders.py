@@ -345,3 +345,13 @@ def test_of_what_a_namespace_says_of_others_so_much_is_looked_at(news: list[tupl
         for name in list(there):
             found.remove(PodUid(f"uid-{name}"))
         assert (found._repelled, found._about_others) == ({}, {})
+
+
+def test_one_that_leaves_closes_no_place_by_what_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_ABOUT_OTHERS", 1)
+    away = [AffinityTerm(Peers(None, (LabelRequirement(key, "NotIn", ("x",)),)), "zone") for key in "ab"]
+    leaves = on("n1", "leaves", namespace="elsewhere", constraints=Constraints(anti_affinity=tuple(away)))
+    found = bystanders(leaves)
+    one = on(None, "one")
+    assert list(found.repelling([one])) == away[:1]
+    assert not Around(found, leaving=[leaves.uid]).repelling([one])

@@ -17,9 +17,12 @@ from extender.core.gangs.surplus import COMES_WITHIN, Surplus
 from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
+from extender.core.policy_types import DataLocality
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld
+from tests.filters.governing.test_gangs import DATA
+from tests.filters.governing.world import PolicyWorld, naming
 from tests.performing import replaced
 
 ONE, EIGHT = {"cpu": 1000}, {"cpu": 8000}
@@ -322,6 +325,87 @@ class TestWhoWasWoken:
         assert woken(world) == []
         world.add_node(node("n1", {"cpu": 16000}))
         assert "elastic-2" in woken(world), "there is more room"
+
+    def test_and_is_turned_away_after_a_gain_leaves_the_place_to_those_who_were_turned_away_before_it(
+        self, world: GangWorld
+    ) -> None:
+        smaller = replace(gang_pods("elastic", 9, {"cpu": 4000}, quorum=2)[-1], created=9.0)
+        world.create(smaller)
+        world.filter(smaller, [NodeName("n0")])
+        world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+        assert woken(world) == ["elastic-8"]
+        world.add_node(node("n1", {"cpu": 8000}, labels={"other": "label"}))
+        world.filter(smaller, [NodeName("n0")])
+        assert woken(world) == ["elastic-2"]
+
+
+def test_one_that_is_turned_away_bars_no_member_of_another_gang_that_is_like_it(world: GangWorld) -> None:
+    world.add_node(node("m0", {"cpu": 16000}))
+    others = [replace(each, created=1.0) for each in gang_pods("second", 3, EIGHT, quorum=2)]
+    world.create(*others[:2])
+    world.schedule()
+    elastic(world, 1)
+    join(world, others[2:])
+    world.add_node(node("n1", {"cpu": 8000}))
+    assert woken(world) == ["elastic-2"]
+    world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+    assert woken(world) == ["second-2"]
+    world.filter(world.pods[PodUid("uid-second-2")], [NodeName("n0")])
+    world.pass_time(10 * COMES_WITHIN)
+    assert woken(world) == []
+
+
+@pytest.mark.parametrize("vacant", [1, 2, 3])
+def test_one_whom_kube_scheduler_keeps_from_vacant_places_is_woken_once_for_each(world: GangWorld, vacant: int) -> None:
+    for number in range(3):
+        world.add_node(node(f"full-{number}", {"cpu": 1000}))
+    world.add_node(node("small", {"cpu": 100}))
+    members = [replace(each, created=1.0) for each in gang_pods("g", 4, ONE, quorum=3)]
+    world.create(*members)
+    for each in members:
+        world.filter(each, [NodeName(f"full-{number}") for number in range(3)])
+    woken(world)
+    for each in members[:vacant]:
+        world.delete(each.uid)
+    times = 0
+    while found := woken(world):
+        assert found == ["g-3"]
+        times += 1
+        assert times <= vacant, "it is woken for ever"
+        assert not world.filter(members[3], [NodeName("small")]).passed
+
+
+@pytest.mark.parametrize("gangs", [1, 2, 3])
+def test_members_that_a_policy_keeps_from_the_only_room_do_not_wake_each_other_after_the_preempt_verb(
+    gangs: int,
+) -> None:
+    """Such a refusal does not say that all nodes were looked at."""
+    world = PolicyWorld(zones="")
+    world.govern("data", DataLocality(("data1",)))
+    surplus = list[Pod]()
+    for number in range(gangs):
+        world.add_node(node(f"full-{number}", {"cpu": 2000 + 2 * number}))
+        world.do(world.keeper.set_capacity(NodeName(f"full-{number}"), DATA, 1))
+        members = gang_pods(f"g{number}", 4, {"cpu": 1000 + number}, quorum=2)
+        members = [replace(each, created=1.0, annotations=naming("data")) for each in members]
+        world.create(*members[:2])
+        world.schedule()
+        surplus += members[2:]
+    world.add_node(node("free", {"cpu": 64000}))
+    world.create(*surplus)
+
+    def tried(each: Pod) -> None:
+        assert not world.filter(each, [NodeName("free")]).passed
+        world.do(world.keeper.preempt(world.pods[each.uid], {}))
+
+    for each in surplus:
+        tried(each)
+    times = 0
+    while found := woken(world):
+        times += len(found)
+        assert times <= 2 * len(surplus), "they wake each other for ever"
+        for name in found:
+            tried(world.pods[PodUid(f"uid-{name}")])
 
 
 def test_when_a_gang_is_planned_as_many_beyond_its_quorum_are_woken_as_there_is_room_for(world: GangWorld) -> None:
