@@ -57,6 +57,8 @@ class Bystanders:
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
+        self._versions: Bounded[Ask, int] = Bounded(2 * _MOST_FOLLOWED)
+        """`version` when the answer to an ask that is followed was another one last."""
         self._repellers: dict[PodUid, tuple[str, tuple[AffinityTerm, ...]]] = {}
         """The namespace of pods, bound or not, and their required anti-affinity."""
         self._about_others: dict[str, _AboutOthers] = {}
@@ -111,6 +113,7 @@ class Bystanders:
         for (peers, living), on_nodes in self._followed.items():
             if _is_meant(pod, peers, living=living):
                 count_in(on_nodes, pod.node, by)
+                self._versions[peers, living] = self.version
         own = pod.constraints or NO_CONSTRAINTS
         for term in own.anti_affinity:
             add_in(self._repelling, term, pod.node, by)
@@ -203,8 +206,14 @@ class Bystanders:
         found = self._followed.get(ask)
         if found is None:
             found = self._counted(ask)
+            self._versions[ask] = self.version
         self._followed[ask] = found
         return found
+
+    def version_of(self, ask: Ask) -> int:
+        """Another one whenever `counts` may answer otherwise. For an ask that is not followed: whenever anybody bound
+        comes, changes or goes."""
+        return self._versions.get(ask, self.version) if ask in self._followed else self.version
 
     def _counted(self, ask: Ask) -> dict[NodeName, int]:
         found: dict[NodeName, int] = {}

@@ -355,3 +355,29 @@ def test_one_that_leaves_closes_no_place_by_what_is_not_looked_at(monkeypatch: p
     one = on(None, "one")
     assert list(found.repelling([one])) == away[:1]
     assert not Around(found, leaving=[leaves.uid]).repelling([one])
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["", "n1", "n2"]), LABELS), max_size=12))
+def test_an_answer_that_is_another_one_has_another_version(news: list[tuple[str, str, dict[str, str]]]) -> None:
+    ask: Ask = ((Peers(frozenset({"default"}), (LabelRequirement("a", "Exists", ()),)),), False)
+    found = Bystanders()
+    before, version = dict(found.counts(ask)), found.version_of(ask)
+    for name, at, labels in news:
+        if at:
+            found.put(pod(name, {}, labels=labels, node=NodeName(at)))
+        else:
+            found.remove(PodUid(f"uid-{name}"))
+        if found.version_of(ask) == version:
+            assert dict(found.counts(ask)) == before
+        before, version = dict(found.counts(ask)), found.version_of(ask)
+
+
+def test_pods_that_an_ask_does_not_mean_leave_its_version_as_it_was() -> None:
+    found = bystanders(on("n1"))
+    found.counts(TRAIN)
+    version = found.version_of(TRAIN)
+    found.put(on("n1", "web-0", "web"))
+    found.remove(PodUid("uid-web-0"))
+    assert found.version_of(TRAIN) == version
+    found.put(on("n2", "train-1"))
+    assert found.version_of(TRAIN) != version

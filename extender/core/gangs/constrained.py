@@ -29,7 +29,7 @@ from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
 
-_Stamp = tuple[int, int, int, int]
+_Stamp = tuple[int, ...]
 _Answer = tuple[Gang, _Stamp, Shortfall | None]
 """What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
 
@@ -215,13 +215,13 @@ class Constrained:
         return known if known is not None and known[0] is gang and known[1] == self._stamp(gang) else None
 
     def _stamp(self, gang: Gang) -> _Stamp:
-        wants = any(pod.constraints is not None and pod.constraints.affinities for pod in gang.roster.members.values())
-        stays = self._staying.grown + self._staying.shrunk
+        unlike = dict.fromkeys(pod.constraints for pod in gang.roster.members.values() if pod.constraints is not None)
+        wanted = dict.fromkeys(terms for own in unlike for terms in own.affinities)
         return (
             self._ledger.changes.capacity_count,
             gang.roster.changes,
-            stays,
-            self._bystanders.version if wants else 0,
+            self._staying.grown + self._staying.shrunk,
+            *(self._bystanders.version_of((tuple(term.peers for term in terms), False)) for terms in wanted),
         )
 
     def aims(

@@ -166,7 +166,8 @@ class Plans:
         that room its namespace has no new ones until those that it has have ended too, and for a time after that: else
         its gangs could take turns in keeping it idle."""
         namespace = gang.key.namespace
-        if not self.others_wait(gang.key):
+        # Hundreds of plans may end at one moment, and to know who waits may cost much.
+        if self.giving_way.get(namespace, now) >= now + GIVES_WAY_SECONDS or not self.others_wait(gang.key):
             return
         mine = (other for key in self.left_alone if (other := self._table.by_key.get(key)) is not None)
         ends = [other.plan.deadline or now for other in mine if other is not gang and other.key.namespace == namespace]

@@ -7,7 +7,7 @@ server. Must not know any other clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 
 from extender.core.cluster import Node, Pod
@@ -16,6 +16,7 @@ from extender.core.policy import Facts
 from extender.core.policy_types import Priority
 from extender.kube.names import NodeName, PodUid
 
+_FEW = 64
 _EXACT = 1.0
 """Times of the API server are whole seconds."""
 
@@ -61,6 +62,10 @@ class PolicyPriority:
         self._aged[uid] = max(0, int((now - self._start(uid)) // self._waiting[uid].ageing_seconds))
         self.order_version += 1
         heappush(self._due, (self._next(uid), uid))
+        if len(self._due) > 2 * len(self._waiting) + _FEW:
+            # Each change of a policy counts anew, and what was due before may be days away.
+            self._due = [(self._next(each), each) for each in self._waiting if each in self._aged]
+            heapify(self._due)
 
     def _start(self, uid: PodUid) -> float:
         seen, created = self._since[uid]
