@@ -8,7 +8,7 @@ made: see `together`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import MappingProxyType
@@ -35,7 +35,7 @@ _MOST_FOLLOWED = 64
 
 @dataclass(slots=True)
 class _AboutOthers:
-    """Terms about pods of other namespaces, the oldest first, how many pods have each, and which are looked at."""
+    """Terms about pods of other namespaces, the oldest first, how often each is said, and which are looked at."""
 
     terms: dict[AffinityTerm, int] = field(default_factory=dict)
     looked_at: set[AffinityTerm] = field(default_factory=set)
@@ -61,11 +61,13 @@ class Bystanders:
         """`version` when the answer to an ask that is followed was another one last."""
         self._repellers: dict[PodUid, tuple[str, tuple[AffinityTerm, ...]]] = {}
         """The namespace of pods, bound or not, and their required anti-affinity."""
+        self._alike: dict[tuple[str, tuple[AffinityTerm, ...]], int] = {}
+        """How many pods have the same: those of one template count once below."""
         self._about_others: dict[str, _AboutOthers] = {}
         """By the namespace of those who say it."""
         self._repelled: dict[str | None, dict[RequiredLabel, dict[AffinityTerm, int]]] = {}
         """The same terms by the namespaces that they are about, None for all, and by a label that all whom they mean
-        have: who bears none of these looks at none of the terms. And how many pods have each. Of what one namespace
+        have: who bears none of these looks at none of the terms. And how many times it is said. Of what one namespace
         says of others the oldest `MOST_ABOUT_OTHERS` are here: whoever is meant looks at each."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -142,9 +144,13 @@ class Bystanders:
     def _forget_repeller(self, uid: PodUid) -> None:
         self._count_repelled(*self._repellers.pop(uid, ("", ())), -1)
 
-    def _count_repelled(self, author: str, terms: Collection[AffinityTerm], by: int) -> None:
-        self.repellers_changed += bool(terms)
-        for term in terms:
+    def _count_repelled(self, author: str, terms: tuple[AffinityTerm, ...], by: int) -> None:
+        if not terms:
+            return
+        self.repellers_changed += 1
+        was_said = (author, terms) in self._alike
+        count_in(self._alike, (author, terms), by)
+        for term in terms if was_said != ((author, terms) in self._alike) else ():
             if term.peers.namespaces is None or author in term.peers.namespaces:
                 self._index(term, by, (author,))
             if term.is_about_others(author):

@@ -8,7 +8,7 @@ cannot evaluate: that is `Pod.unknown_asks`, in words.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from extender.kube.label_match import Selector, matches
 
@@ -48,6 +48,14 @@ class AffinityTerm:
 
     peers: Peers
     topology_key: str
+    _hash: int = field(init=False, compare=False, repr=False)
+    """It is looked up far more often than made."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.peers, self.topology_key)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def is_about_others(self, namespace: str) -> bool:
         """Whether pods of other namespaces may be meant."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from extender.core.policy_types import CoLocation, DataLocality, FairShare, Hosted, Parameters, Priority
@@ -19,6 +19,14 @@ class Governed:
     name: str
     parameters: Parameters | None
     above: tuple[tuple[str, int], ...] = ()
+    _hash: int = field(init=False, compare=False, repr=False)
+    """It is looked up for each pod that it governs, and its parameters may name many others."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.name, self.parameters, self.above)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 def of_type(governed: Sequence[Governed], kind: type[P]) -> Iterator[tuple[Governed, P]]:

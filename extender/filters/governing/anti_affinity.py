@@ -24,15 +24,26 @@ class PolicyAntiAffinity:
         # Who is in a gang is planned by it, with all of its members.
         if not pod.governed or isinstance(pod.gang, GangAsk):
             return None
-        taken = [
-            (places(self._standing.of(other, pod, facts), key, facts), key, _refusal(policy))
-            for policy, other, key in dict.fromkeys(self._apart(pod))
-        ]
-        if not any(values for values, _, _ in taken):
+        # Many policies may name the same others: the first of them refuses.
+        policies: dict[tuple[str, str], str] = {}
+        for policy, other, key in self._apart(pod):
+            policies.setdefault((other, key), policy)
+        closed: dict[str, dict[str, tuple[int, Refuse]]] = {}
+        for number, ((other, key), policy) in enumerate(policies.items()):
+            refusal = number, _refusal(policy)
+            for value in places(self._standing.of(other, pod, facts), key, facts):
+                closed.setdefault(key, {}).setdefault(value, refusal)
+        if not closed:
             return None
 
         def judge(node: NodeName) -> Refuse | None:
-            return next((refusal for values, key, refusal in taken if place_of(node, key, facts) in values), None)
+            found: tuple[int, Refuse] | None = None
+            for key, values in closed.items():
+                place = place_of(node, key, facts)
+                refusal = None if place is None else values.get(place)
+                if refusal is not None and (found is None or refusal[0] < found[0]):
+                    found = refusal
+            return None if found is None else found[1]
 
         return judge
 

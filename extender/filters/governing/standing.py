@@ -31,8 +31,10 @@ class Standing:
         """Those that policies govern."""
         self._bound: dict[tuple[_Name, bool], dict[NodeName, int]] = {}
         """By policy, and whether they are being deleted."""
-        self._keeping_away: dict[_Name, dict[Governed, int]] = {}
-        """By the policy from whose pods they keep away, what others are governed by, and how many pods each governs."""
+        self._keeping_away: dict[_Name, dict[Governed, None]] = {}
+        """By the policy from whose pods they keep away, what others are governed by."""
+        self._keepers: dict[tuple[str, Governed], int] = {}
+        """How many pods of a namespace each of these governs."""
         self._namespaces: dict[str, dict[PodUid, Pod]] = {}
         """The same, by namespace."""
         self._nodes: dict[NodeName, object] = {}
@@ -97,14 +99,22 @@ class Standing:
                 count_in(of_policy, pod.node, by)
                 if not of_policy:
                     del self._bound[(pod.namespace, each.name), pod.deleting]
-            if isinstance(each.parameters, AntiAffinity):
-                for meant in each.parameters.away_from:
-                    keeping = self._keeping_away.setdefault((pod.namespace, meant), {})
-                    count_in(keeping, each, by)
-                    if not keeping:
-                        del self._keeping_away[pod.namespace, meant]
+            if isinstance(each.parameters, AntiAffinity) and each.parameters.away_from:
+                self._count_keeper(pod.namespace, each, each.parameters.away_from, by)
         if pod.node is not None:
             self._heed_move(pod, by)
+
+    def _count_keeper(self, namespace: str, keeper: Governed, away_from: Collection[str], by: int) -> None:
+        was_there = (namespace, keeper) in self._keepers
+        count_in(self._keepers, (namespace, keeper), by)
+        is_there = (namespace, keeper) in self._keepers
+        for meant in dict.fromkeys(away_from) if is_there != was_there else ():
+            if is_there:
+                self._keeping_away.setdefault((namespace, meant), {})[keeper] = None
+            else:
+                del self._keeping_away[namespace, meant][keeper]
+                if not self._keeping_away[namespace, meant]:
+                    del self._keeping_away[namespace, meant]
 
     def reserve(self, pod: Pod, node: NodeName) -> None:
         self._heed_move(pod, +1)
