@@ -8,11 +8,13 @@ kube-scheduler tries pods of higher priority first, so that those of the lower o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gangs.machine import Phase
+from extender.core.gangs.placing import Places
 from extender.core.gangs.plans import UNDISTURBED_SECONDS
 from extender.core.gangs.queue import Patience
 from extender.core.names import GangKey
@@ -247,3 +249,26 @@ class TestAGangThatMayNotPreempt:
         world.delete(high.uid)
         world.pass_time(UNDISTURBED_SECONDS)
         assert holds(world, "low") == 3
+
+
+def test_of_many_plans_as_few_give_way_as_it_takes_which_is_found_by_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = GangWorld(patience=Patience(bypasses=8, seconds=10))
+    for number in range(64):
+        world.add_node(node(f"n{number}", FULL))
+    for number in range(64):
+        planned(world, f"low-{number:02}", 1, created=1.0 + number)
+    tries = list[str]()
+    for name in ("has_room", "reserve"):
+        tried = getattr(Places, name)
+
+        def counted(*args: Any, tried: Any = tried, name: str = name, **more: Any) -> Any:
+            tries.append(name)
+            return tried(*args, **more)
+
+        monkeypatch.setattr(Places, name, counted)
+    high = gang(world, "high", 40, priority=1)
+    assert world.filter(high[0]).passed
+    assert len(tries) <= 12, tries
+    still = [name for name, phase in world.gangs.items() if name.startswith("low") and phase is Phase.PLANNED]
+    assert len(still) == 24
+    world.check()

@@ -161,13 +161,23 @@ class Planning:
         now: float,
     ) -> Sequence[Holder] | None:
         """As `Places.reserve`, with the room of as many of the others as it takes, in their order: these wait again."""
-        releasing = list(saved)
         held = [[each.holder for each in self._places.unbound(other)] for other in others]
-        if not self._places.has_room(gang, first, sent, [*saved, *chain.from_iterable(held)]):
+
+        def given_up(number: int) -> list[Holder]:
+            return [*saved, *chain.from_iterable(held[:number])]
+
+        if not self._places.has_room(gang, first, sent, given_up(len(held))):
             return None
-        for number, holders in enumerate(held, 1):
-            releasing += holders
-            found = self._places.reserve(gang, first, sent, deadline, releasing)
+        fewest, enough = 1, len(held)
+        while fewest < enough:
+            middle = (fewest + enough) // 2
+            if self._places.has_room(gang, first, sent, given_up(middle)):
+                enough = middle
+            else:
+                fewest = middle + 1
+        # There may be hundreds. Where whom they want to be near decides, more room may be less: all of it is some.
+        for number in dict.fromkeys((fewest, len(held))):
+            found = self._places.reserve(gang, first, sent, deadline, given_up(number))
             if not isinstance(found, Shortfall):
                 for other in others[:number]:
                     self.give_up(other, now, OUTRANKED)
