@@ -85,6 +85,25 @@ def test_of_one_run_are_those_that_were_bound_together(
     assert same_run(finished, replace(member("lives", None), attempt=lives)) is same
 
 
+@pytest.mark.parametrize(("created", "bound", "same"), [(5, 9, True), (9, 9, True), (10, 9, False), (0, 9, False)])
+def test_of_one_run_is_who_was_there_when_the_other_was_bound(created: float, bound: float, same: bool) -> None:
+    finished = replace(member("ended", None), attempt=Attempt("a.1", 2, 2), bound_at=bound)
+    lives = replace(member("lives", None), created=created)
+    assert same_run(finished, lives) is same
+    assert not same_run(replace(finished, attempt=None), lives)
+
+
+def test_a_bare_member_beyond_the_quorum_completes_it_after_a_restart(world: GangWorld) -> None:
+    late = replace(member("m2", None), created=1.0)
+    for name in ("m0", "m1"):
+        done = replace(member(name, None), node=NodeName("n0"), finished=True, succeeded=True)
+        world.do(world.keeper.observe(replace(done, attempt=Attempt("a.1", 2, 2), created=1.0, bound_at=2.0)))
+    world.create(late)
+    world.schedule()
+    assert world.bound("train") == 1
+    assert world.gangs == {"train": Phase.BOUND}
+
+
 def test_of_one_run_are_those_that_one_controller_made() -> None:
     one, other = member("ended"), member("lives")
     assert same_run(one, other)

@@ -37,6 +37,10 @@ FOUND = {
     "its place to others, and its Binding arrived",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
     "created-again-after-its-deletion": "a creation arrived again after a later transaction had deleted the object",
+    "beyond-a-quorum-that-has-ended": "after a restart a member waited for ever, for its gang's quorum had ended well "
+    "and its Bindings do not name who came beside it",
+    "bound-one-by-one-after-a-restore": "a restore took Bindings back, members were bound anew and ended well one by "
+    "one, and the last waited for ever",
 }
 
 

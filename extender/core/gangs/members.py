@@ -275,10 +275,12 @@ class Members:
 
 
 def same_run(finished: Pod, living: Pod) -> bool:
-    """Whether one controller made both, or we bound both together. The same name says nothing."""
+    """Whether one controller made both, or we bound both together, or the one was there when we bound the other: then
+    the gang has had a living member ever since. The same name says nothing, nor does our own clock."""
     if finished.owner is not None and living.owner is not None and finished.owner.uid == living.owner.uid:
         return True
     ended, lives = finished.attempt, living.attempt
     if ended is None:
         return False
-    return living.uid in ended.others or (lives is not None and lives.id == ended.id)
+    together = living.uid in ended.others or (lives is not None and lives.id == ended.id)
+    return together or 0 < living.created <= finished.bound_at
