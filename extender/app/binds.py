@@ -134,7 +134,12 @@ class Binds:
             tables.policies.following.bound(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
-        self._let_go(told.pod)
+        """Of a try whose answer is lost the place stays held: it may still arrive, whatever was said to a later one."""
+        held = self._tables.ledger.holding(told.pod)
+        if told.surely or told.for_good or held is None or held.owner is not None:
+            self._let_go(told.pod)
+        else:
+            self._tables.ledger.keep(told.pod, self._tables.clock.steady() + self._tables.rules.assume_seconds)
 
     def reconsider(self, uid: PodUid) -> None:
         """What its filter holds for the pod is free: it is judged again when it comes to be bound."""

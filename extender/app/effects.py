@@ -50,7 +50,7 @@ from extender.core.gangs.gang import (
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.parts import Proof
 from extender.core.names import GangKey
-from extender.kube.errors import Refused, Unavailable
+from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
 
 _log = structlog.get_logger(__name__)
@@ -213,7 +213,7 @@ class Effects:
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
         async with self._evicting.share(key.namespace, len(members)) as share:
-            why = await self._disproved(proof)
+            why = await self._disproved(members, proof)
             if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
                 # Put on while that was asked.
                 why = "the brake is on"
@@ -228,13 +228,17 @@ class Effects:
                 self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
             share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members)))
 
-    async def _disproved(self, proof: Proof) -> str:
-        for pod in proof.unbound:
+    async def _disproved(self, members: Sequence[Pod], proof: Proof) -> str:
+        """Also who is to go may not be where our watch says: a restore of etcd may have taken its Binding back."""
+        for pod in (*proof.unbound, *members):
             try:
-                if (node := await self._binder.node_of(PodRef.of(pod))) is not None:
-                    return f"{pod} is bound to {node}"
+                node = await self._binder.node_of(PodRef.of(pod))
             except (Unavailable, Refused) as error:
+                if pod.node is not None and isinstance(error, Gone):
+                    continue
                 return f"{pod}: {error}"
+            if node != pod.node:
+                return f"{pod} is not bound" if node is None else f"{pod} is bound to {node}"
         return ""
 
     async def _evict_member(self, pod: Pod, why: str) -> bool:

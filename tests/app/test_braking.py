@@ -189,6 +189,7 @@ PROOF = Proof("0.1", 2, 2, (), (), 1)
 async def test_what_the_api_server_lets_us_evict_is_told_with_why() -> None:
     carried = Carried()
     part, victim = pod("part", node=NodeName("n0")), pod("victim", node=NodeName("n0"))
+    carried.api.bound[part.uid] = NodeName("n0")
     await carried.take(EvictMembers(KEY, 2, (part,), PROOF), Preempted(victim, pod("urgent", priority=5)))
     carried.destroyed.sort(key=lambda each: each[1])
     assert [(kind, name) for kind, name, _ in carried.destroyed] == [
@@ -202,8 +203,11 @@ async def test_what_the_api_server_lets_us_evict_is_told_with_why() -> None:
 @pytest.mark.anyio
 async def test_what_it_does_not_let_us_evict_is_not_destroyed() -> None:
     carried = Carried()
+    part = pod("part", node=NodeName("n0"))
+    carried.api.bound[part.uid] = NodeName("n0")
     carried.api.faults.append(Fault(Refused(403, "not allowed"), of="evict"))
-    await carried.take(EvictMembers(KEY, 2, (pod("part", node=NodeName("n0")),), PROOF))
+    await carried.take(EvictMembers(KEY, 2, (part,), PROOF))
+    assert carried.api.times("evict part")
     assert carried.destroyed == []
 
 

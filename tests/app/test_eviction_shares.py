@@ -42,7 +42,8 @@ class Shared(Stage):
         """A pod is a part of a gang that is to be evicted."""
         member = pod(name, {}, namespace=namespace, node=NodeName("large"))
         self.do(self.keeper.observe(member))
-        proof = Proof("attempt", 2, 2, (member,), (), 1)
+        self.api.bound[member.uid] = NodeName("large")
+        proof = Proof("attempt", 2, 2, (pod(f"{name}-waits", {}, namespace=namespace),), (), 1)
         self.do(Decided(None, [EvictMembers(GangKey(namespace, name), 2, (member,), proof)]))
         return member
 

@@ -446,7 +446,24 @@ class TestAClaimForBind:
         plain = pod()
         room.see(plain)
         assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
-        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False)))
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False, surely=True)))
+        assert room.held(plain) is None
+
+    def test_that_was_in_vain_holds_its_place_while_a_lost_try_may_still_arrive(self, room: Room) -> None:
+        """To a first try nobody answered, a second was refused; then the first arrives."""
+        plain = pod("plain", FULL)
+        room.see(plain)
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False, surely=False)))
+        assert room.held(plain) == (N1, HoldingKind.ASSUMPTION, 30.0)
+        room.pass_time(30.0)
+        assert room.held(plain) is None
+
+    def test_of_a_pod_that_is_gone_holds_nothing_whatever_may_still_arrive(self, room: Room) -> None:
+        plain = pod()
+        room.see(plain)
+        assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=True, surely=False)))
         assert room.held(plain) is None
 
     def test_that_was_in_vain_does_not_touch_a_fact(self, room: Room) -> None:
@@ -463,7 +480,7 @@ class TestAClaimForBind:
         room.see(plain)
         assert room.do(room.keeper.permit(plain.uid, N1)) == Allow()
         room.see(replace(plain, gang=gang_ask(quorum=2)))
-        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False)))
+        room.do(room.keeper.heed(NotBound(plain.uid, for_good=False, surely=True)))
         assert room.held(plain) is None
 
 

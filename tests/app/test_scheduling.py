@@ -373,6 +373,8 @@ class TestABinding:
         pauses = [later - earlier - stage.api.latency for earlier, later in pairwise(begun)]
         assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8])
         assert asyncio.get_running_loop().time() <= 3.0
+        assert stage.kinds() == {"uid-pod": "ASSUMPTION"}
+        await asyncio.sleep(30.0)
         assert stage.kinds() == {}
 
     async def test_waits_as_long_as_the_api_server_asks_for(self, stage: Stage) -> None:
@@ -388,7 +390,7 @@ class TestABinding:
         stage.see(each)
         assert await stage.bind(each, "n1") == "the API server cannot be reached: connection refused"
         assert asyncio.get_running_loop().time() == stage.api.latency
-        assert stage.kinds() == {}
+        assert stage.kinds() == {"uid-pod": "ASSUMPTION"}
 
     async def test_that_was_refused_leaves_the_pod_free_to_go_elsewhere(self, stage: Stage) -> None:
         stage.api.faults = [Fault(Refused(403, "forbidden"), of="bind")]
@@ -723,6 +725,7 @@ class TestAGangBoundInPartBeforeARestart:
         said = attempts_for("earlier", [each.uid for each in members[:together]], needed=together)
         bound = [replace(each, node=NodeName("n1"), attempt=said[each.uid]) for each in members[:2]]
         waiting = replace(members[2], requests=units(cpu=32000))
+        stage.api.bound.update((each.uid, N1) for each in members[:2])
         stage.do(replaced(stage.keeper, Pod, [bound[0], waiting, bound[1]]))
 
     async def test_is_evicted_when_the_rest_cannot_follow(self, stage: Stage) -> None:
@@ -741,6 +744,14 @@ class TestAGangBoundInPartBeforeARestart:
         """Our watch has not told of it yet."""
         self.listed(stage, together=3)
         stage.api.bound[PodUid("uid-train-2")] = N2
+        await asyncio.sleep(60)
+        assert not [call for _, call in stage.api.calls if call.startswith("evict")]
+        assert not stage.told("GangEvicted")
+
+    async def test_is_left_alone_where_the_api_server_says_that_it_is_not_bound(self, stage: Stage) -> None:
+        """A restore of etcd has taken its Binding back, and our watch has not told of it yet."""
+        self.listed(stage, together=3)
+        del stage.api.bound[PodUid("uid-train-0")]
         await asyncio.sleep(60)
         assert not [call for _, call in stage.api.calls if call.startswith("evict")]
         assert not stage.told("GangEvicted")

@@ -36,6 +36,10 @@ FOUND = {
     "tried-again-while-its-binding-is-written": "who was tried again, since kube-scheduler had given up its call, left "
     "its place to others, and its Binding arrived",
     "room-kept-that-others-took": "a gang stayed nominated where another scheduler had taken what its victims left",
+    "arrived-after-a-refusal": "a Binding to whose first try nobody answered was refused, another was given its "
+    "place, and the first try arrived",
+    "unbound-by-a-restore-and-evicted": "a part was evicted of which a restore had taken the Binding back, and no "
+    "watch had told",
     "created-again-after-its-deletion": "a creation arrived again after a later transaction had deleted the object",
     "beyond-a-quorum-that-has-ended": "after a restart a member waited for ever, for its gang's quorum had ended well "
     "and its Bindings do not name who came beside it",
