@@ -16,10 +16,12 @@ from asyncio import Handle
 from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import extender
 from extender.adapters.long_turns import step_of, steps_of
+
+Lived = TypeVar("Lived")
 
 LONG_TURN = "long turn"
 MOST_CALLS = 100_000
@@ -91,13 +93,14 @@ class Turns:
                 self._steps = steps_of(caller)
 
 
-def judged(live: Callable[[Turns], None], found: Callable[[str], None]) -> int:
-    """`live` carries something out, with these turns: once, and once more where turns took long, to count their calls.
-    The calls of the longest; 0 where none took long. `found`: as for `Turns`."""
-    first = Turns(found)
-    live(first)
+def judged(live: Callable[[Turns], Lived]) -> tuple[Lived, int, list[str]]:
+    """`live` carries something out by these turns: once, and once more where turns took long, to count their calls.
+    What came of it the first time, the calls of the longest turn (0 where none took long), and what was found."""
+    found: list[str] = []
+    first = Turns(found.append)
+    lived = live(first)
     if not first.suspects:
-        return 0
-    again = Turns(found, first.suspects)
+        return lived, 0, found
+    again = Turns(found.append, first.suspects)
     live(again)
-    return again.most
+    return lived, again.most, found

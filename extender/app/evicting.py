@@ -131,8 +131,8 @@ class Evicting:
                     if not await self._all_may_go(order):
                         return
             for unit in order.units:
-                await self._pods_are_followed(key)
                 async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
+                    await self._pods_are_followed(key)
                     await self._all_is_known()
                     if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
                         break
@@ -312,10 +312,12 @@ class Evicting:
         return known is not None and not known.deleting
 
     async def _pods_are_followed(self, key: GangKey) -> None:
-        """Who else takes the room that is made free would be seen; or nobody is to leave for the gang any more."""
+        """The service sees which pods take the room that it makes free, or the order is not wanted any more. Others
+        have their turn meanwhile."""
         tables = self._keeper.tables
-        while not tables.knowledge.sees("pods") and tables.gangs.waiting.preempting.is_wanted(key):  # noqa: ASYNC110
-            await asyncio.sleep(_LOOKS_EVERY)
+        while not tables.knowledge.sees("pods") and tables.gangs.waiting.preempting.is_wanted(key):
+            async with self._turn.lent(key.namespace):
+                await asyncio.sleep(_LOOKS_EVERY)
 
     async def _all_is_known(self) -> None:
         """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""

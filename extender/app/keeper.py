@@ -51,6 +51,8 @@ class Keeper:
         self, clock: Clock, rules: Rules = DEFAULT_RULES, policies: Sequence[Policy] | None = None, life: str = "0"
     ) -> None:
         self.tables = tables = Tables(clock, rules, policies, life)
+        self.decisions = 0
+        """How often anything was decided: while it is the same, invariants need no second look."""
         self._effects: list[Effect] = []
         self._in_flight = InFlight(tables.ledger)
         self._turned_away = TurnedAway(tables.ledger, tables.isolation)
@@ -402,6 +404,7 @@ class Keeper:
     def _decided(self, answer: T) -> Decided[T]:
         """The answer, and all that is to be done by now: nothing before all is known. A wake is held back while
         somebody is in its way."""
+        self.decisions += 1
         tables = self.tables
         if not tables.whole:
             return Decided(answer)

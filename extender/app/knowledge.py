@@ -2,8 +2,8 @@
 
 Beyond an age that is a setting nothing new is planned: no gang is given a place, and no room is reserved; what has its
 place already goes on. While a kind cannot be followed at all, a switch or a policy may have changed unseen: after
-`DESTROYS_WITHIN` nothing is evicted. While pods themselves cannot be followed, nobody leaves for others: what is made
-free could go to pods that nobody told of. Must not know what a watch is made of.
+`DESTROYS_WITHIN` nothing is evicted. While pods themselves cannot be followed, no pod is evicted for others: pods that
+the service does not see could take the room. Must not know what a watch is made of.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from itertools import chain, takewhile
 from typing import Protocol
 
 from extender.app.turned_away import Alike, Group, TurnedAway
+from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.work import Work
 from extender.kube.names import NodeName, PodUid
@@ -122,8 +123,8 @@ class Waking:
         self._count = 0
         self._due: dict[Group, _Through] = {}
         """Groups of which pods were not all compared with what changed, the next first."""
-        self._closed: dict[tuple[Group, Hashable], _Closed] = {}
-        """Of the passes that are under way, the one that was asked for last at the end."""
+        self._closed: Bounded[tuple[Group, Hashable], _Closed] = Bounded(_MOST_CLOSED)
+        """Of the passes that are under way."""
         self.work = Work(_SLICE)
 
     @property
@@ -203,7 +204,8 @@ class Waking:
         # There may be very many kinds, and this is one step.
         through.left = chain((_Look(alike, None) for alike in list(kinds)), of_pods)
         through.pods, through.look = {}, next(through.left, None)
-        self._closed = {key: closed for key, closed in self._closed.items() if key[0] != group}
+        for key in [key for key in self._closed if key[0] == group]:
+            del self._closed[key]
         if group.beyond:
             # This pass has them still; what comes later is for them as for others within the quota.
             self._turned_away.bring_in(group.namespace)
@@ -253,12 +255,10 @@ class Waking:
         """What is known of nodes for pods that are alike; None: nothing can be."""
         if (alike := self._rule.alike(like)) is None:
             return None
-        closed = self._closed.pop((group, alike), None)
+        closed = self._closed.get((group, alike))
         if closed is None:
             self._take_for_policies(like)
             closed = _Closed(self._rule.refuses_alike(like))
-            if len(self._closed) >= _MOST_CLOSED:
-                del self._closed[next(iter(self._closed))]
         self._closed[group, alike] = closed
         return closed
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from extender.core.bounded import Bounded
 from extender.core.fit import Asked
 from extender.core.rows import NOWHERE, Changes, Rows
 from extender.core.units import Short
@@ -33,8 +34,7 @@ class Columns:
     _names: list[NodeName] = field(default_factory=list, init=False)
     _numbers: dict[NodeName, int] = field(default_factory=dict, init=False)
     _present: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_), init=False)
-    _free: dict[ResourceKey, Numbers] = field(default_factory=dict, init=False)
-    """The one that was asked for last is the last."""
+    _free: Bounded[ResourceKey, Numbers] = field(default_factory=lambda: Bounded(_MOST_COLUMNS), init=False)
     read: int = field(default=0, init=False)
     """How many numbers were read from rows, one by one."""
 
@@ -69,17 +69,15 @@ class Columns:
             self._free.clear()
             return
         for name in changed:
-            number = self._numbers[name]
-            self._present[number] = self._rows.get(name, NOWHERE).present
-            for resource, column in self._free.items():
-                column[number] = self._free_on(name, resource)
+            self._present[self._numbers[name]] = self._rows.get(name, NOWHERE).present
+        for resource, column in self._free.items():
+            for name in changed:
+                column[self._numbers[name]] = self._free_on(name, resource)
 
     def _column(self, resource: ResourceKey) -> Numbers:
-        column = self._free.pop(resource, None)
+        column = self._free.get(resource)
         if column is None:
             column = np.array([self._free_on(name, resource) for name in self._names], np.int64)
-            if len(self._free) >= _MOST_COLUMNS:
-                del self._free[next(iter(self._free))]
         self._free[resource] = column
         return column
 

@@ -10,9 +10,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
-from extender.app.decisions import Decided
 from extender.app.keeper import Keeper
 from extender.simulated_service import ARRIVES_WITHIN
 from extender.simulation import SERVICE
@@ -54,10 +52,8 @@ class Steps:
         """UIDs of pods that came when the policy of their group was in force."""
         self._arrived: dict[str, float] = {}
         """By what was sent, and by whom: when a write of a replica that led took effect, in the loop's seconds."""
-        self._heard: Keeper | None = None
-        """That which led when it was looked last."""
-        self._has_decided = False
-        """Whether it has decided anything since."""
+        self._looked_at: tuple[Keeper, int] | None = None
+        """That which led when invariants were looked at last, and how often it had decided."""
         self._without_us: dict[str, float] = {}
         """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
         self._store.subscribe(self._written)
@@ -71,24 +67,12 @@ class Steps:
         life = self._stage.leading
         if life is None or not life.application.keeper.tables.whole:
             return
-        self._hear(life.application.keeper)
-        if self._has_decided:
-            self._has_decided = False
-            for each in life.application.keeper.tables.violations():
+        keeper = life.application.keeper
+        if self._looked_at != (keeper, keeper.decisions):
+            # Of ten rounds nine only carry messages.
+            self._looked_at = keeper, keeper.decisions
+            for each in keeper.tables.violations():
                 self._find(VIOLATION, f"{each.invariant}: {each.detail}")
-
-    def _hear(self, keeper: Keeper) -> None:
-        """It is looked at whenever it has decided anything: of ten rounds nine only carry messages."""
-        if keeper is self._heard:
-            return
-        decided = keeper._decided
-
-        def heard(answer: Any) -> Decided[Any]:
-            self._has_decided = True
-            return decided(answer)
-
-        self._heard, self._has_decided = keeper, True
-        setattr(keeper, "_decided", heard)  # noqa: B010
 
     # -- at each write ---------------------------------------------------------------------------------------------
 

@@ -309,16 +309,17 @@ async def _live(plan: Plan, result: Result) -> None:
 def live(plan: Plan) -> Result:
     """The whole life, in its own time; and once more where turns of the event loop took long, to count their calls."""
     began = time.process_time()
-    lives: list[Result] = []
 
-    def once(turns: Turns) -> None:
+    def once(turns: Turns) -> Result:
         result = Result(plan.seed)
-        lives.append(result)
         try:
             run_in(turns, _live(plan, result))
         except Spinning as error:
             result.find(LOOP, "", str(error), [])
+        return result
 
-    most = judged(once, lambda what: lives[0].find(LONG_TURN, "", what, []))
-    lives[0].longest_turn, lives[0].cpu_seconds = most, time.process_time() - began
-    return lives[0]
+    result, result.longest_turn, long = judged(once)
+    for what in long:
+        result.find(LONG_TURN, "", what, [])
+    result.cpu_seconds = time.process_time() - began
+    return result

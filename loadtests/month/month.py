@@ -186,16 +186,16 @@ def live(plan: Plan, said: Callable[[str], None] = lambda _: None) -> Result:
     """The whole month, in its own time; and once more where turns of the event loop took long, to count their calls.
     `said` hears how far it has come."""
     began = time.process_time()
-    months: list[Result] = []
 
-    def once(turns: Turns) -> None:
+    def once(turns: Turns) -> Result:
         result = Result(plan.seed)
-        months.append(result)
         try:
             run_in(turns, _live(plan, result, said))
         except Spinning as error:
             result.findings.append(str(error))
+        return result
 
-    most = judged(once, lambda what: months[0].findings.append(what))
-    months[0].longest_turn, months[0].cpu_seconds = most, time.process_time() - began
-    return months[0]
+    result, result.longest_turn, long = judged(once)
+    result.findings += long
+    result.cpu_seconds = time.process_time() - began
+    return result

@@ -233,10 +233,10 @@ class Judging:
 
     def alike(self, pod: Pod) -> Hashable:
         """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
-        nobody_says = object()
-        asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), nobody_says)
+        failed = object()
+        asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), failed)
         alike = tuple(asked)
-        if nobody_says in alike or all(each is None for each in alike):
+        if failed in alike or all(each is None for each in alike):
             return None
         # What it holds itself is not in its way.
         return alike, pod.uid if self._facts.ledger.holding(pod.uid) is not None else None

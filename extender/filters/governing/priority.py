@@ -17,6 +17,7 @@ from extender.core.policy_types import Priority
 from extender.kube.names import NodeName, PodUid
 
 _FEW = 64
+"""So many entries that are no more are not worth sorting out."""
 _EXACT = 1.0
 """Times of the API server are whole seconds."""
 

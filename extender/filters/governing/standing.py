@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
+from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import matching_of
 from extender.core.governed import Governed
@@ -38,8 +39,8 @@ class Standing:
         self._namespaces: dict[str, dict[PodUid, Pod]] = {}
         """The same, by namespace."""
         self._nodes: dict[NodeName, object] = {}
-        self._open: dict[Hashable, Mapping[NodeName, str]] = {}
-        """By label and what pods say of nodes: see `open_nodes`. The one that was asked for last is the last."""
+        self._open: Bounded[Hashable, Mapping[NodeName, str]] = Bounded(_MOST_KEPT)
+        """By label and what pods say of nodes: see `open_nodes`."""
         self._stirred: set[str] = set()
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -163,12 +164,10 @@ class Standing:
     def open_nodes(self, key: str, pod: Pod, facts: Facts) -> Mapping[NodeName, str]:
         """The nodes that would have the pod, room apart, and have that label: each with the label's value."""
         kind = key, matching_of(pod)
-        found = self._open.pop(kind, None)
+        found = self._open.get(kind)
         if found is None:
             nodes = ((name, node) for name, node in facts.nodes.items() if key in node.labels)
             found = {name: node.labels[key] for name, node in nodes if accepts(node, pod)}
-            if len(self._open) >= _MOST_KEPT:
-                del self._open[next(iter(self._open))]
         self._open[kind] = found
         return found
 
