@@ -575,3 +575,19 @@ def test_ordinary_pods_in_between_change_nothing_about_the_order(world: GangWorl
     assert woken(world) == []
     world.schedule()
     assert world.bound("elastic") == 3
+
+
+def test_what_was_refused_to_a_gang_is_forgotten_when_it_is_gone_though_none_of_it_slept_then(world: GangWorld) -> None:
+    elastic(world, 1)
+    world.add_node(node("n1", {"cpu": 8000}))
+    assert woken(world) == ["elastic-2"]
+    world.filter(world.pods[PodUid("uid-elastic-2")], [NodeName("n0")])
+    surplus = world.keeper.tables.gangs.waiting.surplus
+    assert surplus._found
+    end(world, "elastic-2")
+    world.add_node(node("n2", {"cpu": 1000}))
+    for name in ("elastic-0", "elastic-1"):
+        end(world, name)
+    world.add_node(node("n3", {"cpu": 1000}))
+    assert not world.gangs
+    assert surplus._found == {}

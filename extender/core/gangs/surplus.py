@@ -151,16 +151,13 @@ class Surplus:
         of now."""
         self.has_news = False
         again = self._places_not_taken(now)
-        for of_gang in self._found.values():
-            for node in gains if of_gang.refused else ():
-                of_gang.refused.pop(node, None)
+        self._heed_gains(gains)
         found: list[tuple[Gang, PodUid]] = []
         for key in list(self._asleep):
             self._table.handled = key
             gang = self._table.by_key.get(key)
             if gang is None or not gang.holds_a_plan:
                 self._forget(key)
-                self._found.pop(key, None)
             elif not gang.wait.rejected:
                 # Those who are on their way may sleep again.
                 if all(awake.gang != key for awake in self._awake.values()):
@@ -171,6 +168,15 @@ class Surplus:
                 found += [(gang, uid) for uid in own]
                 found += self._of_gang(gang, gains, again, now, own)
         return found
+
+    def _heed_gains(self, gains: Collection[NodeName]) -> None:
+        """What a node refused before it gained room says nothing any more; nor does what a gang without a plan met."""
+        for key, of_gang in list(self._found.items()):
+            gang = self._table.by_key.get(key)
+            if gang is None or not gang.holds_a_plan:
+                del self._found[key]
+            for node in gains if of_gang.refused else ():
+                of_gang.refused.pop(node, None)
 
     def _back_in_its_place(self, gang: Gang, gains: Collection[NodeName]) -> list[PodUid]:
         """Who was turned away though it has a place, for others had taken that by facts, and may have it now."""
