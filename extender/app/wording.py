@@ -18,9 +18,10 @@ from extender.core.gangs.restraint import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.together import TOO_LARGE
 from extender.core.gangs.vain import NAMESPACE_TIMES
 from extender.core.governed import Governed, of_type
-from extender.core.neighbours import APART, NEAR, SPREAD
+from extender.core.neighbours import APART, NEAR, SPREAD, TOO_MANY
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU, MEMORY, ResourceKey
 
@@ -81,6 +82,8 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
 def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: bool = False) -> str:
     """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
     found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
+    if shortfall.rule in (TOO_LARGE, TOO_MANY):
+        return f"{found}{shortfall.rule}"
     if shortfall.rule:
         said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))
         by = f" of policy {said}" if said else ""

@@ -209,26 +209,35 @@ class Bystanders:
 
     def counts(self, ask: Ask) -> OnNodes:
         """How many bound pods are meant, by node. O(pods of the namespaces named) for an ask that is not followed."""
-        found = self._followed.get(ask)
-        if found is None:
-            found = self._counted(ask)
-            self._versions[ask] = self.version
-        self._followed[ask] = found
-        return found
+        return self.count([ask])[ask]
+
+    def count(self, asks: Iterable[Ask]) -> Mapping[Ask, OnNodes]:
+        """As `counts`, of each; those that are not followed are counted in one go."""
+        known = {ask: self._followed.get(ask) for ask in asks}
+        anew = self._counted([ask for ask, found in known.items() if found is None])
+        answers: dict[Ask, OnNodes] = {}
+        for ask, found in known.items():
+            if found is None:
+                found = anew[ask]
+                self._versions[ask] = self.version
+            answers[ask] = self._followed[ask] = found
+        return answers
 
     def version_of(self, ask: Ask) -> int:
         """Another one whenever `counts` may answer otherwise. For an ask that is not followed: whenever anybody bound
         comes, changes or goes."""
         return self._versions.get(ask, self.version) if ask in self._followed else self.version
 
-    def _counted(self, ask: Ask) -> dict[NodeName, int]:
-        found: dict[NodeName, int] = {}
-        named = [each.namespaces for each in ask[0] if each.namespaces is not None]
-        fewest = min(named, key=len) if named else None
-        meant = [self._pods] if fewest is None else [self._in.get(each, {}) for each in sorted(fewest)]
-        for pod in chain.from_iterable(pods.values() for pods in meant):
-            if pod.node is not None and _is_meant(pod, ask[0], living=ask[1]):
-                count_in(found, pod.node, 1)
+    def _counted(self, asks: Sequence[Ask]) -> dict[Ask, dict[NodeName, int]]:
+        found: dict[Ask, dict[NodeName, int]] = {ask: {} for ask in asks}
+        about: dict[frozenset[str] | None, list[Ask]] = {}
+        for ask in asks:
+            named = [each.namespaces for each in ask[0] if each.namespaces is not None]
+            about.setdefault(min(named, key=len) if named else None, []).append(ask)
+        for namespaces, together in about.items():
+            there = [self._pods] if namespaces is None else [self._in.get(each, {}) for each in sorted(namespaces)]
+            pods = ((pod, pod.node) for pod in chain.from_iterable(each.values() for each in there))
+            _count_in(found, _Meant(together), pods, +1)
         return found
 
     def repelling(self, pods: Iterable[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
@@ -253,9 +262,36 @@ class Bystanders:
             anew._count(pod, +1)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
             yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
+        counted = anew._counted(list(self._followed))
         for ask, on_nodes in self._followed.items():
-            if anew._counted(ask) != on_nodes:
-                yield Violation("bystanders", f"{ask}: {on_nodes}; counted anew {anew._counted(ask)}")
+            if counted[ask] != on_nodes:
+                yield Violation("bystanders", f"{ask}: {on_nodes}; counted anew {counted[ask]}")
+
+
+class _Meant:
+    """By which of some asks pods are meant. Those that are alike in all that is asked about are looked at once."""
+
+    def __init__(self, asks: Sequence[Ask]) -> None:
+        self._asks = asks
+        self._keys = sorted({line.key for peers, _ in asks for each in peers for line in each.selector or ()})
+        self._known: dict[tuple[str | bool | None, ...], list[Ask]] = {}
+
+    def by(self, pod: Pod) -> list[Ask]:
+        likeness = (pod.namespace, pod.deleting, *map(pod.labels.get, self._keys))
+        found = self._known.get(likeness)
+        if found is None:
+            found = [(peers, living) for peers, living in self._asks if _is_meant(pod, peers, living=living)]
+            self._known[likeness] = found
+        return found
+
+
+def _count_in(
+    found: Mapping[Ask, dict[NodeName, int]], meant: _Meant, pods: Iterable[tuple[Pod, NodeName | None]], by: int
+) -> None:
+    for pod, node in pods:
+        if node is not None:
+            for ask in meant.by(pod):
+                count_in(found[ask], node, by)
 
 
 class Around:
@@ -275,6 +311,7 @@ class Around:
         gone = (bystanders.get(uid) for uid in dict.fromkeys(leaving)) if not emptied else ()
         self._leaving = [(pod, pod.node) for pod in gone if pod is not None and pod.node is not None]
         self._besides = besides
+        self._counts: dict[tuple[Ask, bool], OnNodes] = {}
         self._ports_besides: dict[NodeName, list[HostPort]] = {}
         for pod, node in besides:
             if ports := (pod.constraints or NO_CONSTRAINTS).host_ports:
@@ -284,18 +321,27 @@ class Around:
             for port in (pod.constraints or NO_CONSTRAINTS).host_ports:
                 add_in(self._ports_gone, node, port, 1)
 
+    def look_at(self, asks: Iterable[Ask], attracting: Iterable[Ask] = ()) -> None:
+        """These will be asked for: they are counted in one go. `attracting`: because somebody wants to be near them."""
+        attracted, others = dict.fromkeys(attracting), dict.fromkeys(asks)
+        base = dict(self._bystanders.count([*attracted, *(others if not self._emptied else ())]))
+        for kind, these in ((True, attracted), (False, others)):
+            found = {ask: base[ask] if kind or not self._emptied else _NOWHERE for ask in these}
+            self._counts |= {(ask, kind): on_nodes for ask, on_nodes in self._beside(found).items()}
+
+    def _beside(self, found: Mapping[Ask, OnNodes]) -> Mapping[Ask, OnNodes]:
+        if not (self._leaving or self._besides) or not found:
+            return found
+        meant, own = _Meant(list(found)), {ask: dict(on_nodes) for ask, on_nodes in found.items()}
+        _count_in(own, meant, self._leaving, -1)
+        _count_in(own, meant, self._besides, +1)
+        return own
+
     def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
         """How many pods are meant, by node. `attracting`: they are asked for because somebody wants to be near them."""
-        peers, living = ask
-        base = self._bystanders.counts(ask) if attracting or not self._emptied else _NOWHERE
-        if not self._leaving and not self._besides:
-            return base
-        found = dict(base)
-        for by, pods in ((-1, self._leaving), (+1, self._besides)):
-            for pod, node in pods:
-                if _is_meant(pod, peers, living=living):
-                    count_in(found, node, by)
-        return found
+        if (ask, attracting) not in self._counts:
+            self.look_at(*(((), [ask]) if attracting else ([ask],)))
+        return self._counts[ask, attracting]
 
     def repelling(self, meant: Sequence[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
         """Required anti-affinity of pods around, and how many of those each node has. `meant`: only what means one of

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
-from extender.core.bystanders import Around, OnNodes
+from extender.core.bystanders import Around, Ask, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
 from extender.core.neighbour_counts import Away, Even, Near
@@ -23,6 +24,29 @@ HOST_PORTS = "a host port in use"
 APART = "required pod anti-affinity"
 NEAR = "required pod affinity"
 SPREAD = "topology spread"
+MOST_RULES, _SPREAD_COUNTS_AS = 128, 4
+"""Different things that the members of one gang may require of other pods. Topology spread looks at every node."""
+TOO_MANY = (
+    f"more than {MOST_RULES} different rules about other pods among its members "
+    f"(topology spread counts as {_SPREAD_COUNTS_AS}): give them the same"
+)
+
+
+def are_too_many(pods: Iterable[Pod]) -> bool:
+    """Whether these have more rules than are looked at in one step."""
+    looked_at: set[Constraints] = set()
+    found: dict[object, int] = {}
+    for pod in pods:
+        own = pod.constraints
+        if own is None or (own in looked_at and not own.spread):
+            continue
+        looked_at.add(own)
+        found |= dict.fromkeys((("away", term) for term in own.anti_affinity), 1)
+        found |= dict.fromkeys((("near", terms) for terms in own.affinities), 1)
+        found |= dict.fromkeys((_spread_key(spread, pod) for spread in own.spread), _SPREAD_COUNTS_AS)
+        if sum(found.values()) > MOST_RULES:
+            return True
+    return False
 
 
 def allows(pod: Pod, names: Iterable[NodeName], nodes: Mapping[NodeName, Node], around: Around) -> Iterator[NodeName]:
@@ -52,6 +76,12 @@ class PeerClass:
     closed: tuple[tuple[str, frozenset[str]], ...]
     """By topology key: the values where pods around are that keep it away by terms that no pod of the plan has."""
 
+    @property
+    def rules(self) -> int:
+        """How many are looked at where one of them comes or is placed."""
+        own, others = (self.hates, self.nears, self.spreads), (self.hated_by, self.wanted_by, self.spread_by)
+        return sum(map(len, (*own, *others)))
+
 
 class Rules:
     """What keeps a pod from a node beside those around, and beside those that are placed so far."""
@@ -67,11 +97,17 @@ class Rules:
         self._ports: dict[NodeName, list[HostPort]] = {}
         self._kinds: dict[tuple[object, ...], PeerClass] = {}
         self._numbers: dict[object, int] = {}
+        around.look_at(*_asks_of(pods))
         for pod in pods:
             self._learn(pod)
         unlike = {(pod.namespace, frozenset(pod.labels.items())): pod for pod in pods}
         for term, having in around.repelling(list(unlike.values())).items():
             self._heed_existing(term, having)
+        terms = chain((each.term for each in self._away), (term for term, _ in self._away_from_others))
+        near = chain.from_iterable(each.terms for each in self._near)
+        asked = (*(each.peers for each in chain(terms, near)), *(each.spread.peers for each in self._even))
+        self._labels = frozenset(line.key for peers in asked for line in peers.selector or ())
+        """Keys that a rule asks about: pods that differ in others are alike."""
 
     # What there is to count.
 
@@ -87,7 +123,7 @@ class Rules:
         for terms in constraints.affinities:
             if ("near", terms) not in self._numbers:
                 self._numbers["near", terms] = len(self._near)
-                counts = self._around.counts((tuple(term.peers for term in terms), False), attracting=True)
+                counts = self._around.counts(_near(terms), attracting=True)
                 there: dict[tuple[str, str], int] = {}
                 for term in terms:
                     for value, count in self._by_value(counts, term.topology_key).items():
@@ -132,7 +168,8 @@ class Rules:
 
     def class_of(self, pod: Pod) -> PeerClass:
         """Only once all pods that are to be placed are known."""
-        key = (pod.namespace, frozenset(pod.labels.items()), pod.constraints, *self._spread_keys(pod))
+        labels = frozenset(each for each in pod.labels.items() if each[0] in self._labels)
+        key = (pod.namespace, labels, pod.constraints, *self._spread_keys(pod))
         if key not in self._kinds:
             self._kinds[key] = self._kind(pod)
         return self._kinds[key]
@@ -242,6 +279,14 @@ class Rules:
         """Of the kind's spread constraints that with the fewest values; None if it has none."""
         return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
 
+    def by_area(self, number: int, names: Iterable[NodeName]) -> dict[str, Iterable[NodeName]]:
+        """The nodes by their value of that constraint's topology key, without those that have none."""
+        found: dict[str, list[NodeName]] = {}
+        for name in names:
+            if (area := self.area_of(number, name)) is not None:
+                found.setdefault(area, []).append(name)
+        return dict(found)
+
     def area_of(self, number: int, name: NodeName) -> str | None:
         """The node's value of that constraint's topology key."""
         return self.nodes[name].labels.get(self._even[number].spread.topology_key)
@@ -293,6 +338,18 @@ class Rules:
             for number in kind.nears
             if number in wanted
         }
+
+
+def _asks_of(pods: Iterable[Pod]) -> tuple[list[Ask], list[Ask]]:
+    """What is asked about the pods around for the sake of these; and for whom these want to be near."""
+    unlike = {id(pod.constraints): pod.constraints for pod in pods if pod.constraints is not None}.values()
+    asks: list[Ask] = [((term.peers,), False) for own in unlike for term in own.anti_affinity]
+    asks += (((spread.peers,), True) for own in unlike for spread in own.spread)
+    return asks, [_near(terms) for own in unlike for terms in own.affinities]
+
+
+def _near(terms: Iterable[AffinityTerm]) -> Ask:
+    return tuple(term.peers for term in terms), False
 
 
 def _counts_for(spread: Spread, node: Node, pod: Pod) -> bool:

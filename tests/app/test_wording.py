@@ -8,7 +8,9 @@ from extender.app.wording import amount, in_words, number, why_gang_waits
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.together import TOO_LARGE
 from extender.core.names import GangKey
+from extender.core.neighbours import TOO_MANY
 from extender.core.units import Short
 from extender.kube.names import CPU, MEMORY, PODS, ResourceKey
 from tests.builders import gang_pods
@@ -48,6 +50,13 @@ def test_an_amount_names_its_resource() -> None:
 
 def test_why_no_plan_was_found() -> None:
     assert in_words(Shortfall(1, 3, None)) == "room for 1 of 3 members; no other node may take one"
+    assert in_words(Shortfall(0, 200, None, TOO_MANY)) == (
+        "room for 0 of 200 members; more than 128 different rules about other pods among its members "
+        "(topology spread counts as 4): give them the same"
+    )
+    assert in_words(Shortfall(1, 3, None, TOO_LARGE)) == (
+        "room for 1 of 3 members; too many members, nodes and rules for one plan: have fewer of them differ"
+    )
     assert in_words(Shortfall(1, 3, None, "topology spread")) == (
         "room for 1 of 3 members; topology spread keeps the next from every node that has room"
     )

@@ -264,9 +264,33 @@ def test_who_asks_about_pods_of_some_namespaces_looks_at_no_others(monkeypatch: 
 
     monkeypatch.setattr(module, "_is_meant", counted)
     assert found.counts(TRAIN) == {"n1": 1, "n2": 1}
-    assert looked_at == ["train-0", "train-1"]
+    # The second is like the first.
+    assert looked_at == ["train-0"]
     found.remove(PodUid("uid-train-1"))
     assert found.counts(TRAIN) == {"n1": 1}
+
+
+def test_many_asks_are_counted_in_one_pass_over_pods_that_differ_in_what_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks: list[Ask] = [((peers(f"a{number}"),), False) for number in range(50)]
+    there = (on(f"n{number}", f"train-{number}", f"a{number % 4}") for number in range(200))
+    found, looked_at = (
+        bystanders(*(replace(pod, labels={**pod.labels, "index": pod.name}) for pod in there)),
+        list[str](),
+    )
+    is_meant = module._is_meant
+
+    def counted(pod: Pod, *about: Any, **more: Any) -> bool:
+        looked_at.append(pod.name)
+        return is_meant(pod, *about, **more)
+
+    monkeypatch.setattr(module, "_is_meant", counted)
+    around = Around(found)
+    around.look_at(asks)
+    assert [sum(around.counts(ask).values()) for ask in asks[:5]] == [50, 50, 50, 50, 0]
+    # Four unlike pods for each ask, not 200.
+    assert len(looked_at) == 4 * len(asks)
 
 
 LABELS = st.dictionaries(st.sampled_from("ab"), st.sampled_from("xyz"))

@@ -10,9 +10,10 @@ from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs import together
 from extender.core.gangs.packing import Shortfall
+from extender.core.neighbours import MOST_RULES, TOO_MANY
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import node
-from tests.core.town import ZONE, Town, even, members, near, ports
+from tests.core.town import ZONE, Town, apart, even, members, near, ports
 
 
 class TestEveryWay:
@@ -137,3 +138,69 @@ class TestTooManyForEveryWay:
         gang[2] = replace(gang[2], labels={"app": "train"})
         # Seven of the small ones or one of the large in b, and three or two in a.
         assert town.zones(gang) == "aaa"
+
+
+class TestBounded:
+    """A plan is one step of the event loop, and tenants say how large it is."""
+
+    def test_no_more_nodes_are_looked_at_than_a_step_allows(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each member has terms of its own, so each looks at all nodes from the first."""
+        town, looked_at = Town("a"), list[str]()
+        monkeypatch.setattr(together, "_MOST_LOOKS", 300)
+        for number in range(1, 400):
+            town.add(node(f"n{number}", {"cpu": 1000}))
+        may_be_on = together._Template.may_be_on
+
+        def counted(template: together._Template, name: NodeName) -> bool:
+            looked_at.append(name)
+            return may_be_on(template, name)
+
+        monkeypatch.setattr(together._Template, "may_be_on", counted)
+        gang = [each for n in range(40) for each in members(1, apart("host", f"m{n}"), 2000, f"m{n}")]
+        found = town.plan(gang)
+        assert isinstance(found, Shortfall)
+        assert found.rule == together.TOO_LARGE
+        assert found.placed == 4
+        assert len(looked_at) <= 300
+
+    def test_a_look_costs_more_of_a_pod_that_more_rules_are_about(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(together, "_MOST_LOOKS", 400)
+        for rules, found in ((1, True), (100, False)):
+            others = tuple(apart("host", f"app-{n}").anti_affinity[0] for n in range(rules))
+            gang = members(40, Constraints(anti_affinity=others), 100)
+            assert isinstance(Town("a" * 40).plan(gang), dict) is found
+
+    def test_a_thousand_members_on_thousands_of_nodes_are_far_below_the_limit(self) -> None:
+        town = Town("ab" * 2_500, cpu=1000)
+        half = [*members(500, apart("host"), 1000), *members(500, near("zone", app="web"), 900, "web")]
+        assert len(set(town.zones(half))) in (1, 2)
+
+    def test_more_rules_than_a_plan_looks_at_are_refused_by_name(self) -> None:
+        def of(terms: int, spreads: int = 0) -> list[Pod]:
+            spread = tuple(even(f"key-{n}").spread[0] for n in range(spreads))
+            one = [replace(each, constraints=Constraints(spread=spread)) for each in members(1, None, 1, "even")]
+            return [each for n in range(terms) for each in members(1, apart("host", f"m{n}"), 1, f"m{n}")] + one
+
+        town = Town("a")
+        for gang in (of(MOST_RULES + 1), of(1, MOST_RULES // 4), of(MOST_RULES - 3, 1)):
+            assert town.plan(gang) == Shortfall(0, len(gang), None, TOO_MANY)
+        assert isinstance(Town("aa").plan(of(MOST_RULES)), dict)
+        # Those that all have are looked at once.
+        assert isinstance(town.plan(members(100, apart("host", "other"), 1)), dict)
+
+    def test_what_was_placed_in_vain_is_not_placed_again_in_another_order(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Five that are alike, and of each other's kind none beside another: four nodes are as many as there are ways
+        to choose them, not to order them."""
+        steps, place = list[str](), together._Attempt._place
+
+        def counted(attempt: together._Attempt, template: together._Template, name: NodeName, by: int = 1) -> None:
+            steps.append(name)
+            place(attempt, template, name, by)
+
+        monkeypatch.setattr(together._Attempt, "_place", counted)
+        assert isinstance(
+            Town("abcd").plan([*members(5, apart("host"), 1), *members(1, near("host"), 1, "web")]), Shortfall
+        )
+        assert len(steps) < 300

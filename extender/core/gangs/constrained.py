@@ -23,7 +23,7 @@ from extender.core.gangs.staying import Staying
 from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import SPREAD, Rules, allows
+from extender.core.neighbours import SPREAD, Rules, allows, are_too_many
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -114,6 +114,8 @@ class Constrained:
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
         """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
         seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
+        if are_too_many(pod for pod, _ in seated):
+            return False
         around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}, saved=False))
         rules = Rules([pod for pod, _ in seated], self._nodes, around)
         placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
@@ -133,6 +135,8 @@ class Constrained:
         """Those of the gang's places that the pods around leave to it now, room aside; each beside those before it."""
         around = Around(self._bystanders, self._besides(gang, places.keys()))
         seated = [(holder, like(gang, holder), node) for holder, node in places.items() if node in self._nodes]
+        if are_too_many(pod for _, pod, _ in seated):
+            return set()
         rules = Rules([pod for _, pod, _ in seated], self._nodes, around)
         left: set[Holder] = set()
         for holder, pod, node in seated:

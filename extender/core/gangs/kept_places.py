@@ -29,7 +29,7 @@ from extender.core.gangs.constrained import like
 from extender.core.gangs.table import Table
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import Rules
+from extender.core.neighbours import Rules, are_too_many
 from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
@@ -274,7 +274,7 @@ class KeptPlaces:
         """By where one gang's members may be for the sake of others: evenly among them, or near them."""
         left_out = frozenset(without)
         places = [place for holder, place in self._of[key].items() if holder not in left_out]
-        if not places:
+        if not places or are_too_many(place.pod for place in places):
             return None
         comer = replace(pod, constraints=None)
         rules = Rules([*(place.pod for place in places), comer], self._nodes, Around(self._bystanders))

@@ -13,6 +13,7 @@ How it looks, slots that are alike as one template:
 - Within that, each slot on the next node that will have it, in turns; where there is topology spread, where fewest are.
   Two orders of templates are tried: the first slot's own first, and the largest first.
 - Where that fails and the case is small (`_FEW`), every order and node, up to `_MOST_STEPS`.
+- No more than `_MOST_LOOKS` in all: a plan is one step of the event loop.
 
 So for small cases a plan is found if there is one; large ones with several templates, or with spread over several keys,
 may have one that is missed. Cost: O(slots + candidates) for each place tried, a logarithm more with spread.
@@ -21,8 +22,8 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
 from extender.core.bystanders import Around
@@ -31,12 +32,16 @@ from extender.core.fit import asked_of
 from extender.core.gangs.packing import Shortfall, cause_of
 from extender.core.gangs.room import Room, Slot, Template, shares_of
 from extender.core.ledger import Holder
-from extender.core.neighbours import PeerClass, Rules
+from extender.core.neighbours import TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
-_MOST_STEPS = 4_000
+_MOST_STEPS = 1_000
+_MOST_LOOKS = 40_000
+"""Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 24,000."""
+TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,8 @@ def plan(
     """
     if not seats:
         return {}
+    if are_too_many(seat.pod for seat in seats):
+        return Shortfall(0, len(seats), None, TOO_MANY)
     candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
     rules = Rules([seat.pod for seat in seats], nodes, around)
     attempt = _Attempt(room.copy(), rules, _templates_of(seats, rules))
@@ -67,6 +74,8 @@ def plan(
                 return found
             if best is None or found.placed > best.placed:
                 best = found
+            if attempt.looks >= _MOST_LOOKS:
+                return best
     assert best is not None
     if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
         return searched
@@ -78,6 +87,11 @@ class _Template(Template):
     """Seats that are alike: of one kind, with the same needs, on the same nodes."""
 
     kind: PeerClass
+
+    @property
+    def cost(self) -> int:
+        """Of a look at a node, in looks of a template that few rules are about."""
+        return 1 + self.kind.rules // 8
 
 
 def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
@@ -126,6 +140,8 @@ class _Attempt:
         self.room = room
         self.rules = rules
         self.templates = templates
+        self.looks = 0
+        """How often a node was looked at for a slot."""
         self._asked = sum(len(template.slots) for template in templates)
 
     def orders(self) -> list[Sequence[int]]:
@@ -147,6 +163,9 @@ class _Attempt:
         found = 0
         for number in numbers:
             template = self.templates[number]
+            self.looks += len(names)
+            if self.looks > _MOST_LOOKS:
+                return None
             whole = sum(self.room.copies(name, template.need, self._asked) for name in names)
             if whole < len(template.slots):
                 return None
@@ -172,6 +191,7 @@ class _Attempt:
                     shortfall = self._shortfall(len(placed), template, names)
                     break
                 self._place(template, name)
+                self.looks += template.cost
                 done.append((template, name))
                 placed[slot.holder] = name
             if shortfall is not None:
@@ -192,8 +212,11 @@ class _Attempt:
         self.room.take(name, ((resource, by * units) for resource, units in template.need))
 
     def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
+        if self.looks > _MOST_LOOKS:
+            return Shortfall(placed, self._asked, None, TOO_LARGE)
         said: Counter[str] = Counter()
         lacks: list[tuple[ResourceKey, int, int]] = []
+        self.looks += len(names)
         for name in names:
             if not template.may_be_on(name):
                 continue
@@ -213,6 +236,9 @@ class _Attempt:
         waiting = [list(template.slots) for template in self.templates]
         fitting = [[name for name in candidates if template.may_be_on(name)] for template in self.templates]
         placed: dict[Holder, NodeName] = {}
+        there: Counter[tuple[int, NodeName]] = Counter()
+        in_vain: set[frozenset[tuple[tuple[int, NodeName], int]]] = set()
+        # How many of each template are on each node, where that led to no plan: in which order they came says nothing.
         steps = 0
 
         ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
@@ -221,6 +247,9 @@ class _Attempt:
             nonlocal steps
             if len(placed) == self._asked:
                 return True
+            state = frozenset(there.items())
+            if state in in_vain:
+                return False
             for number, template in enumerate(self.templates):
                 if not waiting[number]:
                     continue
@@ -233,13 +262,16 @@ class _Attempt:
                     slot = waiting[number].pop(0)
                     self._place(template, name)
                     placed[slot.holder] = name
+                    count_in(there, (number, name), 1)
                     if search():
                         return True
+                    count_in(there, (number, name), -1)
                     del placed[slot.holder]
                     self._place(template, name, -1)
                     waiting[number].insert(0, slot)
                 if not ordered:
-                    return False
+                    break
+            in_vain.add(state)
             return False
 
         return dict(placed) if search() else None
@@ -253,13 +285,11 @@ class _Queue:
         self._attempt = attempt
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
-        self._areas: dict[str, deque[NodeName]] = {}
-        for name in names:
-            if not template.may_be_on(name):
-                continue
-            area = "" if self._spread is None else attempt.rules.area_of(self._spread, name)
-            if area is not None:
-                self._areas.setdefault(area, deque()).append(name)
+        areas: dict[str, Iterable[NodeName]] = {"": names}
+        if self._spread is not None:
+            attempt.looks += len(names)
+            areas = attempt.rules.by_area(self._spread, names)
+        self._areas = {area: _Turns(iter(within)) for area, within in areas.items()}
         self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
         heapify(self._heap)
 
@@ -267,16 +297,18 @@ class _Queue:
         return 0 if self._spread is None else self._attempt.rules.crowd(self._spread, area)
 
     def next(self) -> NodeName | None:
-        """The node for the next slot, which is on it when this is called again; None if there is none."""
+        """The node for the next slot, which is on it when this is called again; None if there is none, or if too many
+        were looked at."""
         aside: list[tuple[int, int, str]] = []
         found: NodeName | None = None
-        while self._heap and found is None:
+        while self._heap and found is None and self._attempt.looks <= _MOST_LOOKS:
             crowd, number, area = heappop(self._heap)
+            self._attempt.looks += 1
             if (now := self._crowd(area)) > crowd:
                 heappush(self._heap, (now, number, area))
                 continue
             found = self._next_in(area)
-            if self._areas[area]:
+            if not self._areas[area].is_empty:
                 aside.append((crowd, number, area))
         for each in aside:
             heappush(self._heap, each)
@@ -287,11 +319,36 @@ class _Queue:
         if self._spread is not None and rules.is_full(template.kind, self._spread, area):
             return None
         turns = self._areas[area]
-        for _ in range(len(turns)):
-            name = turns.popleft()
+        for name in turns.round():
+            self._attempt.looks += template.cost
+            if self._attempt.looks > _MOST_LOOKS:
+                return None
+            if not template.may_be_on(name):
+                continue
             refused_for_good = self._attempt.refused_for_good(template, name)
             if not refused_for_good:
-                turns.append(name)
+                turns.behind.append(name)
             if refused_for_good is None:
                 return name
         return None
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Nodes that were not looked at yet, and behind them those that were."""
+
+    ahead: Iterator[NodeName]
+    behind: deque[NodeName] = field(default_factory=deque)
+    is_through: bool = False
+
+    def round(self) -> Iterator[NodeName]:
+        """Each once; those that are to be looked at again are to be put behind."""
+        again = len(self.behind)
+        yield from self.ahead
+        self.is_through = True
+        for _ in range(again):
+            yield self.behind.popleft()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.is_through and not self.behind
