@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import pytest
 
+from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Pod
-from extender.core.constraints import Constraints
+from extender.core.constraints import Constraints, Peers
 from extender.core.gangs.constrained import Constrained
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
@@ -16,7 +19,7 @@ from extender.core.gangs.room import Room, Slot
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
-from extender.core.neighbours import APART, NEAR
+from extender.core.neighbours import APART, NEAR, allows
 from extender.kube.names import CPU, PODS, NodeName, PodUid
 from extender.kube.quantities import Vector
 from tests.builders import AGENT, NOW, gang_pods, pod, units
@@ -244,6 +247,55 @@ class TestInTheWay:
         assert found == {"uid-p2", "uid-p4"}
         # A place that is nobody's yet is like a member's.
         assert block.constrained.in_the_way(gang, {Holder("slot#1"): N1}, there) == {"uid-p3"}
+
+    @pytest.mark.parametrize("seed", range(300))
+    def test_are_those_whom_the_rules_refuse_their_node_one_by_one(self, seed: int) -> None:
+        random = Random(seed)
+        block, apps = Block("aab-b", cpu=64000), ("train", "web", "low")
+
+        def some() -> Constraints | None:
+            keys = random.choices(("host", ZONE, "none"), k=random.randrange(3))
+            terms = tuple(term(key, random.choice(apps)) for key in keys)
+            used = ports(*random.choices((80, 81), k=random.randrange(2))).host_ports
+            return Constraints(host_ports=used, anti_affinity=terms) if used or terms else None
+
+        gang = gang_of(
+            *(replace(each, labels={"app": random.choice(apps)}, constraints=some()) for each in made(3, None))
+        )
+        names = [*block.nodes, NodeName("gone")]
+        there = [
+            pod(f"p{n}", node=random.choice([*names, None]), labels={"app": random.choice(apps)}, constraints=some())
+            for n in range(8)
+        ]
+        found = {Holder(uid): random.choice(names) for uid in gang.roster.members}
+        around = Around(Bystanders(), [(gang.roster.members[PodUid(holder)], on) for holder, on in found.items()])
+        meaning = list(around.repelling())
+
+        def is_refused(each: Pod) -> bool:
+            concerned = each.constraints or any(term.peers.include(each.namespace, each.labels) for term in meaning)
+            at = [each.node] if each.node is not None and concerned else []
+            return bool(at) and not list(allows(each, at, block.nodes, around))
+
+        assert block.constrained.in_the_way(gang, found, there) == {each.uid for each in there if is_refused(each)}
+
+
+def test_victims_beside_a_plan_cost_a_few_calls_each_however_many_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each was compared with each that is planned."""
+    asked = 0
+    include = Peers.include
+
+    def counting(self: Peers, *who: Any) -> bool:
+        nonlocal asked
+        asked += 1
+        return include(self, *who)
+
+    monkeypatch.setattr(Peers, "include", counting)
+    block, gang = Block("a" * 50, cpu=64000), gang_of(*made(50, apart("host", "low")))
+    names = list(block.nodes)
+    there = [pod(f"p{n}", node=names[n % 50], labels={"app": "low"}, constraints=apart("host")) for n in range(400)]
+    found = dict(zip(map(Holder, gang.roster.members), names, strict=True))
+    assert len(block.constrained.in_the_way(gang, found, there)) == 400
+    assert asked <= 2
 
 
 class TestWhenEmpty:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -312,3 +313,17 @@ def test_of_one_node_no_more_leave_than_must() -> None:
     ledger = ledger_of({"n1": {"cpu": 4}})
     running = [bound(ledger, f"p{number}", "n1") for number in range(4)]
     assert [len(chosen(ledger, size, running) or []) for size in (1, 2, 3, 4)] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_slots_that_are_planned_already_find_the_same_victims_as_slots_that_may_be_nowhere_else(seed: int) -> None:
+    random = Random(seed)
+    ledger = ledger_of({f"n{number}": {"cpu": 4} for number in range(3)})
+    names = list(ledger.rows.present())
+    running = [bound(ledger, f"p{n}", names[n % 3], priority=random.randrange(4)) for n in range(12)]
+    there = [unit_of(running[n : n + 2]) for n in range(0, 12, 2)]
+    fixed = {Holder(f"s{n}"): random.choice(names) for n in range(4)}
+    slots = [Slot(holder, units(cpu=random.randrange(3))) for holder in fixed]
+    pinned = [replace(each, accepts=frozenset((fixed[each.holder],)).__contains__) for each in slots]
+    found = choose(ledger, slots, (), there, [], [], fixed=fixed)
+    assert found == choose(ledger, pinned, list(dict.fromkeys(fixed.values())), there, [], [])

@@ -9,12 +9,13 @@ it remembers of gangs that could be placed nowhere. Must not know why a place is
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import chain
 
 from extender.core.bounded import Bounded
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
@@ -168,20 +169,8 @@ class Constrained:
 
     def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
         """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
-        planned = [(like(gang, holder), node) for holder, node in found.items()]
-        around = Around(Bystanders(), planned)
-        terms = around.repelling()
-        ways: set[PodUid] = set()
-        for pod in pods:
-            own = pod.constraints or NO_CONSTRAINTS
-            ports, apart = own.host_ports, own.anti_affinity
-            meant = any(term.peers.include(pod.namespace, pod.labels) for term in terms)
-            if pod.node is None or not (ports or apart or meant):
-                continue
-            bare = replace(pod, constraints=Constraints(host_ports=ports, anti_affinity=apart))
-            if not list(allows(bare, [pod.node], self._nodes, around)):
-                ways.add(pod.uid)
-        return ways
+        planned = _Planned(((like(gang, holder), node) for holder, node in found.items()), self._nodes)
+        return {pod.uid for pod in pods if planned.keep_out(pod)}
 
     # -- what could be -------------------------------------------------------------------------------------------
 
@@ -268,3 +257,66 @@ def like(gang: Gang, holder: Holder) -> Pod:
     """The pod that the gang's place is for, or is like. What is saved is named after the member."""
     members = gang.roster.members
     return members.get(PodUid(holder)) or members.get(PodUid(holder.rpartition("#")[2])) or _template(gang)
+
+
+_Kind = tuple[str, frozenset[tuple[str, str]]]
+"""Pods of one namespace with the same labels."""
+
+
+class _Planned:
+    """Who is planned where: whether a pod that is bound may stay beside them, by the rules of `neighbours`."""
+
+    def __init__(self, places: Iterable[tuple[Pod, NodeName]], nodes: Mapping[NodeName, Node]) -> None:
+        self._nodes = nodes
+        self._ports: dict[NodeName, list[HostPort]] = {}
+        self._terms: dict[AffinityTerm, set[str]] = {}
+        """Their anti-affinity, each term with the values of its topology key where those stand that have it."""
+        self._kinds: dict[_Kind, tuple[Pod, list[NodeName]]] = {}
+        self._terms_about: Bounded[_Kind, list[AffinityTerm]] = Bounded(_REMEMBERED)
+        self._values_of: Bounded[AffinityTerm, set[str]] = Bounded(_REMEMBERED)
+        for pod, node in places:
+            own = pod.constraints or NO_CONSTRAINTS
+            self._kinds.setdefault(_kind_of(pod), (pod, []))[1].append(node)
+            if own.host_ports:
+                self._ports.setdefault(node, []).extend(own.host_ports)
+            for term in own.anti_affinity:
+                self._terms.setdefault(term, set()).update(self._values(term, [node]))
+
+    def keep_out(self, pod: Pod) -> bool:
+        """Whether the pod may not be on its node beside them."""
+        own, about = pod.constraints or NO_CONSTRAINTS, self._about(pod)
+        if pod.node is None or not (own.host_ports or own.anti_affinity or about):
+            return False
+        if pod.node not in self._nodes:
+            return True
+        labels = self._nodes[pod.node].labels
+        return (
+            any(port.clashes(other) for port in own.host_ports for other in self._ports.get(pod.node, ()))
+            or any(labels.get(term.topology_key) in self._terms[term] for term in about)
+            or any(labels.get(term.topology_key) in self._where(term) for term in own.anti_affinity)
+        )
+
+    def _about(self, pod: Pod) -> list[AffinityTerm]:
+        """Those of their terms that mean the pod."""
+        kind = _kind_of(pod)
+        found = self._terms_about.get(kind)
+        if found is None:
+            found = [term for term in self._terms if term.peers.include(pod.namespace, pod.labels)]
+            self._terms_about[kind] = found
+        return found
+
+    def _where(self, term: AffinityTerm) -> set[str]:
+        """The values of the term's topology key where those stand that it means."""
+        found = self._values_of.get(term)
+        if found is None:
+            meant = (on for pod, on in self._kinds.values() if term.peers.include(pod.namespace, pod.labels))
+            found = self._values_of[term] = self._values(term, chain.from_iterable(meant))
+        return found
+
+    def _values(self, term: AffinityTerm, on: Iterable[NodeName]) -> set[str]:
+        labels = (self._nodes[node].labels for node in on if node in self._nodes)
+        return {each[term.topology_key] for each in labels if term.topology_key in each}
+
+
+def _kind_of(pod: Pod) -> _Kind:
+    return pod.namespace, frozenset(pod.labels.items())

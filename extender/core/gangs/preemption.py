@@ -16,7 +16,7 @@ from itertools import islice
 
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
-from extender.core.fit import NOTHING, lacking
+from extender.core.fit import NOTHING, asked_of, lacking
 from extender.core.gangs.packing import Shortfall, plan
 from extender.core.gangs.room import Promised, Room, Slot
 from extender.core.ledger import Holder, Ledger
@@ -127,48 +127,63 @@ def choose(
     going: Sequence[Pod],
     releasing: Sequence[Holder],
     promised: Promised = (),
+    fixed: Mapping[Holder, NodeName] | None = None,
 ) -> Choice | None:
     """The victims among `units`; none of them if there is room once `going` are gone. None if all would not suffice.
 
     No disruption budget is broken if that can be; then the highest priority among the victims is as low as it can be;
     then of those units each is kept that can be: those that break a budget, the highest, largest and oldest first.
     `going`: pods that leave anyway. `releasing`: what is saved for the slots. `promised`: what is no room for them.
+    `fixed`: the nodes where the slots are to be, where that is planned already.
     """
     gone = [Holder(pod.uid) for pod in going]
     left = _left_by(units)
     levels = sorted(left)
+    room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], gone)
+    room.keep_for(promised)
 
-    def room_without(up_to: int) -> Room:
-        """What is free if the units of so many levels leave."""
-        room = Room(ledger, [*releasing, *(slot.holder for slot in slots)], gone)
-        room.keep_for(promised)
-        for level in levels[:up_to]:
+    def without(room: Room, begin: int, end: int) -> Room:
+        """What is free if the units of these levels leave as well."""
+        found = room.copy()
+        for level in levels[begin:end]:
             for node, units_there in left[level].items():
-                room.give(node, units_there)
-        return room
+                found.give(node, units_there)
+        return found
 
-    def placed(up_to: int) -> Mapping[Holder, NodeName] | None:
-        found = plan(ledger, slots, candidates, room=room_without(up_to))
+    def placed(room: Room) -> Mapping[Holder, NodeName] | None:
+        if fixed is not None:
+            return _as_fixed(room.copy(), slots, fixed)
+        found = plan(ledger, slots, candidates, room=room.copy())
         return None if isinstance(found, Shortfall) else found
 
-    nodes = placed(0)
+    nodes = placed(room)
     if nodes is not None:
         return Choice((), nodes)
-    if not levels or placed(len(levels)) is None:
+    if not levels or (nodes := placed(enough := without(room, 0, len(levels)))) is None:
         return None
-    low, high = 1, len(levels)
-    while low < high:
-        middle = (low + high) // 2
-        if placed(middle) is None:
-            low = middle + 1
+    # So many levels, in `room`, do not suffice, and so many, in `enough`, do.
+    low, high = 0, len(levels)
+    while high - low > 1:
+        middle = (low + high + 1) // 2
+        tried = without(room, low, middle)
+        if (found := placed(tried)) is None:
+            low, room = middle, tried
         else:
-            high = middle
-    nodes = placed(low)
-    assert nodes is not None
-    leaving = [unit for unit in units if unit.level <= levels[low - 1]]
-    spare = _spare(room_without(low), slots, nodes)
+            high, enough, nodes = middle, tried, found
+    leaving = [unit for unit in units if unit.level <= levels[high - 1]]
+    spare = _spare(enough, slots, nodes)
     victims = [unit for unit in sorted(leaving, key=_worth, reverse=True) if not _kept(unit, spare)]
     return Choice(tuple(reversed(victims)), nodes)
+
+
+def _as_fixed(room: Room, slots: Sequence[Slot], fixed: Mapping[Holder, NodeName]) -> dict[Holder, NodeName] | None:
+    """Each slot where it is to be, if there is room for all of them, which is used up."""
+    for slot in slots:
+        node, need = fixed[slot.holder], asked_of(slot.units)
+        if room.lacking(node, need) is not None:
+            return None
+        room.take(node, need)
+    return {slot.holder: fixed[slot.holder] for slot in slots}
 
 
 def choose_for_one(

@@ -208,12 +208,13 @@ class Prospects:
             staying |= in_the_way
         else:
             return None
-        # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
-        slots = [replace(slot, accepts=frozenset((could[slot.holder],)).__contains__) for slot in slots]
-        must = [unit for unit in units if any(pod.uid in in_the_way for pod in unit.pods)]
-        others = [unit for unit in units if unit not in must]
+        must: list[Unit] = []
+        others: list[Unit] = []
+        for unit in units:
+            (must if any(pod.uid in in_the_way for pod in unit.pods) else others).append(unit)
         also = [*going, *(pod for unit in must for pod in unit.pods)]
-        choice = choose(self._ledger, slots, list(dict.fromkeys(could.values())), others, also, saved, promised)
+        # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
+        choice = choose(self._ledger, slots, (), others, also, saved, promised, fixed=could)
         if choice is None:
             return None
         choice = Choice((*must, *choice.units), choice.places)
