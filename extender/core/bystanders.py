@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice, product
 from types import MappingProxyType
 
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort, Peers
+from extender.core.constraints import NO_CONSTRAINTS, POLICY_LABEL, AffinityTerm, HostPort, Peers
 from extender.core.units import add_in, count_in
 from extender.kube.names import NodeName, PodUid
 
@@ -24,11 +24,15 @@ Ask = tuple[tuple[Peers, ...], bool]
 """Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
 
 OnNodes = Mapping[NodeName, int]
-RequiredLabel = tuple[str, str] | None
-"""Key and value of a label that a selector requires; None: it requires none."""
+RequiredLabel = tuple[str, str | None] | None
+"""Key and value of a label that a selector requires, of a policy's label any value; None: it requires none."""
+_ByLabel = dict[RequiredLabel, dict[AffinityTerm, int]]
 _NOWHERE: OnNodes = MappingProxyType({})
 MOST_ABOUT_OTHERS = 256
 """Different terms about pods of other namespaces that plans look at, of those that the pods of one namespace have."""
+MOST_OF_OWN = 1_024
+"""Terms that pods of a pod's own namespace have and that are looked at for the pod, the oldest first; what policies say
+is beside that, and always looked at."""
 _MOST_FOLLOWED = 64
 """So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
 
@@ -65,8 +69,10 @@ class Bystanders:
         """How many pods have the same: those of one template count once below."""
         self._about_others: dict[str, _AboutOthers] = {}
         """By the namespace of those who say it."""
-        self._repelled: dict[str | None, dict[RequiredLabel, dict[AffinityTerm, int]]] = {}
-        """The same terms by the namespaces that they are about, None for all, and by a label that all whom they mean
+        self._repelled_by_own: dict[str | None, _ByLabel] = {}
+        """The terms by which pods of a namespace keep away from others of it, as below."""
+        self._repelled: dict[str | None, _ByLabel] = {}
+        """The other terms by the namespaces that they are about, None for all, and by a label that all whom they mean
         have: who bears none of these looks at none of the terms. And how many times it is said. Of what one namespace
         says of others the oldest `MOST_ABOUT_OTHERS` are here: whoever is meant looks at each."""
 
@@ -152,7 +158,7 @@ class Bystanders:
         count_in(self._alike, (author, terms), by)
         for term in terms if was_said != ((author, terms) in self._alike) else ():
             if term.peers.namespaces is None or author in term.peers.namespaces:
-                self._index(term, by, (author,))
+                _index(self._repelled_by_own, term, by, (author,))
             if term.is_about_others(author):
                 self._count_about_others(author, term, by)
 
@@ -162,23 +168,15 @@ class Bystanders:
         if term not in said.looked_at and len(said.looked_at) < MOST_ABOUT_OTHERS:
             said.looked_at.add(term)
         if term in said.looked_at:
-            self._index(term, by, _others_named(term, author))
+            _index(self._repelled, term, by, _others_named(term, author))
         if term not in said.terms:
             said.looked_at.discard(term)
             if len(said.terms) > len(said.looked_at) < MOST_ABOUT_OTHERS:
                 oldest = next(each for each in said.terms if each not in said.looked_at)
                 said.looked_at.add(oldest)
-                self._index(oldest, said.terms[oldest], _others_named(oldest, author))
+                _index(self._repelled, oldest, said.terms[oldest], _others_named(oldest, author))
         if not said.terms:
             del self._about_others[author]
-
-    def _index(self, term: AffinityTerm, by: int, namespaces: Iterable[str | None]) -> None:
-        for namespace in namespaces:
-            by_label = self._repelled.setdefault(namespace, {})
-            for label in _labels_of(term.peers):
-                add_in(by_label, label, term, by)
-            if not by_label:
-                del self._repelled[namespace]
 
     # -- questions -----------------------------------------------------------------------------------------------
 
@@ -195,7 +193,7 @@ class Bystanders:
 
     def repels_in(self, namespace: str) -> bool:
         """Whether any pod requires pods of that namespace, or some of them, to be away."""
-        return namespace in self._repelled or None in self._repelled
+        return namespace in self._repelled_by_own or namespace in self._repelled or None in self._repelled
 
     def repels(self, pod: Pod) -> bool:
         """Whether some other pod, bound or not, requires to be away from pods like this one."""
@@ -203,9 +201,13 @@ class Bystanders:
 
     def _meaning(self, pod: Pod) -> Iterator[AffinityTerm]:
         """Required anti-affinity of pods, bound or not, to pods like this one."""
-        about = (self._repelled.get(pod.namespace, {}), self._repelled.get(None, {}))
-        terms = (by_label.get(label, {}) for by_label in about for label in (None, *pod.labels.items()))
-        return (each for each in chain.from_iterable(terms) if each.peers.include(pod.namespace, pod.labels))
+        policies = [(label, None) for label in pod.labels if label.startswith(POLICY_LABEL)]
+        others = (self._repelled.get(pod.namespace, {}), self._repelled.get(None, {}))
+        own = (self._repelled_by_own.get(pod.namespace, {}),)
+        of_policies = _said_of(own, policies)
+        of_pods = islice(_said_of(own, (None, *pod.labels.items())), MOST_OF_OWN)
+        terms = chain(of_policies, of_pods, _said_of(others, (None, *pod.labels.items())))
+        return (each for each in terms if each.peers.include(pod.namespace, pod.labels))
 
     def counts(self, ask: Ask) -> OnNodes:
         """How many bound pods are meant, by node. O(pods of the namespaces named) for an ask that is not followed."""
@@ -366,10 +368,26 @@ class Around:
             yield from (port for port, number in there.items() if number > gone.get(port, 0))
 
 
+def _index(found: dict[str | None, _ByLabel], term: AffinityTerm, by: int, namespaces: Iterable[str | None]) -> None:
+    """It is said of pods of these namespaces, so often more."""
+    for namespace in namespaces:
+        by_label = found.setdefault(namespace, {})
+        for label in _labels_of(term.peers):
+            add_in(by_label, label, term, by)
+        if not by_label:
+            del found[namespace]
+
+
+def _said_of(indexes: Iterable[_ByLabel], labels: Iterable[RequiredLabel]) -> Iterator[AffinityTerm]:
+    return chain.from_iterable(by_label.get(label, {}) for by_label, label in product(indexes, labels))
+
+
 def _labels_of(peers: Peers) -> Iterable[RequiredLabel]:
     """Labels of which each of the peers has one; None where they may have any."""
     if peers.selector is None:
         return ()
+    if peers.selector and peers.selector[0].key.startswith(POLICY_LABEL):
+        return ((peers.selector[0].key, None),)
     required = next((each for each in peers.selector if each.operator == "In"), None)
     return (None,) if required is None else dict.fromkeys((required.key, value) for value in required.values)
 

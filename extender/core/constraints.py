@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from extender.kube.label_match import Selector, matches
 
+POLICY_LABEL = "escher.dev/policy:"
+"""How labels begin that pods bear for policies that govern them. A colon: none of Kubernetes' does."""
 EVERY_ADDRESS = "0.0.0.0"
 """What a host port without an address means."""
 

@@ -24,7 +24,7 @@ from functools import lru_cache
 from itertools import chain
 
 from extender.core.cluster import Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers, Spread
+from extender.core.constraints import NO_CONSTRAINTS, POLICY_LABEL, AffinityTerm, Constraints, Peers, Spread
 from extender.core.governed import Governed, of_type
 from extender.core.names import DOMAIN
 from extender.core.policy_types import (
@@ -45,8 +45,6 @@ ANSWERED = f"esl.{DOMAIN}/"
 POLICY = f"{DOMAIN}/policy"
 """Annotation: `a,b` names both, and `a|b` the first that can be had."""
 _NAMED = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_LABEL = "escher.dev/policy:"
-"""A colon: no label of Kubernetes' begins like this."""
 _NO_TURNS: Mapping[str, int] = {}
 _SOFTLY = Soft(())
 """As soft as who names alternatives and says no more."""
@@ -336,7 +334,7 @@ class Governing:
 
 def governed_form(pod: Pod, governed: tuple[Governed, ...]) -> Pod:
     """The pod as it is known while these govern it."""
-    labels = {**pod.labels, **{_LABEL + each.name: "" for each in governed if each.parameters is not None}}
+    labels = {**pod.labels, **{POLICY_LABEL + each.name: "" for each in governed if each.parameters is not None}}
     required = _required(pod.namespace, governed, pod.constraints)
     return replace(pod, labels=labels, constraints=required, governed=governed)
 
@@ -345,7 +343,7 @@ def bare(pod: Pod) -> Pod:
     """The pod as its author has it."""
     if not pod.governed:
         return pod
-    labels = {label: value for label, value in pod.labels.items() if not label.startswith(_LABEL)}
+    labels = {label: value for label, value in pod.labels.items() if not label.startswith(POLICY_LABEL)}
     own = pod.constraints
     if own is not None:
         own = replace(
@@ -375,8 +373,8 @@ def _required(namespace: str, governed: tuple[Governed, ...], own: Constraints |
 
 
 def _governed_by(namespace: str, name: str) -> Peers:
-    return Peers(frozenset((namespace,)), (LabelRequirement(_LABEL + name, "Exists"),))
+    return Peers(frozenset((namespace,)), (LabelRequirement(POLICY_LABEL + name, "Exists"),))
 
 
 def _is_policys(peers: Peers) -> bool:
-    return bool(peers.selector) and peers.selector is not None and peers.selector[0].key.startswith(_LABEL)
+    return bool(peers.selector) and peers.selector is not None and peers.selector[0].key.startswith(POLICY_LABEL)

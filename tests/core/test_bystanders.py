@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core import bystanders as module
-from extender.core.bystanders import Around, Ask, Bystanders
+from extender.core.bystanders import MOST_OF_OWN, Around, Ask, Bystanders
 from extender.core.cluster import Pod
-from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers
+from extender.core.constraints import POLICY_LABEL, AffinityTerm, Constraints, HostPort, Peers
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName, PodUid
 from tests.builders import pod
@@ -368,7 +368,35 @@ def test_of_what_a_namespace_says_of_others_so_much_is_looked_at(news: list[tupl
                     assert len(looked_at) <= 2
         for name in list(there):
             found.remove(PodUid(f"uid-{name}"))
-        assert (found._repelled, found._about_others) == ({}, {})
+        assert (found._repelled, found._repelled_by_own, found._about_others) == ({}, {}, {})
+
+
+def test_of_what_pods_of_its_own_namespace_say_so_much_is_looked_at_and_all_that_policies_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A tenant may have any number of terms about its own pods, and whoever is planned waits for a look at them."""
+    found, looks, include = Bystanders(), list[Peers](), Peers.include
+
+    def counted(self: Peers, namespace: str, labels: dict[str, str]) -> bool:
+        looks.append(self)
+        return include(self, namespace, labels)
+
+    for number in range(MOST_OF_OWN + 500):
+        unlike = LabelRequirement("app", "NotIn", (f"other-{number}",))
+        away = AffinityTerm(Peers(frozenset({"default"}), (unlike,)), "zone")
+        found.put(on("n1", f"p{number}", constraints=Constraints(anti_affinity=(away,))))
+    for number in range(3):
+        policys = LabelRequirement(f"{POLICY_LABEL}p{number}", "Exists")
+        away = AffinityTerm(Peers(frozenset({"default"}), (policys,)), "zone")
+        found.put(on("n1", f"governed-{number}", constraints=Constraints(anti_affinity=(away,))))
+    monkeypatch.setattr(Peers, "include", counted)
+    governed = pod("one", {}, labels={"app": "mine", f"{POLICY_LABEL}p2": ""})
+    asked = found.repelling([governed])
+    assert len(looks) == len(asked) == MOST_OF_OWN + 1
+    assert any(each.peers.selector == (LabelRequirement(f"{POLICY_LABEL}p2", "Exists"),) for each in asked)
+    for number in range(MOST_OF_OWN):
+        found.remove(PodUid(f"uid-p{number}"))
+    assert len(found.repelling([governed])) == 500 + 1, "as others go, those are looked at that were not"
 
 
 def test_one_that_leaves_closes_no_place_by_what_is_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
