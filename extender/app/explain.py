@@ -260,6 +260,8 @@ class Explain:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
+            elif group.rule == NAMED and not group.policy:
+                others.append("have fewer policies govern it: by escher.dev/policy, or by their selectors")
             elif group.rule == NAMED:
                 there = group.policy in self._tables.governing.in_force(pod.namespace)
                 to_do = f"ask it: escher policy ask {group.policy} --task NAME" if there else "create it"

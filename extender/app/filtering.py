@@ -25,6 +25,7 @@ from extender.core.gang_of_one import WAITS
 from extender.core.gangs.gang import NO_ROOM, WakePod
 from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.governed import is_placed_by
+from extender.core.governing import MOST_GOVERNING, bare
 from extender.core.names import MANAGED
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
@@ -142,11 +143,20 @@ class Filtering:
     def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
         """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
         node; if none does by that one: another reason each time would have kube-scheduler try it again at once."""
-        alternatives = self._tables.governing.its_own(pod)
-        for _ in range(alternatives if sent and alternatives > 1 else 0):
-            if self._tables.policies.judging.verdict(pod, sent).passed:
-                break
-            pod = self._population.next_alternative(pod)
+        governing, judging = self._tables.governing, self._tables.policies.judging
+        if not sent or governing.its_own(pod) < 2:
+            return pod
+        # What all of them share is judged once, and of the nodes that it leaves each by what is its own.
+        ahead = governing.ahead(bare(pod))
+        shared = frozenset(ahead[0]).intersection(*ahead[1:])
+        common = tuple(each for each in ahead[0] if each in shared)
+        if len(common) > MOST_GOVERNING:
+            return pod
+        left = judging.verdict(replace(pod, governed=common), sent).passed
+        for number, governed in enumerate(ahead if left else ()):
+            own = tuple(each for each in governed if each not in shared)
+            if len(governed) <= MOST_GOVERNING and judging.verdict(replace(pod, governed=own), left).passed:
+                return self._population.next_alternative(pod, number) if number else pod
         return pod
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:

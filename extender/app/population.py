@@ -356,9 +356,9 @@ class Population:
         tables.keep(pod)
         tables.policies.following.observe(pod, tables.clock.steady())
 
-    def next_alternative(self, pod: Pod) -> Pod:
-        """The pod of which kube-scheduler asks, governed by the next of the alternatives that it names."""
-        if (told := self._tables.governing.take_turn(pod.uid, POLICY)) is not None:
+    def next_alternative(self, pod: Pod, by: int) -> Pod:
+        """The pod of which kube-scheduler asks, governed by another of the alternatives that it names, so far on."""
+        if (told := self._tables.governing.take_turn(pod.uid, POLICY, by)) is not None:
             self._know_anew(told)
         return self.as_asked(pod)
 

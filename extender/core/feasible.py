@@ -82,9 +82,8 @@ def impossible(pod: Pod, nodes: Iterable[Node], domain: str) -> Impossible | Non
             large += 1
             by_place.setdefault(tuple(node.labels[key] for key in together), []).append((node, number))
     caps = [_Cap(key, 1, False) for key in apart]
-    for each in even:
-        if each.tasks:
-            caps.append(_Cap(each.topology_key, even_part(each, pod, there), True))
+    open_to_it = [node for node in there if accepts(node, pod)] if even else []
+    caps += [_Cap(each.topology_key, even_part(each, open_to_it), True) for each in even if each.tasks]
     most, best = 0, tuple[str, ...]()
     for place, found in by_place.items():
         here = min([sum(number for _, number in found), *(_within(cap, found) for cap in caps)])
@@ -107,10 +106,9 @@ def _unrepelling(node: Node) -> Node:
     return replace(node, taints=(), unschedulable=False) if node.taints or node.unschedulable else node
 
 
-def even_part(even: Balance, pod: Pod, nodes: Iterable[Node]) -> int:
-    """How many of its pods a place may have, as places count now."""
-    key = even.topology_key
-    places = {node.labels[key] for node in nodes if key in node.labels and accepts(node, pod)}
+def even_part(even: Balance, nodes: Iterable[Node]) -> int:
+    """How many of its pods a place may have, where these nodes would have them."""
+    places = {node.labels[even.topology_key] for node in nodes if even.topology_key in node.labels}
     return -(-even.tasks // max(1, len(places)))
 
 

@@ -50,6 +50,8 @@ _SOFTLY = Soft(())
 """As soft as who names alternatives and says no more."""
 _DEEPEST = 16
 """So many shares may be in each other."""
+MOST_GOVERNING = 32
+"""So many policies may govern a pod at once: what is decided about it costs a look at each."""
 _KINDS = 1024
 """So many kinds of pods of a namespace are remembered at most."""
 _Bucket = tuple[str, str | None]
@@ -233,12 +235,16 @@ class Governing:
         # Whoever has had a turn is like nobody.
         return self._found(pod) if pod.uid in self._turns else policies.governing(pod, self._found)
 
-    def _found(self, pod: Pod) -> tuple[Governed, ...]:
+    def ahead(self, pod: Pod) -> list[tuple[Governed, ...]]:
+        """What governs the pod by each of the alternatives that it names, from that on whose turn it is."""
+        return [self._found(pod, ahead) for ahead in range(self.its_own(pod))]
+
+    def _found(self, pod: Pod, ahead: int = 0) -> tuple[Governed, ...]:
         policies = self._policies.get(pod.namespace)
         named = pod.annotations.get(POLICY) if pod.annotations else None
         names: set[str] = set()
         if named is not None and (alternatives := names_in(named)):
-            names.update(alternatives[self._turn(pod.uid, POLICY) % len(alternatives)])
+            names.update(alternatives[(self._turn(pod.uid, POLICY) + ahead) % len(alternatives)])
         if policies is not None:
             near = policies.near(pod.labels)
             self.looked_at += 1 + len(near)
@@ -302,11 +308,11 @@ class Governing:
         named = pod.annotations.get(POLICY, "") if pod.annotations else ""
         return len(names_in(named) or ()) if "|" in named else 1
 
-    def take_turn(self, uid: PodUid, which: str) -> Pod | None:
+    def take_turn(self, uid: PodUid, which: str, by: int = 1) -> Pod | None:
         """The next of the alternatives governs the pod. The pod as told; None: it is not known."""
         if (told := self.told_of(uid)) is not None:
             turns = self._turns.setdefault(uid, {})
-            turns[which] = turns.get(which, 0) + 1
+            turns[which] = turns.get(which, 0) + by
         return told
 
     def _as_governing(self, namespace: str, name: str) -> Governed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from extender.core.fit import lacking
 from extender.core.holdings import Holder, Holding
@@ -159,7 +160,30 @@ class Totals:
 
 
 _MOST_KEPT = 65_536
-_NOBODY: AbstractSet[Holder] = frozenset()
+_MOST_AT_ONCE = 4_096
+"""For who asks in a call of kube-scheduler, perhaps for the first time in months."""
+_Each = TypeVar("_Each")
+
+
+@dataclass(slots=True)
+class _Since(Generic[_Each]):
+    """What was told since somebody asked last, the first first, unless it is too much."""
+
+    most: int = _MOST_KEPT
+    _told: dict[_Each, None] | None = field(default_factory=dict)
+
+    def add(self, each: _Each) -> None:
+        if self._told is not None:
+            self._told[each] = None
+            if len(self._told) > self.most:
+                self._told = None
+
+    def drain(self) -> AbstractSet[_Each] | None:
+        """None: it was too much."""
+        told = self._told
+        if told is None or told:
+            self._told = {}
+        return None if told is None else told.keys()
 
 
 class Changes:
@@ -177,31 +201,24 @@ class Changes:
         self._any_for_columns = False
         """Whether there were too many: nobody may ask for months, while nodes come and go."""
         self._capacities: dict[NodeName, None] = {}
-        self._held: dict[NodeName, None] | None = {}
-        self._holders: dict[Holder, None] | None = {}
+        self._held: _Since[NodeName] = _Since()
+        self._holders: _Since[Holder] = _Since()
+        self.holders_for_policies: _Since[Holder] = _Since(_MOST_AT_ONCE)
+        """What `drain_holders` tells, for another who asks."""
 
     def held(self, node: NodeName, holder: Holder) -> None:
         """The holder holds something there, or no more, and is not bound."""
-        if self._holders is not None:
-            self._holders[holder] = None
-            if len(self._holders) > _MOST_KEPT:
-                self._holders = None
-        if self._held is not None:
-            self._held[node] = None
-            if len(self._held) > _MOST_KEPT:
-                self._held = None
+        self._held.add(node)
+        self._holders.add(holder)
+        self.holders_for_policies.add(holder)
 
     def drain_held(self) -> AbstractSet[NodeName] | None:
         """The nodes where that is so since the last call; None: any may be."""
-        changes, self._held = self._held, {}
-        return None if changes is None else changes.keys()
+        return self._held.drain()
 
     def drain_holders(self) -> AbstractSet[Holder] | None:
         """Who holds something else since the last call, or is bound where it held something; None: anybody may."""
-        if self._holders is not None and not self._holders:
-            return _NOBODY
-        changes, self._holders = self._holders, {}
-        return None if changes is None else changes.keys()
+        return self._holders.drain()
 
     def touched(self, node: NodeName) -> None:
         """Something about the node has changed."""

@@ -24,6 +24,7 @@ MAY_GROW = {
     "Journal._entries": "500 decisions",
     "Bystanders._followed": "who stands near whom, of 64 asks",
     "Bystanders._versions": "and when the answer was another one last",
+    "_Since._told": "4,096 holders of which policies have not asked",
     "Staying._growing_old": "pods that will have run for long: 1,024 more than twice as many as there are",
 }
 """Whatever is bounded, and still filling here."""

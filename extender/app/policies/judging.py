@@ -19,6 +19,7 @@ from itertools import islice
 
 from extender.app.policies.containment import REFUSED, Containment, having
 from extender.app.verbs import Verdict
+from extender.core.by_place import ByPlace
 from extender.core.cluster import Pod
 from extender.core.fit import asked_of
 from extender.core.gang_ask import MalformedAsk
@@ -111,6 +112,8 @@ class Judging:
                 judge = _REFUSING
             if judge is not None:
                 found.append((name, judge))
+                if _refuses_all(judge):
+                    break
         return found
 
     def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, Judge]]:
@@ -123,6 +126,8 @@ class Judging:
             judge = self._contained.ask(name, partial(question, pod, facts), _REFUSING)
             if judge is not None:
                 found.append((name, judge))
+                if _refuses_all(judge):
+                    break
         return found
 
     def _beside(self, freed: GivingWay) -> Facts:
@@ -273,6 +278,10 @@ class Judging:
 
     def _refused(self, name: str, judge: Judge, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
         """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
+        if isinstance(judge, ByPlace):
+            # A defect that is met here is met again below, node by node.
+            with suppress(Exception):
+                return judge.refused(nodes)
         found: dict[NodeName, Refuse] = {}
         last: Refuse | None = None
         if isinstance(judge, OnlyOn | NowhereBut):
@@ -351,6 +360,13 @@ class Judging:
 
     def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
         return sum(self._contained.ask(name, partial(_score, scorer, node), 0.0) for name, scorer in scorers)
+
+
+def _refuses_all(judge: Judge) -> bool:
+    """Whether no node is left for others to judge: they may be costly to ask."""
+    with suppress(Exception):
+        return isinstance(judge, NowhereBut) and not judge.nodes
+    return False
 
 
 def _hashable(alike: Hashable) -> Hashable:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
+import numpy as np
+
+from extender.core.by_place import ByPlace, Numbers
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.governed import of_type
 from extender.core.policy import Facts, Judge, Refuse
 from extender.core.policy_types import AntiAffinity
-from extender.filters.governing.standing import Standing, place_of, places
-from extender.kube.names import NodeName
+from extender.filters.governing.standing import Standing
 
 
 class PolicyAntiAffinity:
@@ -28,24 +30,18 @@ class PolicyAntiAffinity:
         policies: dict[tuple[str, str], str] = {}
         for policy, other, key in self._apart(pod):
             policies.setdefault((other, key), policy)
-        closed: dict[str, dict[str, tuple[int, Refuse]]] = {}
-        for number, ((other, key), policy) in enumerate(policies.items()):
-            refusal = number, _refusal(policy)
-            for value in places(self._standing.of(other, pod, facts), key, facts):
-                closed.setdefault(key, {}).setdefault(value, refusal)
-        if not closed:
-            return None
-
-        def judge(node: NodeName) -> Refuse | None:
-            found: tuple[int, Refuse] | None = None
-            for key, values in closed.items():
-                place = place_of(node, key, facts)
-                refusal = None if place is None else values.get(place)
-                if refusal is not None and (found is None or refusal[0] < found[0]):
-                    found = refusal
-            return None if found is None else found[1]
-
-        return judge
+        places = self._standing.places(facts)
+        found, there = ByPlace(places), dict[str, Numbers]()
+        for (other, key), policy in policies.items():
+            if other not in there:
+                there[other] = np.flatnonzero(self._standing.column(other, pod, facts))
+            if len(there[other]):
+                label = places.by(key)
+                closed = label.flags()
+                closed[label.of_node[there[other]]] = True
+                closed[-1] = False
+                found.refuse(key, closed, _refusal(policy))
+        return found or None
 
     def alike(self, pod: Pod) -> Hashable:
         return (pod.namespace, pod.governed) if pod.governed and not isinstance(pod.gang, GangAsk) else None

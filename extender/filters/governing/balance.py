@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import numpy as np
+
+from extender.core.by_place import ByPlace
 from extender.core.cluster import Pod
 from extender.core.equivalence import matching_of
 from extender.core.gang_ask import GangAsk
 from extender.core.governed import of_type
 from extender.core.policy import Facts, Judge, Refuse
-from extender.core.policy_types import Balance
-from extender.filters.governing.standing import Standing, place_of
-from extender.kube.names import NodeName
+from extender.core.policy_types import MOST_TASKS, Balance
+from extender.filters.governing.standing import Standing
 
 
 class PolicyBalance:
@@ -24,26 +26,24 @@ class PolicyBalance:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if not pod.governed or isinstance(pod.gang, GangAsk):
             return None
-        open_to_it: list[tuple[set[str], str, Refuse]] = []
+        found: ByPlace | None = None
         for each, even in of_type(pod.governed, Balance):
-            key = even.topology_key
+            places = self._standing.places(facts)
+            label = places.by(even.topology_key)
             # Places where it could not be anyway are none.
-            place_of_node = self._standing.open_nodes(key, pod, facts)
-            counts = dict.fromkeys(place_of_node.values(), 0)
-            for name, number in self._standing.of(each.name, pod, facts, living=True).items():
-                if name in place_of_node:
-                    counts[place_of_node[name]] += number
-            most = -(-even.tasks // max(1, len(counts))) or min(counts.values(), default=0) + even.max_skew
+            open_to_it = self._standing.open_nodes(pod, facts)
+            where, size = label.of_node[open_to_it], len(label.values)
+            is_place = np.bincount(where, minlength=size + 1)[:size] > 0
+            there = self._standing.column(each.name, pod, facts, living=True)[open_to_it]
+            counts = np.bincount(where, there, size + 1)[:size]
+            most = -(-even.tasks // max(1, int(is_place.sum())))
+            most = most or int(counts[is_place].min(initial=MOST_TASKS)) + even.max_skew
+            closed = label.flags(elsewhere=True)
+            closed[:-1] = ~is_place | (counts >= most)
             reason = f"policy {each.name} (balance): this place has its part of the policy's pods already"
-            values = {value for value, number in counts.items() if number < most}
-            open_to_it.append((values, key, Refuse(reason, preemption_helps=False, policy=each.name)))
-        if not open_to_it:
-            return None
-
-        def judge(node: NodeName) -> Refuse | None:
-            return next((why for values, key, why in open_to_it if place_of(node, key, facts) not in values), None)
-
-        return judge
+            found = found or ByPlace(places)
+            found.refuse(even.topology_key, closed, Refuse(reason, preemption_helps=False, policy=each.name))
+        return found
 
     def alike(self, pod: Pod) -> Hashable:
         if isinstance(pod.gang, GangAsk) or not any(of_type(pod.governed, Balance)):

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from extender.core.cluster import Pod
+import numpy as np
+
+from extender.core.by_place import ByPlace
+from extender.core.cluster import Node, Pod
 from extender.core.equivalence import equivalence_of
 from extender.core.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
@@ -13,7 +16,7 @@ from extender.core.governed import of_type
 from extender.core.policy import Facts, Judge, Refuse, Scorer
 from extender.core.policy_types import CoLocation
 from extender.filters.governing.bin_packing import fullness
-from extender.filters.governing.standing import Standing, place_of, places
+from extender.filters.governing.standing import Standing
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
 
@@ -27,29 +30,34 @@ class PolicyCoLocation:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if not pod.governed:
             return None
-        allowed: list[tuple[set[str], str, Refuse]] = []
-        for each, near in of_type(pod.governed, CoLocation):
-            there = self._standing.of(each.name, pod, facts)
-            if not there and near.size > 1:
-                # A gang is planned where its quorum has room; that all have is whether they would if others left.
-                large = _places_for(near.size, near.topology_key, pod, facts, emptied=isinstance(pod.gang, GangAsk))
-                allowed.append((large, near.topology_key, _refusal(each.name, "no place here has room for all")))
-            elif isinstance(pod.gang, GangAsk):
+        places, found, large = self._standing.places(facts), None, dict[str, dict[str, int]]()
+        near = list(of_type(pod.governed, CoLocation))
+        in_gang = isinstance(pod.gang, GangAsk)
+        # A gang is planned where its quorum has room; that all have is whether they would if others left.
+        room = _Room(pod, facts, max((each.size for _, each in near), default=0), emptied=in_gang)
+        for policy, each in near:
+            there = np.flatnonzero(self._standing.column(policy.name, pod, facts))
+            key, label = each.topology_key, places.by(each.topology_key)
+            closed = label.flags(elsewhere=True)
+            if not len(there) and each.size > 1:
+                if key not in large:
+                    large[key] = room.by(key)
+                roomy = large[key]
+                closed[:-1] = [value not in roomy or roomy[value] < each.size for value in label.values]
+                why = "no place here has room for all"
+            elif in_gang:
                 # Planned with all of its gang; a place of another that waits is as good as none.
                 continue
-            elif there:
-                values = places(there, near.topology_key, facts)
-                allowed.append((values, near.topology_key, _refusal(each.name, "its other pods are in another place")))
+            elif len(there):
+                closed[:-1] = True
+                closed[label.of_node[there]] = False
+                closed[-1] = True
+                why = "its other pods are in another place"
             else:
-                anywhere = places(facts.nodes.keys(), near.topology_key, facts)
-                allowed.append((anywhere, near.topology_key, _refusal(each.name, "the node is in no place")))
-        if not allowed:
-            return None
-
-        def judge(node: NodeName) -> Refuse | None:
-            return next((why for values, key, why in allowed if place_of(node, key, facts) not in values), None)
-
-        return judge
+                why = "the node is in no place"
+            found = found or ByPlace(places)
+            found.refuse(key, closed, _refusal(policy.name, why))
+        return found
 
     def alike(self, pod: Pod) -> Hashable:
         near = list(of_type(pod.governed, CoLocation))
@@ -67,16 +75,34 @@ class PolicyCoLocation:
         return lambda node: 1.0 - fullness(node, facts)
 
 
-def _places_for(size: int, key: str, pod: Pod, facts: Facts, *, emptied: bool) -> set[str]:
-    """Those that have room for so many of its like; or would have if nobody were there."""
-    need, room = asked_of(pod.requests), dict[str, int]()
-    for name, node in facts.nodes.items():
-        value, row = node.labels.get(key), facts.ledger.rows.get(name)
-        if value is not None and row is not None and room.get(value, 0) < size and accepts(node, pod):
-            held, own = NOTHING if emptied else row.held, None if emptied else facts.ledger.holding(pod.uid)
-            change = own.units if own is not None and own.node == name else None
-            room[value] = room.get(value, 0) + copies(row.capacity, held, need, change, size)
-    return {value for value, number in room.items() if number >= size}
+class _Room:
+    """How many of the pod's like the nodes have room for, or would have if nobody were there (`emptied`): asked for
+    several labels, looked at once."""
+
+    def __init__(self, pod: Pod, facts: Facts, most: int, *, emptied: bool) -> None:
+        self._pod, self._facts, self._most, self._emptied = pod, facts, most, emptied
+        self._need = asked_of(pod.requests)
+        self._own = None if emptied else facts.ledger.holding(pod.uid)
+        self._on_node: dict[NodeName, int] = {}
+
+    def by(self, key: str) -> dict[str, int]:
+        """By value of that label; not counted beyond `most`."""
+        found: dict[str, int] = {}
+        for name, node in self._facts.nodes.items():
+            if key in node.labels:
+                value = node.labels[key]
+                before = found.get(value, 0)
+                if before < self._most:
+                    found[value] = before + (self._on_node[name] if name in self._on_node else self._on(name, node))
+        return found
+
+    def _on(self, name: NodeName, node: Node) -> int:
+        row, number = self._facts.ledger.rows.get(name), 0
+        if row is not None and accepts(node, self._pod):
+            change = self._own.units if self._own is not None and self._own.node == name else None
+            number = copies(row.capacity, NOTHING if self._emptied else row.held, self._need, change, self._most)
+        self._on_node[name] = number
+        return number
 
 
 def _refusal(policy: str, why: str) -> Refuse:

@@ -8,16 +8,20 @@ where the policies would not have let them, and of who has alternatives, nothing
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import compress
 
+import numpy as np
+
+from extender.core.by_place import Numbers
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
 from extender.core.governed import Governed, of_type
-from extender.core.governing import POLICY
+from extender.core.governing import MOST_GOVERNING, POLICY
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Refuse
 from extender.core.policy_types import MOST_TASKS, Balance, CoLocation, Soft
-from extender.filters.governing.standing import Standing, place_of, places
+from extender.filters.governing.standing import Standing
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -100,7 +104,8 @@ class PolicyFeasible:
     def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
         if not pod.governed:
             return None
-        never = None if _has_alternatives(pod) else self._never(pod, facts)
+        unsaid = _has_alternatives(pod) or len(pod.governed) > MOST_GOVERNING
+        never = None if unsaid else self._never(pod, facts)
         if never is None:
             self._drop(pod.uid)
         else:
@@ -152,21 +157,24 @@ class PolicyFeasible:
             if (key := keeps_apart(each, pod.governed)) is not None and self._most(each, key, pod, facts) > 1:
                 return False
         for each, near in of_type(pod.governed, CoLocation):
-            if len(places(self._standing.of(each.name, pod, facts), near.topology_key, facts)) > 1:
+            if np.count_nonzero(self._in_places(each, near.topology_key, pod, facts)) > 1:
                 return False
+        open_to_it = list(compress(facts.nodes.values(), self._standing.open_nodes(pod, facts)))
         for each, even in of_type(pod.governed, Balance):
-            most = even_part(even, pod, facts.nodes.values()) if even.tasks else MOST_TASKS
+            most = even_part(even, open_to_it) if even.tasks else MOST_TASKS
             if self._most(each, even.topology_key, pod, facts) > most:
                 return False
         return True
 
     def _most(self, policy: Governed, key: str, pod: Pod, facts: Facts) -> int:
         """How many of the policy's pods the place with most of them has."""
-        found: dict[str | None, int] = {}
-        for node, number in self._standing.of(policy.name, pod, facts).items():
-            place = place_of(node, key, facts)
-            found[place] = found.get(place, 0) + number
-        return max((number for place, number in found.items() if place is not None), default=0)
+        return int(self._in_places(policy, key, pod, facts).max(initial=0))
+
+    def _in_places(self, policy: Governed, key: str, pod: Pod, facts: Facts) -> Numbers:
+        """How many of them each place has."""
+        label = self._standing.places(facts).by(key)
+        there = self._standing.column(policy.name, pod, facts)
+        return np.bincount(label.of_node, there, len(label.values) + 1)[:-1].astype(np.int64)
 
 
 def _kind_of(pod: Pod) -> _Kind:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.governed import Governed
-from extender.core.governing import POLICY, names_in
-from extender.core.policy import Facts, Judge, Refuse
+from extender.core.governing import MOST_GOVERNING, POLICY, names_in
+from extender.core.policy import Facts, Judge, NowhereBut, Refuse
 from extender.core.policy_types import MOST_NAMES, Hosted
 from extender.filters.asks import malformed
 
@@ -34,11 +34,19 @@ class PolicyNamed:
     def filter(self, pod: Pod, facts: Facts) -> Judge | None:
         if not pod.governed:
             return None
+        if len(pod.governed) > MOST_GOVERNING:
+            reason = (
+                f"{len(pod.governed)} policies govern the pod (escher.dev/policy, selectors), and {MOST_GOVERNING} may"
+            )
+            return _nowhere(Refuse(reason, preemption_helps=False))
         why = next(((each.name, why) for each in pod.governed if (why := _why_not(each))), None)
         if why is None:
             return None
-        refusal = Refuse(why[1], preemption_helps=False, policy=why[0])
-        return lambda node: refusal
+        return _nowhere(Refuse(why[1], preemption_helps=False, policy=why[0]))
+
+
+def _nowhere(why: Refuse) -> Judge:
+    return NowhereBut((), lambda node: why, why)
 
 
 def _why_not(each: Governed) -> str:

@@ -6,12 +6,17 @@ Kept pod by pod, so that asking costs no walk over the cluster. Must not know wh
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType
+
+import numpy as np
 
 from extender.core.bounded import Bounded
+from extender.core.by_place import Flags, Numbers, Places
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import matching_of
 from extender.core.governed import Governed
-from extender.core.ledger import HoldingKind
+from extender.core.ledger import Holder, HoldingKind, Ledger
 from extender.core.policy import Facts
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation
 from extender.core.units import count_in
@@ -20,8 +25,10 @@ from extender.kube.node_match import accepts
 
 _Name = tuple[str, str]
 """(namespace, policy)."""
-_MOST_KEPT = 32
-"""Of so many kinds of pods it is kept which nodes would have them: some 0.5 MB each, of 5,000 nodes."""
+_MOST_KEPT = 256
+"""Of so many kinds of pods it is kept which nodes would have them, and of so many policies how many pods each node has:
+5 and 40 KB each, of 5,000 nodes."""
+_NOWHERE: Mapping[NodeName, int] = MappingProxyType({})
 
 
 class Standing:
@@ -39,8 +46,16 @@ class Standing:
         self._namespaces: dict[str, dict[PodUid, Pod]] = {}
         """The same, by namespace."""
         self._nodes: dict[NodeName, object] = {}
-        self._open: Bounded[Hashable, Mapping[NodeName, str]] = Bounded(_MOST_KEPT)
-        """By label and what pods say of nodes: see `open_nodes`."""
+        self._places: Places | None = None
+        """Of the nodes as they look now; None: nobody has asked since they changed."""
+        self._open: Bounded[Hashable, Flags] = Bounded(_MOST_KEPT)
+        """By what pods say of nodes: see `open_nodes`."""
+        self._columns: dict[tuple[_Name, bool], Numbers] = {}
+        """By policy, and whether only the living count, what `of` answers for nobody; kept with each pod."""
+        self._holds: dict[PodUid, NodeName] = {}
+        """Where something is held for somebody who is not bound, a saving apart, as far as the ledger was asked."""
+        self._held: dict[_Name, dict[NodeName, int]] = {}
+        """How many of the pods of a policy hold a node so."""
         self._stirred: set[str] = set()
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -49,7 +64,7 @@ class Standing:
         if isinstance(fact, Node):
             looks = (fact.labels, fact.taints, fact.unschedulable)
             if self._nodes.get(fact.name) != looks:
-                self._open.clear()
+                self._look_anew()
                 if fact.name in self._nodes:
                     self._stirred |= self._namespaces.keys()
                 else:
@@ -77,12 +92,17 @@ class Standing:
     def forget(self, fact: Pod | Node) -> None:
         if isinstance(fact, Node):
             self._nodes.pop(fact.name, None)
-            self._open.clear()
+            self._look_anew()
             self._stirred |= self._namespaces.keys()
         elif (known := self._pods.pop(fact.uid, None)) is not None:
             self._leave_out(known)
             # It may have held a place.
             self._heed_move(known, -1)
+
+    def _look_anew(self) -> None:
+        self._places = None
+        self._open.clear()
+        self._columns.clear()
 
     def _leave_out(self, pod: Pod) -> None:
         del self._namespaces[pod.namespace][pod.uid]
@@ -98,12 +118,61 @@ class Standing:
                     # Where a gang held places before, that may have been elsewhere.
                     self._stirred.add(pod.namespace)
                 count_in(of_policy, pod.node, by)
+                self._count_in_columns((pod.namespace, each.name), pod.node, by, dying=pod.deleting)
                 if not of_policy:
                     del self._bound[(pod.namespace, each.name), pod.deleting]
             if isinstance(each.parameters, AntiAffinity) and each.parameters.away_from:
                 self._count_keeper(pod.namespace, each, each.parameters.away_from, by)
         if pod.node is not None:
             self._heed_move(pod, by)
+        elif pod.uid in self._holds:
+            self._count_held(pod, self._holds[pod.uid], by)
+
+    def _count_held(self, pod: Pod, node: NodeName, by: int) -> None:
+        """It holds the node from now on, or no more. Without calls: a gang has thousands, and many policies."""
+        columns = self._columns if self._places is not None and node in self._places.numbers else {}
+        number = self._places.numbers[node] if self._places is not None and columns else 0
+        for each in pod.governed:
+            if each.parameters is None:
+                continue
+            policy = pod.namespace, each.name
+            if policy not in self._held:
+                self._held[policy] = {}
+            on_nodes = self._held[policy]
+            on_nodes[node] = on_nodes[node] + by if node in on_nodes else by
+            if not on_nodes[node]:
+                del on_nodes[node]
+                if not on_nodes:
+                    del self._held[policy]
+            for living in (False, True):
+                if (policy, living) in columns:
+                    columns[policy, living][number] += by
+
+    def _count_in_columns(self, policy: _Name, node: NodeName, by: int, *, dying: bool) -> None:
+        if self._columns and self._places is not None and node in self._places.numbers:
+            for living in (False,) if dying else (False, True):
+                if (policy, living) in self._columns:
+                    self._columns[policy, living][self._places.numbers[node]] += by
+
+    def _catch_up(self, ledger: Ledger) -> None:
+        """What is held is known as the ledger has it now."""
+        changed = ledger.changes.holders_for_policies.drain()
+        if changed is None:
+            there = (ledger.rows[node].holdings for node in ledger.totals.unbound_on)
+            changed = dict.fromkeys(chain(map(Holder, self._holds), *there)).keys()
+        for holder in changed:
+            uid, held = PodUid(holder), ledger.holding(holder)
+            before = self._holds.pop(uid, None)
+            if held is not None and held.kind not in (HoldingKind.BOUND, HoldingKind.SAVING):
+                self._holds[uid] = held.node
+            now = self._holds.get(uid)
+            pod = self._pods.get(uid)
+            if before == now or pod is None or pod.node is not None:
+                continue
+            if before is not None:
+                self._count_held(pod, before, -1)
+            if now is not None:
+                self._count_held(pod, now, +1)
 
     def _count_keeper(self, namespace: str, keeper: Governed, away_from: Collection[str], by: int) -> None:
         was_there = (namespace, keeper) in self._keepers
@@ -147,53 +216,75 @@ class Standing:
     def of(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Mapping[NodeName, int]:
         """How many pods of that policy, of the pod's namespace, each node has, but for the pod itself; of one that is
         not there none has any. `living`: those that are being deleted do not count."""
-        policy = (pod.namespace, name)
-        found = dict(self._bound.get((policy, False), {}))
-        if not living:
-            for node, number in self._bound.get((policy, True), {}).items():
+        found: dict[NodeName, int] = {}
+        for on_nodes in self._standing((pod.namespace, name), facts, living=living):
+            for node, number in on_nodes.items():
                 found[node] = found.get(node, 0) + number
-        for node in facts.ledger.totals.unbound_on:
-            for held in facts.ledger.rows[node].holdings.values():
-                if held.kind in (HoldingKind.BOUND, HoldingKind.SAVING) or PodUid(held.holder) == pod.uid:
-                    continue
-                other = self._pods.get(PodUid(held.holder))
-                if other is not None and other.namespace == pod.namespace and other.node is None:
-                    found[node] = found.get(node, 0) + any(_is_of(each, name) for each in other.governed)
-        return {node: number for node, number in found.items() if number}
+        if (own := self._held_itself(name, pod)) is not None:
+            count_in(found, own, -1)
+        return found
 
-    def open_nodes(self, key: str, pod: Pod, facts: Facts) -> Mapping[NodeName, str]:
-        """The nodes that would have the pod, room apart, and have that label: each with the label's value."""
-        kind = key, matching_of(pod)
+    def column(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Numbers:
+        """The same by the number that a node has in `places`; not to be changed."""
+        policy, places = (pod.namespace, name), self.places(facts)
+        there = self._standing(policy, facts, living=living)
+        found = self._columns.get((policy, living))
+        if found is None:
+            if len(self._columns) >= _MOST_KEPT:
+                del self._columns[next(iter(self._columns))]
+            found = self._columns[policy, living] = np.zeros(len(places.names), np.int64)
+            for on_nodes in there:
+                for node, number in on_nodes.items():
+                    if node in places.numbers:
+                        found[places.numbers[node]] += number
+        own = self._held_itself(name, pod)
+        if own is not None and own in places.numbers:
+            found = found.copy()
+            found[places.numbers[own]] -= 1
+        return found
+
+    def _standing(self, policy: _Name, facts: Facts, *, living: bool) -> list[Mapping[NodeName, int]]:
+        """Its pods that are bound, those that hold a node, and those that are being deleted."""
+        self._catch_up(facts.ledger)
+        bound, held = self._bound.get((policy, False), _NOWHERE), self._held.get(policy, _NOWHERE)
+        return [bound, held] if living else [bound, held, self._bound.get((policy, True), _NOWHERE)]
+
+    def _held_itself(self, name: str, pod: Pod) -> NodeName | None:
+        """Where the pod itself counts for that policy, though it is not bound."""
+        known = self._pods.get(pod.uid) if pod.uid in self._holds else None
+        for each in () if known is None or known.node is not None else known.governed:
+            if each.name == name and each.parameters is not None:
+                return self._holds[pod.uid]
+        return None
+
+    def places(self, facts: Facts) -> Places:
+        """The nodes, and where they are by their labels."""
+        if self._places is None or self._places.nodes is not facts.nodes or len(facts.nodes) != len(self._places.names):
+            self._look_anew()
+            self._places = Places(facts.nodes)
+        return self._places
+
+    def open_nodes(self, pod: Pod, facts: Facts) -> Flags:
+        """Whether a node, by its number in `places`, would have the pod, room apart."""
+        self.places(facts)
+        kind = matching_of(pod)
         found = self._open.get(kind)
         if found is None:
-            nodes = ((name, node) for name, node in facts.nodes.items() if key in node.labels)
-            found = {name: node.labels[key] for name, node in nodes if accepts(node, pod)}
+            found = np.array([accepts(node, pod) for node in facts.nodes.values()], np.bool_)
         self._open[kind] = found
         return found
 
     def governed_by(self, namespace: str, names: Collection[str]) -> Iterator[Pod]:
         """The namespace's pods, pending and bound, that one of these governs."""
         for pod in self._namespaces.get(namespace, {}).values():
-            if any(each.name in names for each in pod.governed):
-                yield pod
+            for each in pod.governed:
+                if each.name in names:
+                    yield pod
+                    break
 
     def keeping_away(self, name: str, pod: Pod) -> Collection[Governed]:
         """What governs pods that keep away from those of that policy."""
         return self._keeping_away.get((pod.namespace, name), ())
-
-
-def places(on_nodes: Collection[NodeName], key: str, facts: Facts) -> set[str]:
-    """The values of that label on those of the nodes that have one."""
-    found = (facts.nodes[node].labels.get(key) for node in on_nodes if node in facts.nodes)
-    return {value for value in found if value is not None}
-
-
-def place_of(node: NodeName, key: str, facts: Facts) -> str | None:
-    return facts.nodes[node].labels.get(key) if node in facts.nodes else None
-
-
-def _is_of(governed: Governed, policy: str) -> bool:
-    return governed.name == policy and governed.parameters is not None
 
 
 def _keeps_from_places(governed: Governed) -> bool:
