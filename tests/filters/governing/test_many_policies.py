@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -112,7 +113,7 @@ class TestTheLimit:
 
 
 class TestHeldPlaces:
-    def governed(self, name: str, policies: int = 8, **facts: object) -> Pod:
+    def governed(self, name: str, policies: int = 8, **facts: Any) -> Pod:
         of = tuple(Governed(f"p{number}", Balance(topology_key=ZONE)) for number in range(policies))
         return replace(pod(name, {"cpu": 1}), governed=of, **facts)
 
