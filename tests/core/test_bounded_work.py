@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.fit_index import CouldFit
+from extender.core.equivalence import equivalence_of, least_of
+from extender.core.gangs.fit_index import CouldFit, Fits
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
@@ -17,6 +18,7 @@ from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.queue import Patience
 from extender.core.ledger import Ledger
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.node_match import Taint, accepts
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
 from tests.core.town import apart
@@ -108,6 +110,63 @@ class TestGangsThatCanNeverFit:
         phases = [gang.phase for gang in world.keeper.tables.gangs.by_key.values()]
         assert phases == [Phase.PLANNED, *(GANGS - 1) * [Phase.WAITING]]
         assert counts.of_this()[0] <= 2
+
+
+class TestAGangOfManyKinds:
+    """Each member asks for something else: a tenant makes as many kinds as members."""
+
+    KINDS = 40
+
+    def stage(self, world: GangWorld, free: int) -> list[Pod]:
+        """So many nodes with room for any of them; the others are full."""
+        world.do(replaced(world.keeper, Node, [node(f"n{number}") for number in range(NODES)]))
+        for number in range(free, NODES):
+            world.do(world.keeper.observe(pod(f"full-{number}", {"cpu": 8000}, node=NodeName(f"n{number}"))))
+        ask = gang_ask("g", self.KINDS)
+        members = [pod(f"g-{index}", {"cpu": 7000 + index}, gang=ask, created=index) for index in range(self.KINDS)]
+        for member in members:
+            world.do(world.keeper.observe(member))
+        return members
+
+    def phase(self, world: GangWorld) -> Phase:
+        [gang] = world.keeper.tables.gangs.by_key.values()
+        return gang.phase
+
+    def test_is_counted_as_one_kind(self, world: GangWorld, counts: Counts) -> None:
+        members = self.stage(world, free=self.KINDS - 1)
+        counts._count(Fits, "_count_free", "counts")
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do_the_rest()
+        assert self.phase(world) is Phase.WAITING
+        assert len(world.keeper.tables.gangs.waiting.queue.fits.copies._counts) == 1
+        counts.of_this()
+        world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
+        assert counts.of_this()[1] <= 2
+
+    def test_is_planned_once_there_is_room_for_all(self, world: GangWorld) -> None:
+        members = self.stage(world, free=self.KINDS - 1)
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do_the_rest()
+        assert self.phase(world) is Phase.WAITING
+        world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
+        world.do_the_rest()
+        assert self.phase(world) is Phase.PLANNED
+        world.check()
+
+    @pytest.mark.parametrize("selectors", [1, 2])
+    def test_what_fits_wherever_one_of_them_does_asks_for_the_least_that_all_ask_for(self, selectors: int) -> None:
+        pods = [
+            pod("a", {"cpu": 3, "memory": 9}, node_selector={"zone": "a"}),
+            pod("b", {"cpu": 4, "memory": 8, "gpu": 1}, node_selector={"zone": "a" if selectors == 1 else "b"}),
+        ]
+        least = least_of([equivalence_of(each) for each in pods])
+        assert dict(least.need) == {"cpu": 3, "memory": 8, "pods": 1}
+        assert least != equivalence_of(least.like)
+        elsewhere = (
+            node("n", labels={"zone": "a"}),
+            node("m", labels={"zone": "b"}, taints=(Taint("k", "v", "NoSchedule"),)),
+        )
+        assert [accepts(each, least.like) for each in elsewhere] == [True, selectors == 2]
 
 
 class TestASlice:

@@ -247,7 +247,7 @@ def aim(
     for held in kept:
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
-    for template in templates_of(slots):
+    for template in templates_of(slots, len(candidates)):
         need, waiting = template.need, iter(template.slots)
         nodes = [
             node for node in dict.fromkeys(candidates) if ever.lacking(node, need) is None and template.may_be_on(node)
@@ -263,7 +263,7 @@ def aim(
             if ever.lacking(node, need) is not None:
                 continue
             part, _ = now.part(node, need)
-            aims[slot.holder] = (node, part)
+            aims[slot.holder] = (node, {resource: min(units, slot.units[resource]) for resource, units in part.items()})
             now.take(node, part.items())
             ever.take(node, need)
             heappush(largest, (-now.part(node, need)[1], index))

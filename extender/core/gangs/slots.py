@@ -6,12 +6,12 @@ is held for the gang.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import EquivalenceClass
+from extender.core.equivalence import EquivalenceClass, matching_of
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Accepts, Room, Slot
@@ -121,16 +121,15 @@ class Slots:
         if len(members) <= gang.needed:
             return members
         room = room_to_ask()
-        kinds: list[tuple[Pod, list[int]]] = []
+        kinds, left = _Kinds(), dict[int, int]()
         chosen: list[Pod] = []
         rest: list[Pod] = []
         for pod in members:
-            left = next((left for like, left in kinds if _alike(pod, like)), None)
-            if left is None:
-                left = [self._copies(room, pod, gang.needed)]
-                kinds.append((pod, left))
-            (chosen if left[0] > 0 else rest).append(pod)
-            left[0] -= 1
+            kind = kinds.of(pod)
+            if kind not in left:
+                left[kind] = self._copies(room, pod, gang.needed)
+            (chosen if left[kind] > 0 else rest).append(pod)
+            left[kind] -= 1
         return [*chosen, *rest]
 
     def _copies(self, room: Room, pod: Pod, most: int) -> int:
@@ -199,14 +198,15 @@ class Slots:
         # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
         offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
         of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
-        kinds = [(template, of_template)]
+        kinds = _Kinds()
+        acceptances = {kinds.of(template): of_template}
+        shared: dict[Hashable, Accepts] = {}
         slots: list[Slot] = []
         for pod in members:
-            accepting = next((accepting for like, accepting in kinds if _alike(pod, like)), None)
-            if accepting is None:
-                accepting = self._acceptance(pod)
-                kinds.append((pod, accepting))
-            slots.append(Slot(Holder(pod.uid), pod.requests, accepting))
+            kind = kinds.of(pod)
+            if kind not in acceptances:
+                acceptances[kind] = self._acceptance(pod, shared)
+            slots.append(Slot(Holder(pod.uid), pod.requests, acceptances[kind]))
         return slots, of_template
 
     def of_members_apart(
@@ -222,11 +222,15 @@ class Slots:
                 slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
         return slots, anywhere
 
-    def _acceptance(self, pod: Pod) -> Accepts:
+    def _acceptance(self, pod: Pod, shared: dict[Hashable, Accepts] | None = None) -> Accepts:
+        """`shared`: by pods that the same nodes accept, whatever they ask for: slots that share this may be planned as
+        one."""
         nodes, judged = self.nodes, self.judged(pod)
-        if judged is None:
-            return lambda name: name in nodes and accepts(nodes[name], pod)
-        return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
+        if judged is not None:
+            return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
+        return (shared if shared is not None else {}).setdefault(
+            matching_of(pod), lambda name: name in nodes and accepts(nodes[name], pod)
+        )
 
 
 def slot_name(gang: Gang) -> Holder:
@@ -239,8 +243,21 @@ def in_order(gang: Gang, first: Pod | None) -> list[Pod]:
     return sorted(gang.roster.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
 
 
+class _Kinds:
+    """Numbers pods: the same for those that the scheduler would allow on the same nodes, as far as we know."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._last: tuple[Pod, int] | None = None
+
+    def of(self, pod: Pod) -> int:
+        if self._last is None or not _alike(pod, self._last[0]):
+            kind = frozenset(pod.requests.items()), *matching_of(pod), pod.governed
+            self._last = pod, self._numbers.setdefault(kind, len(self._numbers))
+        return self._last[1]
+
+
 def _alike(one: Pod, other: Pod) -> bool:
-    """Whether the scheduler would allow both on the same nodes, as far as we know."""
     return one is other or (
         one.requests == other.requests
         and one.node_selector == other.node_selector
