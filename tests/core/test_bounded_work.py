@@ -10,13 +10,16 @@ import pytest
 
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import equivalence_of, least_of
+from extender.core.fit import Asked
 from extender.core.gangs.fit_index import CouldFit, Fits
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
 from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.queue import Patience
+from extender.core.gangs.room import Room
 from extender.core.ledger import Ledger
+from extender.core.policy_types import HOSTNAME
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import Taint, accepts
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
@@ -151,6 +154,31 @@ class TestAGangOfManyKinds:
         world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
         world.do_the_rest()
         assert self.phase(world) is Phase.PLANNED
+        world.check()
+
+    def test_a_member_that_names_a_node_is_looked_for_on_that_alone(
+        self, world: GangWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        nodes = [node(f"n{number}", labels={HOSTNAME: f"host-{number}"}) for number in range(NODES)]
+        world.do(replaced(world.keeper, Node, nodes))
+        ask = gang_ask("g", self.KINDS)
+        members = [
+            pod(f"g-{index}", {"cpu": 8000}, gang=ask, node_selector={HOSTNAME: f"host-{index}"}, created=index)
+            for index in range(self.KINDS)
+        ]
+        for member in members:
+            world.do(world.keeper.observe(member))
+        looks: list[NodeName] = []
+        lacking = Room.lacking
+
+        def counted(room: Room, name: NodeName, need: Asked) -> tuple[ResourceKey, int, int] | None:
+            looks.append(name)
+            return lacking(room, name, need)
+
+        monkeypatch.setattr(Room, "lacking", counted)
+        world.do(world.keeper.filter(members[0], [NodeName("n0")]))
+        assert self.phase(world) is Phase.PLANNED
+        assert len(looks) <= 2 * self.KINDS
         world.check()
 
     @pytest.mark.parametrize("selectors", [1, 2])

@@ -358,3 +358,20 @@ def test_the_limit_of_slots_that_are_planned_as_if_each_asked_for_the_most_a_pla
     assert isinstance(plan(ledger, slots(3, 2, 1), names(ledger)), dict)
     monkeypatch.setattr(room_module, "MOST_LOOKS", 1)
     assert plan(ledger, slots(3, 2, 1), names(ledger)) == Shortfall(1, 3, Short(CPU, asked=3, free=2))
+
+
+def test_slots_that_accept_few_nodes_are_looked_at_on_these_alone(looks: list[NodeName]) -> None:
+    ledger = cluster(*(1 for _ in range(200)))
+    pinned = [
+        Slot(Holder(f"s{number}"), units(cpu=1), f"n{number}".__eq__, only=frozenset({NodeName(f"n{number}")}))
+        for number in range(200, 100, -1)
+    ]
+    found = plan(ledger, pinned, names(ledger))
+    assert found == {slot.holder: f"n{slot.holder[1:]}" for slot in pinned}
+    assert len(looks) == 100
+    looks.clear()
+    ledger.confirm(PodUid("pod"), on=NodeName("n150"), units=units(cpu=1))
+    assert plan(ledger, pinned, names(ledger)) == Shortfall(50, 100, Short(CPU, asked=1, free=0))
+    assert len(looks) == 51
+    # A node is no candidate for being the only one.
+    assert plan(ledger, pinned[:1], names(ledger)[:100]) == Shortfall(0, 1, None)

@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core.bystanders import Around
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs import together
 from extender.core.gangs.packing import Shortfall
+from extender.core.gangs.room import Room, Slot
+from extender.core.ledger import Holder
 from extender.core.neighbours import MOST_RULES, TOO_MANY
+from extender.core.policy_types import HOSTNAME
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import node
 from tests.core.town import ZONE, Town, apart, even, members, near, ports
@@ -204,3 +208,15 @@ class TestBounded:
             Town("abcd").plan([*members(5, apart("host"), 1), *members(1, near("host"), 1, "web")]), Shortfall
         )
         assert len(steps) < 300
+
+    def test_members_that_each_name_a_node_look_at_it_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(together, "_MOST_LOOKS", 1_000)
+        monkeypatch.setattr(Town, "useless", 100)
+        gang = [replace(each, node_selector={HOSTNAME: f"n{n}"}) for n, each in enumerate(members(100, apart("host")))]
+        town, seats = Town("a" * 100), list[together.Seat]()
+        for number, each in enumerate(gang):
+            at = NodeName(f"n{number}")
+            seats.append(together.Seat(Slot(Holder(each.uid), each.requests, at.__eq__, frozenset({at})), each))
+        room, around = Room(town.ledger, ()), Around(town.bystanders)
+        found = together.plan(room, seats, list(town.nodes), town.nodes, around)
+        assert found == {each.uid: f"n{number}" for number, each in enumerate(gang)}

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from extender.core.columns import Offer
-from extender.core.gangs.room import Accepts, Room, Slot, Template, templates_of
+from extender.core.gangs.room import Accepts, Candidates, Room, Slot, Template, templates_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
@@ -93,7 +93,8 @@ def plan(
     nodes, shortfall = _spread(room, templates, candidates)
     # A shortfall within the first template is final: nothing else was in its way.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots):
-        offers = [_offer(before, template, candidates) for template in templates]
+        here = Candidates(candidates)
+        offers = [_offer(before, template, here) for template in templates]
         if all(offer.copies >= len(offer.template.slots) for offer in offers):
             least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
             nodes = (
@@ -151,37 +152,34 @@ def _spread(
 ) -> tuple[dict[Holder, NodeName], Shortfall | None]:
     """One slot a node, then a second round on those that have room, and so on."""
     asked = sum(len(template.slots) for template in templates)
-    rounds: list[list[NodeName]] = [list(candidates)]
+    here, rounds = Candidates(candidates), [dict.fromkeys(candidates)]
     nodes: dict[Holder, NodeName] = {}
     for template in templates:
         need, waiting = template.need, iter(template.slots)
+        names = here.of(template)
         slot = next(waiting, None)
         lacks: list[tuple[ResourceKey, int, int]] = []
         number = 0
         while slot is not None and number < len(rounds):
-            stay: list[NodeName] = []
-            go_on: list[NodeName] = []
-            for index, node in enumerate(rounds[number]):
-                if slot is None:
-                    stay += rounds[number][index:]
-                    break
+            there, go_on = rounds[number], dict[NodeName, None]()
+            for node in there if names is candidates else [name for name in names if name in there]:
                 lack = room.lacking(node, need)
                 if lack is not None:
                     lacks.append(lack)
-                    stay.append(node)
-                elif not template.may_be_on(node):
-                    stay.append(node)
-                else:
+                elif template.may_be_on(node):
                     nodes[slot.holder] = node
                     room.take(node, need)
-                    go_on.append(node)
+                    go_on[node] = None
                     slot = next(waiting, None)
-            rounds[number] = stay
+                    if slot is None:
+                        break
+            for node in go_on:
+                del there[node]
             number += 1
             if go_on:
                 if number == len(rounds):
-                    rounds.append([])
-                rounds[number] += go_on
+                    rounds.append({})
+                rounds[number].update(go_on)
         if slot is not None:
             cause, others = cause_of(lacks)
             return nodes, Shortfall(len(nodes), asked, cause, others=others)
@@ -208,10 +206,10 @@ class _Offer:
     copies: int
 
 
-def _offer(room: Room, template: Template, candidates: Sequence[NodeName]) -> _Offer:
+def _offer(room: Room, template: Template, candidates: Candidates) -> _Offer:
     nodes: list[NodeName] = []
     copies = 0
-    for node in dict.fromkeys(candidates):
+    for node in dict.fromkeys(candidates.of(template)):
         whole = room.copies(node, template.need, len(template.slots))
         if whole and template.may_be_on(node):
             nodes.append(node)

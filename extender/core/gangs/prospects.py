@@ -18,7 +18,7 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.placing import Places, commit
 from extender.core.gangs.preemption import Choice, Unit, choose, choose_for_one, loss
-from extender.core.gangs.room import Promised, Room, Slot, Staying, templates_of
+from extender.core.gangs.room import Candidates, Promised, Room, Slot, Staying, templates_of
 from extender.core.gangs.slots import Slots
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.units import add_to
@@ -247,11 +247,10 @@ def aim(
     for held in kept:
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
+    here = Candidates(list(dict.fromkeys(candidates)))
     for template in templates_of(slots, len(candidates)):
         need, waiting = template.need, iter(template.slots)
-        nodes = [
-            node for node in dict.fromkeys(candidates) if ever.lacking(node, need) is None and template.may_be_on(node)
-        ]
+        nodes = [node for node in here.of(template) if ever.lacking(node, need) is None and template.may_be_on(node)]
         slot = next(waiting, None)
         largest = [(-now.part(node, need)[1], index) for index, node in enumerate(nodes)]
         heapify(largest)

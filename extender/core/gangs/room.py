@@ -21,6 +21,7 @@ Staying = Callable[[NodeName], Vector]
 """What stays on a node, whoever else leaves it."""
 MOST_LOOKS = 50_000
 """At a node for a template, in one plan."""
+_Where = tuple[Accepts | None, frozenset[NodeName] | None]
 Promised = Sequence[tuple[Pod, NodeName]]
 """Pods that are not bound, and on which node room is kept for each by others than us."""
 
@@ -32,6 +33,13 @@ class Slot:
     holder: Holder
     units: Vector
     accepts: Accepts | None = None
+    only: frozenset[NodeName] | None = None
+    """It accepts no others; None: that is not known."""
+
+    @property
+    def where(self) -> _Where:
+        """Equal for slots that may be on the same nodes."""
+        return self.accepts, self.only
 
 
 @dataclass(slots=True)
@@ -44,6 +52,23 @@ class Template:
     def may_be_on(self, node: NodeName) -> bool:
         accepts = self.slots[0].accepts
         return accepts is None or accepts(node)
+
+
+class Candidates:
+    """Nodes to choose from, in the order in which they are looked at."""
+
+    def __init__(self, names: Sequence[NodeName]) -> None:
+        self.names = names
+        self._order: dict[NodeName, int] = {}
+
+    def of(self, template: Template) -> Sequence[NodeName]:
+        """Those that are worth a look for the template. O(nodes) once, where a template is known to accept few."""
+        only = template.slots[0].only
+        if only is None:
+            return self.names
+        if not self._order:
+            self._order = {name: number for number, name in enumerate(dict.fromkeys(self.names))}
+        return sorted(only & self._order.keys(), key=self._order.__getitem__)
 
 
 class Room:
@@ -123,14 +148,14 @@ def templates_of(slots: Sequence[Slot], nodes: int = 0) -> list[Template]:
     """Largest first, by `shares_of`; then the choosy; then as given. `nodes`: on so many a place is looked for; where
     that would be too many looks, slots that are nearly alike are planned as if each asked for the most that one of them
     does."""
-    found: dict[tuple[frozenset[tuple[ResourceKey, int]], Accepts | None], Template] = {}
+    found: dict[tuple[frozenset[tuple[ResourceKey, int]], _Where], Template] = {}
     last: tuple[Slot, Template] | None = None
     for slot in slots:
-        if last is not None and slot.accepts is last[0].accepts and slot.units == last[0].units:
+        if last is not None and slot.where == last[0].where and slot.units == last[0].units:
             last[1].slots.append(slot)
             continue
         need = fit.asked_of(slot.units)
-        template = found.setdefault((frozenset(need), slot.accepts), Template([], need))
+        template = found.setdefault((frozenset(need), slot.where), Template([], need))
         template.slots.append(slot)
         last = slot, template
     templates = _largest_first(list(found.values()))
@@ -140,10 +165,10 @@ def templates_of(slots: Sequence[Slot], nodes: int = 0) -> list[Template]:
 
 def _merged(templates: Sequence[Template], most: int) -> list[Template]:
     """So many, but for those that are for other nodes, or other resources: these stay apart."""
-    alike: dict[tuple[Accepts | None, frozenset[ResourceKey]], list[Template]] = {}
+    alike: dict[tuple[_Where, frozenset[ResourceKey]], list[Template]] = {}
     for template in templates:
         resources = frozenset(resource for resource, _ in template.need)
-        alike.setdefault((template.slots[0].accepts, resources), []).append(template)
+        alike.setdefault((template.slots[0].where, resources), []).append(template)
     found: list[Template] = []
     for group in alike.values():
         size = -(-len(group) // max(1, most * len(group) // len(templates)))

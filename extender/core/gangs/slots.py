@@ -17,6 +17,7 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Accepts, Room, Slot
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Ledger
+from extender.core.policy_types import HOSTNAME
 from extender.core.units import add
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid
 from extender.kube.node_match import accepts
@@ -207,6 +208,13 @@ class Slots:
             if kind not in acceptances:
                 acceptances[kind] = self._acceptance(pod, shared)
             slots.append(Slot(Holder(pod.uid), pod.requests, acceptances[kind]))
+        if any(HOSTNAME in pod.node_selector for pod in members):
+            named: dict[str | None, set[NodeName]] = {}
+            for name, node in self.nodes.items():
+                named.setdefault(node.labels.get(HOSTNAME), set()).add(name)
+            for number, pod in enumerate(members):
+                if (host := pod.node_selector.get(HOSTNAME)) is not None:
+                    slots[number] = replace(slots[number], only=frozenset(named.get(host, ())))
         return slots, of_template
 
     def of_members_apart(

@@ -30,7 +30,7 @@ from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
 from extender.core.fit import asked_of
 from extender.core.gangs.packing import Shortfall, cause_of
-from extender.core.gangs.room import Room, Slot, Template, shares_of
+from extender.core.gangs.room import Candidates, Room, Slot, Template, shares_of
 from extender.core.ledger import Holder
 from extender.core.neighbours import TOO_MANY, PeerClass, Rules, are_too_many
 from extender.core.units import count_in
@@ -66,10 +66,10 @@ def plan(
     candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
     rules = Rules([seat.pod for seat in seats], nodes, around)
     attempt = _Attempt(room.copy(), rules, _templates_of(seats, rules))
-    best: Shortfall | None = None
+    anywhere, best = Candidates(candidates), None
     for order in attempt.orders():
         for within in _places(attempt, candidates):
-            found = attempt.greedily(order, candidates, within)
+            found = attempt.greedily(order, anywhere, within)
             if not isinstance(found, Shortfall):
                 return found
             if best is None or found.placed > best.placed:
@@ -99,7 +99,7 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
     for seat in seats:
         kind = rules.class_of(seat.pod)
         need = asked_of(seat.slot.units)
-        template = found.setdefault((frozenset(need), seat.slot.accepts, id(kind)), _Template([], need, kind))
+        template = found.setdefault((frozenset(need), seat.slot.where, id(kind)), _Template([], need, kind))
         template.slots.append(seat.slot)
     return list(found.values())
 
@@ -108,7 +108,7 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
 class _Within:
     """The one place where these templates are to be, by number; the others may be on any candidate."""
 
-    nodes: Sequence[NodeName]
+    nodes: Candidates
     templates: frozenset[int]
 
 
@@ -131,7 +131,7 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
             sizes = ((attempt.copies(names, together), names) for names in places.values())
             large_enough = [(size, names) for size, names in sizes if size is not None]
             for _, names in sorted(large_enough, key=lambda each: each[0]):
-                yield _Within(names, together)
+                yield _Within(Candidates(names), together)
     yield None
 
 
@@ -163,7 +163,8 @@ class _Attempt:
         found = 0
         for number in numbers:
             template = self.templates[number]
-            self.looks += len(names)
+            # Room alone is a quarter of what there is to look at.
+            self.looks += -(-len(names) // 4)
             if self.looks > _MOST_LOOKS:
                 return None
             whole = sum(self.room.copies(name, template.need, self._asked) for name in names)
@@ -175,7 +176,7 @@ class _Attempt:
     # One seat after the other.
 
     def greedily(
-        self, order: Sequence[int], candidates: Sequence[NodeName], within: _Within | None
+        self, order: Sequence[int], anywhere: Candidates, within: _Within | None
     ) -> dict[Holder, NodeName] | Shortfall:
         """Each seat on the next node that will have it. The room is left as it was."""
         placed: dict[Holder, NodeName] = {}
@@ -183,7 +184,8 @@ class _Attempt:
         shortfall: Shortfall | None = None
         for number in order:
             template = self.templates[number]
-            names = within.nodes if within is not None and number in within.templates else candidates
+            near = within is not None and number in within.templates
+            names = (within.nodes if within is not None and near else anywhere).of(template)
             queue = _Queue(self, template, names)
             for slot in template.slots:
                 name = queue.next()
