@@ -219,4 +219,4 @@ class TestBounded:
             seats.append(together.Seat(Slot(Holder(each.uid), each.requests, at.__eq__, frozenset({at})), each))
         room, around = Room(town.ledger, ()), Around(town.bystanders)
         found = together.plan(room, seats, list(town.nodes), town.nodes, around)
-        assert found == {each.uid: f"n{number}" for number, each in enumerate(gang)}
+        assert found == {Holder(each.uid): f"n{number}" for number, each in enumerate(gang)}
