@@ -24,6 +24,7 @@ from extender.app.pod_edits import PodEdits
 from extender.app.policies.containment import PolicyFailed
 from extender.app.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef, Recorder, Waker
 from extender.app.telling import Telling
+from extender.app.unit_check import confirm
 from extender.app.waits import WaitTold
 from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
@@ -98,6 +99,7 @@ class Effects:
         self._evicting = Evicting(
             keeper,
             self,
+            binder,
             evictor,
             nominator,
             disruptions,
@@ -232,13 +234,11 @@ class Effects:
         """Also who is to go may not be where our watch says: a restore of etcd may have taken its Binding back."""
         for pod in (*proof.unbound, *members):
             try:
-                node = await self._binder.node_of(PodRef.of(pod))
+                await confirm(self._binder, pod)
             except (Unavailable, Refused) as error:
                 if pod.node is not None and isinstance(error, Gone):
                     continue
-                return f"{pod}: {error}"
-            if node != pod.node:
-                return f"{pod} is not bound" if node is None else f"{pod} is bound to {node}"
+                return str(error)
         return ""
 
     async def _evict_member(self, pod: Pod, why: str) -> bool:

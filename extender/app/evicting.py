@@ -30,6 +30,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -38,7 +39,7 @@ from extender.app.decisions import Performer
 from extender.app.destroyed import Destroyed, Destruction
 from extender.app.fair import FairSemaphore
 from extender.app.keeper import Keeper
-from extender.app.ports import Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
+from extender.app.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
 from extender.app.unit_check import UnitCheck
 from extender.core.back_off import BackOff
 from extender.core.brake import Act
@@ -87,6 +88,7 @@ class Evicting:
         self,
         keeper: Keeper,
         performer: Performer,
+        binder: Binder,
         evictor: Evictor,
         nominator: Nominator,
         disruptions: Disruptions,
@@ -102,7 +104,7 @@ class Evicting:
         self._evictor = evictor
         self._nominator = nominator
         self._live_pods = live_pods
-        self._check = UnitCheck(keeper.tables, evictor, disruptions)
+        self._check = UnitCheck(keeper.tables, binder, evictor, disruptions)
         self._rate = SharedRate(per_second)
         self._tell = tell
         self._start = start
@@ -136,6 +138,8 @@ class Evicting:
                     await self._all_is_known()
                     if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
                         break
+                    if unit is order.units[0] and not await self._all_are_bound(order):
+                        break
                     evicted = await self._evict(
                         unit,
                         share,
@@ -164,6 +168,21 @@ class Evicting:
         except (Unavailable, Refused) as error:
             _log.warning("no pod is evicted: members cannot be read", gang=str(order.gang), why=str(error))
             return False
+        return True
+
+    async def _all_are_bound(self, order: EvictFor) -> bool:
+        """Whether the API server confirms where each unit is. Else no pod leaves: the room would not be what is counted
+        on."""
+        units = iter(order.units)
+        while several := list(islice(units, _ASKED_ABOUT)):
+            asked = (self._check.confirm(unit) for unit in several)
+            for unit, error in zip(several, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(error, Unavailable | Refused):
+                    _log.warning("no pod is evicted", gang=str(order.gang), why=str(error))
+                    self._told(UnitStays(order.gang, unit, 0, str(error)))
+                    return False
+                if error is not None:
+                    raise error
         return True
 
     async def _all_may_go(self, order: EvictFor) -> bool:
@@ -252,29 +271,31 @@ class Evicting:
         pods, objection = await self._check.look(unit, protected if despite_budgets else None)
         if objection and not gone:
             return 0, objection
-        pods = pods or [pod for pod in unit if self._is_there(pod)]
+        pods = pods or [pod for pod in unit if self._check.is_there(pod)]
         size = len(pods) + gone
-        if begin is not None:
-            await begin()
         left, begun, back_off = gone, False, BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + UNFINISHED_SECONDS
         while pods:
             pod = pods[0]
-            if not begun:
-                await self._all_is_known()
-            if not self._is_there(pod):
-                pods.pop(0)
-                continue
-            if not begun and not wanted():
-                if left:
-                    self._tell_unfinished(pods, left, size, told, _UNWANTED)
-                return left, _UNWANTED
-            begun = True
             budget = protected.get(pod.uid)
             despite = f", despite disruption budget {budget}: there is no room without" if budget is not None else ""
             said = f"{told}{despite}"
             try:
+                if not begun:
+                    await self._check.confirm(pods)
+                    if begin is not None:
+                        await begin()
+                        begin = None
+                    await self._all_is_known()
+                if not self._check.is_there(pod):
+                    pods.pop(0)
+                    continue
+                if not begun and not wanted():
+                    if left:
+                        self._tell_unfinished(pods, left, size, told, _UNWANTED)
+                    return left, _UNWANTED
+                begun = True
                 if pod.uid in protected:
                     await self._evictor.preempt(PodRef.of(pod), f"escher: deleted {said}")
                 else:
@@ -306,10 +327,6 @@ class Evicting:
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None
-
-    def _is_there(self, pod: Pod) -> bool:
-        known = self._keeper.tables.pods.get(pod.uid)
-        return known is not None and not known.deleting
 
     async def _pods_are_followed(self, key: GangKey) -> None:
         """The service sees which pods take the room that it makes free, or the order is not wanted any more. Others

@@ -1,14 +1,16 @@
 """Unit check: before the first pod of a unit leaves, it is made as sure as can be that all of them may.
 
 The disruption budgets about them are read anew and counted, for the API server counts one pod at a time, and a dry run
-spends nothing. Then each eviction is tried as a dry run. Must not know what the pods leave for.
+spends nothing. Then each eviction is tried as a dry run, and the API server confirms where each pod is bound.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
-from extender.app.ports import Disruptions, Evictor, PodRef
+from extender.app.ports import Binder, Disruptions, Evictor, PodRef
 from extender.app.tables import Tables
 from extender.app.wording import in_short
 from extender.core.budgets import Budgets
@@ -16,10 +18,14 @@ from extender.core.cluster import Pod
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid
 
+_AT_ONCE = 16
+"""Of how many pods it is asked at once where they are bound."""
+
 
 class UnitCheck:
-    def __init__(self, tables: Tables, evictor: Evictor, disruptions: Disruptions) -> None:
+    def __init__(self, tables: Tables, binder: Binder, evictor: Evictor, disruptions: Disruptions) -> None:
         self._tables = tables
+        self._binder = binder
         self._evictor = evictor
         self._disruptions = disruptions
 
@@ -51,15 +57,34 @@ class UnitCheck:
         protected = _protected(there, budgets)
         return await self._tried([pod for pod in there if pod.uid in protected], protected)
 
+    def is_there(self, pod: Pod) -> bool:
+        """Whether it is bound, still on that node, and not about to go, as far as we know."""
+        known = self._tables.pods.get(pod.uid)
+        if known is None or known.node is None or known.deleting:
+            return False
+        return pod.node in (None, known.node)
+
+    async def confirm(self, pods: Sequence[Pod]) -> None:
+        """The API server itself says that each is bound where we know it to be, or gone. Raises Unavailable, Refused.
+
+        Our watch may be late: a restore of etcd takes Bindings back, and no watch need tell of that.
+        """
+        for first in range(0, len(pods), _AT_ONCE):
+            known = (self._tables.pods.get(pod.uid, pod) for pod in pods[first : first + _AT_ONCE])
+            await asyncio.gather(*(self._confirm(pod) for pod in known))
+
+    async def _confirm(self, pod: Pod) -> None:
+        with suppress(Gone):
+            await confirm(self._binder, pod)
+
     async def _now(self, pods: Sequence[Pod]) -> tuple[list[Pod], Budgets]:
-        """Those that are there and not about to go, and the budgets of their namespaces, as they are now."""
+        """Those that are there, and the budgets of their namespaces, as they are now."""
         budgets = Budgets()
         for namespace in sorted({pod.namespace for pod in pods}):
             for budget in await self._disruptions.budgets(namespace):
                 budgets.see(budget)
         # A pod that has become ready since counts.
-        known = (self._tables.pods.get(pod.uid) for pod in pods)
-        return [pod for pod in known if pod is not None and not pod.deleting], budgets
+        return [self._tables.pods[pod.uid] for pod in pods if self.is_there(pod)], budgets
 
     async def _tried(self, pods: Sequence[Pod], protected: Mapping[PodUid, str]) -> str:
         """Why one of them is refused; empty if none is, each by itself."""
@@ -74,6 +99,13 @@ class UnitCheck:
             except (Unavailable, Refused) as error:
                 return str(error)
         return ""
+
+
+async def confirm(binder: Binder, pod: Pod) -> None:
+    """The API server has the pod bound as it is here, or unbound. Raises Unavailable, Refused."""
+    node = await binder.node_of(PodRef.of(pod))
+    if node != pod.node:
+        raise Unavailable(f"{pod} is not bound" if node is None else f"{pod} is bound to {node}")
 
 
 def _protected(pods: Sequence[Pod], budgets: Budgets) -> dict[PodUid, str]:

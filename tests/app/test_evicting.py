@@ -60,6 +60,7 @@ class Stage(Wired):
             for index, each in enumerate(pods)
         ]
         for each in bound:
+            self.api.bound[each.uid] = each.node or NodeName("")
             self.do(self.keeper.observe(each))
         return bound
 
@@ -128,6 +129,48 @@ class TestAUnit:
         lost["pods"] = 0.0
         await asyncio.sleep(PREEMPTS_EVERY + 5)
         assert len(stage.evicted()) == 8
+
+    async def test_stays_where_the_api_server_says_that_one_of_it_is_not_bound(self, stage: Stage) -> None:
+        """A restore of etcd has taken its Binding back, and our watch has not told of it yet."""
+        low = stage.runs(*gang_pods("low", 8, FULL))
+        del stage.api.bound[low[-1].uid]
+        stage.comes()
+        await asyncio.sleep(30)
+        assert stage.evicted() == []
+
+    async def test_of_one_pod_stays_where_the_api_server_says_that_it_is_not_bound(self, stage: Stage) -> None:
+        low = stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        for each in low:
+            del stage.api.bound[each.uid]
+        stage.comes(size=1)
+        await asyncio.sleep(30)
+        assert stage.evicted() == []
+
+    async def test_of_several_no_pod_leaves_where_the_api_server_says_that_one_of_them_is_not_bound(
+        self, stage: Stage
+    ) -> None:
+        """All of them are needed: who leaves first would leave in vain."""
+        low = stage.runs(*(pod(f"low-{number}", FULL) for number in range(8)))
+        del stage.api.bound[low[4].uid]
+        stage.comes()
+        await asyncio.sleep(30)
+        assert stage.evicted() == []
+
+    async def test_is_asked_about_again_before_it_is_gone_on_with(self, stage: Stage) -> None:
+        """A restore of etcd may have come in between."""
+        low = stage.runs(*gang_pods("low", 8, FULL))
+        stage.comes()
+        while not stage.evicted():  # noqa: ASYNC110 -- virtual time
+            await asyncio.sleep(0.01)
+        rest = [each for each in low if each.name not in stage.evicted()]
+        stage.api.faults.append(unavailable(of="evict "))
+        while stage.api.faults:  # noqa: ASYNC110 -- virtual time
+            await asyncio.sleep(0.01)
+        tried = len(stage.tried("evict "))
+        del stage.api.bound[rest[0].uid]
+        await asyncio.sleep(2 * UNFINISHED_SECONDS)
+        assert len(stage.tried("evict ")) == tried
+        assert any("default/low-" in each and "is not bound" in each for each in stage.told("PreemptionUnfinished"))
 
     async def test_goes_on_when_all_is_known(self, stage: Stage) -> None:
         stage.runs(*gang_pods("low", 8, FULL))
@@ -322,7 +365,8 @@ class TestUnits:
         await asyncio.sleep(5)
         assert len(stage.evicted()) == 8
         times = [when for when, call in stage.api.calls if call.startswith("evict ")]
-        assert all(later - earlier >= 0.19 for earlier, later in pairwise(times))
+        # Before the first it is also asked where all of them are bound.
+        assert all(later - earlier >= 0.18 for earlier, later in pairwise(times))
 
     async def test_are_not_judged_by_a_list_that_began_while_one_waited_for_its_turn(self, stage: Stage) -> None:
         """Who is ready, and whom a budget is about, may be known only when it is whole."""

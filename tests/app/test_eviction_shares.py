@@ -33,6 +33,7 @@ class Shared(Stage):
         """The rest of a gang is to leave for a pod of that namespace."""
         for_whom = pod(f"for-{name}", {}, namespace=namespace, priority=9)
         rest = [pod(f"{name}-{number}", {}, namespace=namespace, node=NodeName("large")) for number in range(size)]
+        self.api.bound |= dict.fromkeys((each.uid for each in rest), NodeName("large"))
         for each in (for_whom, *rest):
             self.do(self.keeper.observe(each))
         self.do(Decided(None, [EvictRest(GangKey(namespace, name), for_whom, tuple(rest), gone)]))

@@ -572,6 +572,7 @@ class TestEvents:
     async def test_tell_members_and_victims_of_a_preemption(self, stage: Stage) -> None:
         victims = [pod(f"low-{name}", FULL, node=name) for name in stage.keeper.tables.nodes]
         stage.see(*victims)
+        stage.api.bound |= {each.uid: each.node for each in victims if each.node is not None}
         members = [replace(each, priority=1) for each in job_pods("train", 2, FULL)]
         stage.see(*members)
         stage.scheduling.filter(members[0], list(stage.keeper.tables.nodes))
