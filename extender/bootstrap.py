@@ -227,7 +227,14 @@ class Application:
         if tracing is not None:
             self.verbs = tracing.verbs(self.verbs, self.keeper.tables.pods)
         store = ApiResourceStore(connection, now)
-        self.resources = Resources(self.keeper, self.effects, store, self.write_back, Marks(world.unique))
+        self.resources = Resources(
+            self.keeper,
+            self.effects,
+            store,
+            self.write_back,
+            Marks(world.unique),
+            lambda names: self.intents.require_finished(names),
+        )
         self.intents = Intents(
             ApiIntentStore(connection, now),
             self.resources.taking_back,

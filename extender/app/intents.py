@@ -113,13 +113,9 @@ class Intents(Ends[Declared[Intent]]):
 
     async def announce(self, known: Before, deletes: Iterable[Identity]) -> Announced:
         """What may be written is durable. `end` is to follow. Raises Unavailable, NotYet, NotAnnounced."""
-        if (listed := self._listed()) is None:
-            raise Unavailable("the intents of earlier transactions are not read yet", retry_after=1.0)
-        if not listed:
+        self.require_finished(known)
+        if not self._listed():
             raise NotAnnounced(len(known), self._advice("it cannot be read there"))
-        if (unfinished := self._unfinished_over(known)) is not None:
-            said = f"{unfinished} is named by an earlier transaction that is to be taken back first: try again"
-            raise NotYet("operations", len(known), said, retry_after=1)
         there = len(self._live | {_transaction(entry.item.name) for entry in self.known.entries()})
         if there >= MOST_UNFINISHED:
             said = f"{there} transactions over several objects are unfinished, and {MOST_UNFINISHED} may be: try again"
@@ -136,6 +132,17 @@ class Intents(Ends[Declared[Intent]]):
                 raise NotAnnounced(len(known), self._advice(str(error))) from error
             raise
         return announced
+
+    def require_finished(self, names: Collection[Identity]) -> None:
+        """No other transaction may have written these that is not in force: what is there may be taken back.
+
+        Raises NotYet; Unavailable where it is not known yet.
+        """
+        if self._listed() is None:
+            raise Unavailable("the intents of earlier transactions are not read yet", retry_after=1.0)
+        if (unfinished := self._unfinished_over(names)) is not None:
+            said = f"{unfinished} is named by an earlier transaction that is to be taken back first: try again"
+            raise NotYet("operations", len(names), said, retry_after=1)
 
     def _advice(self, why: str) -> str:
         return (
@@ -240,9 +247,9 @@ class Intents(Ends[Declared[Intent]]):
         over = (_transaction(name) for name in self._stored())
         return sum(each not in self._live and each not in self._lingering for each in over)
 
-    def _unfinished_over(self, known: Before) -> Identity | None:
+    def _unfinished_over(self, names: Collection[Identity]) -> Identity | None:
         """An object of these that another intent is about: half of a transaction is nothing to go back to."""
-        over = (name for transaction, name in self._not_in_force() if transaction not in self._live and name in known)
+        over = (name for transaction, name in self._not_in_force() if transaction not in self._live and name in names)
         return next(over, None)
 
     def is_about(self, name: Identity) -> bool:

@@ -10,7 +10,7 @@ What is decided (`steps.plan`) is apart from how it is written (here). Must not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
@@ -24,7 +24,7 @@ from extender.app.objects.in_force import InForce
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.marks import Marks
-from extender.app.objects.steps import Change, Delete, Written
+from extender.app.objects.steps import Change, Delete, Nothing, Written
 from extender.app.objects.writing import Writing
 from extender.app.ports import EphemeralResource, ResourceChange, ResourceStore
 from extender.app.resource_quota import Underway, amount_of
@@ -50,7 +50,11 @@ class Overtaken(Exception):
 
 
 class Resources:
-    """`known` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written."""
+    """`known` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written.
+
+    `require_finished` raises where a transaction that is not in force may have written one of these objects: it is
+    taken back, and with it goes what was answered of an object that was not written anew.
+    """
 
     def __init__(
         self,
@@ -59,6 +63,7 @@ class Resources:
         store: ResourceStore,
         write_back: WriteBack | None = None,
         marks: Marks | None = None,
+        require_finished: Callable[[Collection[Identity]], None] = lambda names: None,
     ) -> None:
         in_force = InForce(KIND)
         self.known: Known[EphemeralResource] = Known(keeper.tables.clock, in_force.take, self._settle)
@@ -71,6 +76,7 @@ class Resources:
         self._keeper = keeper
         self._performer = performer
         self._write_back = write_back
+        self._require_finished = require_finished
 
     def _settle(self) -> None:
         self.capacities.admit()
@@ -133,7 +139,7 @@ class Resources:
         """Durable, in the ledger, and on the nodes' status unless that takes long (see _ADVERTISE_WITHIN).
 
         The answer does not say which of the two it was: `escher_write_back_pending` and node status do.
-        Raises Invalid, BeingDeleted, VersionConflict, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, NotFound, NotYet, Unavailable.
         """
         async with self.writing.locks.hold([identity(request.name)]):
             await self.look_before(request)
@@ -172,6 +178,8 @@ class Resources:
                 raise Overtaken(request.name)
             step = plan(request, entry, self.capacities, self._keeper.tables)
             self.may_have(underway, request.name, step, entry)
+            if announced is None and isinstance(step, Nothing | Delete):
+                self._require_finished([identity(request.name)])
             if announced is not None and isinstance(step, Delete) and step.item.finalizers:
                 # Of several operations of one name none need be a deletion when it is looked at alone.
                 raise for_good(step.item)
@@ -213,11 +221,12 @@ class Resources:
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
     ) -> ResourceState | None:
-        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Invalid, Unavailable.
+        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Invalid, NotYet, Unavailable.
 
         What is answered is held by finalizers, in force nowhere.
         """
         async with self.writing.locks.hold([identity(name)]):
+            self._require_finished([identity(name)])
             was, left = await self.writing.delete(
                 name, lambda there: there.name.shared == name.shared, if_version=if_version, dry_run=dry_run
             )
@@ -232,13 +241,15 @@ class Resources:
         are as they were. Answers which of them cannot have it, and why: they are as they were, too. `policy`: see
         `steps.spread`.
 
-        Raises Invalid, BeingDeleted, Unavailable, Refused.
+        Raises Invalid, BeingDeleted, NotYet, Unavailable, Refused.
         """
         why: Mapping[NodeName, str] = {}
 
         def decide(entry: Entry[EphemeralResource] | None) -> tuple[Step, str]:
             nonlocal why
             step, why = spread(name, units, entry, self.capacities, policy)
+            if isinstance(step, Nothing | Delete):
+                self._require_finished([identity(name)])
             self.may_have(underway, name, step, entry)
             return step, mark
 

@@ -199,6 +199,7 @@ class Transactions:
     async def _announce(self, course: Course) -> None:
         """What is about to be written is durable, where a crash could leave half of it."""
         names = course.by_name()
+        self._intents.require_finished(names.keys())
         alone = [not isinstance(course.steps[each[0]], Nothing) for each in names.values() if len(each) == 1]
         if sum(alone) + sum(len(each) for each in names.values() if len(each) > 1) < 2:
             return

@@ -262,3 +262,41 @@ async def test_a_transaction_waits_for_an_earlier_one_over_the_same_object_to_be
     assert world.api.intents == {}
     assert (await run(world, setting("r", 2), setting("s", 3))).committed == [0, 1]
     world.agree()
+
+
+@pytest.mark.parametrize("how", ["transaction", "incremental", "set", "delete", "spread"])
+async def test_what_a_transaction_not_in_force_has_deleted_counts_for_nobody_as_deleted(world: World, how: str) -> None:
+    """It is made again when that one is taken back, under whoever was told that it is gone."""
+    name = EphemeralName("team", "r")
+    await world.set("r", 1, "n1")
+    await world.set("d", 1, "n1")
+    await world.quiet()
+    before = world.api.objects["team", "r"]
+
+    async def remove() -> None:
+        match how:
+            case "transaction":
+                await run(world, setting("r", 0), setting("d", 0))
+            case "incremental":
+                for refused in (await run(world, setting("r", 0), mode=Mode.INCREMENTAL)).refused:
+                    raise NotYet("operations", 1, refused.detail, retry_after=1)
+            case "set":
+                await world.resources.set_resource(setting("r", 0))
+            case "delete":
+                await world.resources.delete_resource(name)
+            case _:
+                await world.resources.spread(name, {N1: 0})
+
+    world.api.delete("team", "r")
+    former = Former(Identity("team", "r"), before, deletes=True)
+    world.api.put_intent(Declared(Identity(OWN, "transaction-x"), Intent((former,))))
+    await asyncio.sleep(1)
+    with pytest.raises(NotYet, match="team/r is named by an earlier transaction"):
+        await remove()
+    assert there(world)["d"] == {"n1": 1}
+    await world.quiet(100)
+    assert there(world)["r"] == {"n1": 1}
+    await remove()
+    await world.quiet(100)
+    assert "r" not in there(world)
+    world.agree()

@@ -68,7 +68,13 @@ class World(Performing):
         self.clock = self.api.clock
         self.keeper = Keeper(self.clock, rules or Rules())
         self.write_back = WriteBack(self.keeper.tables, self.api.writer, chance=lambda: chance, **write_back)
-        self.resources = Resources(self.keeper, self, self.api.store, self.write_back)
+        self.resources = Resources(
+            self.keeper,
+            self,
+            self.api.store,
+            self.write_back,
+            require_finished=lambda names: self.intents.require_finished(names),
+        )
         self.conditions = Conditions(
             self.resources.known, self.api.store, self.resources.placements, chance=lambda: chance
         )
