@@ -7,13 +7,14 @@ for each, of everybody's. Knows since when pods wait; must not know what governs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from extender.core.governing import Choice
 from extender.kube.names import PodUid
 
+_SPARE = 64
 LONGEST = 60.0
 """Seconds; who says more is tried for as long as that."""
 
@@ -38,6 +39,7 @@ class Alternatives:
         """By pod, and the name of the choice."""
         self._due: list[tuple[float, PodUid, str]] = []
         """Each of these, and some that are none any more."""
+        self._most_due = _SPARE
 
     def waits(self, uid: PodUid, choices: Iterable[Choice], now: float) -> None:
         """The pod has no place, and these alternatives."""
@@ -50,6 +52,10 @@ class Alternatives:
             found[choice.name] = wait
         if found:
             self._waits[uid] = found
+        if len(self._due) > self._most_due:
+            self._due = [each for each in self._due if self._is_due(*each)]
+            heapify(self._due)
+            self._most_due = 2 * len(self._due) + _SPARE
 
     def forget(self, uid: PodUid) -> None:
         """It has its place, or is gone."""
@@ -60,16 +66,14 @@ class Alternatives:
             heappop(self._due)
         return self._due[0][0] if self._due else None
 
-    def due(self, now: float) -> list[tuple[PodUid, str]]:
-        """The next one's turn has come for these; they wait for the one after it."""
-        found: list[tuple[PodUid, str]] = []
+    def due(self, now: float) -> Iterator[tuple[PodUid, str]]:
+        """The next one's turn has come for these; they wait for the one after it. Who is not taken stays due."""
         while (when := self.next_deadline()) is not None and when <= now:
             _, uid, which = heappop(self._due)
             wait = self._waits[uid][which]
             wait.turn(now)
             heappush(self._due, (wait.until, uid, which))
-            found.append((uid, which))
-        return found
+            yield uid, which
 
     def _is_due(self, when: float, uid: PodUid, which: str) -> bool:
         wait = self._waits.get(uid, {}).get(which)

@@ -221,7 +221,9 @@ class Resources:
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
     ) -> ResourceState | None:
-        """It is gone from every node. Nothing if it was not there. Raises VersionConflict, Invalid, NotYet, Unavailable.
+        """It is gone from every node. Nothing if it was not there.
+
+        Raises VersionConflict, Invalid, NotYet, Unavailable.
 
         What is answered is held by finalizers, in force nowhere.
         """

@@ -72,8 +72,9 @@ class Preemption:
         """Pods whose victims are being deleted; with the last of them, once only he is left."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.forgotten: set[PodUid] = set()
-        """Pods that nobody tries again when their victims are gone: the last was gone already, which the real one takes
-        for done without a deletion that would be told (1.36). Something else has to happen, or five minutes pass."""
+        """Pods that nobody tries again when their victims are gone: the last was gone already, or was still being bound
+        and its deletion is none of a bound pod, which the real one takes for done without a deletion that would be told
+        (1.36). Something else has to happen, or five minutes pass."""
 
     def close(self) -> None:
         for task in list(self._tasks):
@@ -245,7 +246,9 @@ class Preemption:
                 if isinstance(outcome, BaseException):
                     raise outcome
             self._busy[pod.uid] = last.key
-            if not await self._preempt(pod, node, last):
+            was_there = await self._preempt(pod, node, last)
+            now = self._known(last.key)
+            if not was_there or (now is not None and now.uid == last.uid and not now.node):
                 self.forgotten.add(pod.uid)
         except (Unavailable, Refused) as error:
             _log.warning("preemption has failed", pod=str(pod), node=node, why=str(error))

@@ -19,7 +19,7 @@ def turns(choice: Choice, until: float) -> list[float]:
     waiting, found = Alternatives(), list[float]()
     waiting.waits(POD, [choice], 0.0)
     while (when := waiting.next_deadline()) is not None and when <= until:
-        assert waiting.due(when) == [(POD, choice.name)]
+        assert list(waiting.due(when)) == [(POD, choice.name)]
         found.append(when)
         # It is told of again all the time, which changes nothing.
         waiting.waits(POD, [choice], when)
@@ -47,8 +47,27 @@ def test_other_alternatives_begin_anew() -> None:
     waiting = Alternatives()
     waiting.waits(POD, [Choice("soft", 2, 5.0)], 0.0)
     for when in (5.0, 10.0, 20.0):
-        waiting.due(when)
+        list(waiting.due(when))
     waiting.waits(POD, [Choice("soft", 3, 5.0)], 21.0)
     assert waiting.next_deadline() == 26.0
     waiting.waits(POD, [], 22.0)
     assert waiting.next_deadline() is None
+
+
+def test_who_is_not_taken_stays_due() -> None:
+    waiting, choice = Alternatives(), Choice("soft", 2, 5.0)
+    for number in range(3):
+        waiting.waits(PodUid(f"p{number}"), [choice], 0.0)
+    assert list(itertools.islice(waiting.due(5.0), 2)) == [("p0", "soft"), ("p1", "soft")]
+    assert waiting.next_deadline() == 5.0
+    assert list(waiting.due(5.0)) == [("p2", "soft")]
+    assert waiting.next_deadline() == 10.0
+
+
+def test_edits_of_a_pod_leave_nothing_behind() -> None:
+    """Each begins anew; a tenant makes hundreds of them a second."""
+    waiting = Alternatives()
+    for number in range(10_000):
+        waiting.waits(POD, [Choice("soft", 2 + number % 2, 60.0)], number / 1000)
+    assert len(waiting._due) <= 200
+    assert waiting.next_deadline() == 9.999 + 60.0

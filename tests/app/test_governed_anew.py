@@ -18,9 +18,18 @@ from extender.app.verbs import Victims
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.gang import WakePod
 from extender.core.gangs.machine import Phase
+from extender.core.governing import POLICY
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Wait
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, Parameters, PolicyInForce, Priority
+from extender.core.policy_types import (
+    HOSTNAME,
+    AntiAffinity,
+    Balance,
+    BinPacking,
+    Parameters,
+    PolicyInForce,
+    Priority,
+)
 from extender.kube.names import NodeName, PodUid
 from tests.app.wired import Wired
 from tests.builders import gang_pods, gone, node, pod
@@ -349,3 +358,33 @@ async def test_whoever_else_uses_the_event_loop_has_a_turn_after_each_slice() ->
     assert len(slices) >= 3_000 * ONE_POD // (1_500 + ONE_POD)
     assert asyncio.get_running_loop().time() == began
     await effects.close()
+
+
+def test_turns_of_alternatives_that_come_at_the_same_moment_are_taken_so_many_at_a_time() -> None:
+    """The same pods are governed by the same alternatives in the end, as if all were taken at once."""
+    service, pods = Service(), 300
+    for number in range(pods):
+        # Nobody has created these policies.
+        waits = pod(f"w{number}", {"cpu": 1}, namespace="a", annotations={POLICY: "near|away"})
+        service.do(service.keeper.observe(waits))
+        service.do(service.keeper.filter(waits, [N1, N2]))
+    service.do_the_rest()
+
+    def under(name: str) -> int:
+        return sum([policy.name for policy in each.governed] == [name] for each in service.keeper.tables.pods.values())
+
+    assert under("near") == pods
+    service.clock.time += 60
+    service.tick()
+    assert 0 < under("away") <= 60
+    turns = 1
+    while under("near"):
+        assert service.keeper.next_deadline() is not None
+        assert (service.keeper.next_deadline() or 0.0) <= service.clock.steady()
+        before = under("away")
+        service.tick()
+        assert under("away") - before <= 60
+        turns += 1
+    assert under("away") == pods
+    assert turns == pytest.approx(pods / 60, abs=1)
+    assert service.is_up_to_date()

@@ -23,8 +23,8 @@ FOUND = {
     "let-in-and-evicted": "the witness did not see that the gang's Bindings had been refused",
     "half-expires-before-it-is-taken-back": "what a transaction wrote by half ended before it was taken back, and what "
     "was there before did not come back",
-    "deleted-while-a-transaction-was-taken-back": "a transaction deleted what an earlier one, not in force, had deleted "
-    "already, was answered as in force, and the object came back",
+    "deleted-while-a-transaction-was-taken-back": "a transaction deleted what an earlier one, not in force, had "
+    "deleted already, was answered as in force, and the object came back",
     "woken-beside-a-node-that-is-gone": "a member whose node was not offered was woken by each of its own filter calls",
     "restored-while-a-watch-was-silent": "what a restored etcd said was never read: its version was the same again",
     "intent-stored-again-before-a-restart": "what was answered as in force was taken back by the next life, since the "
