@@ -76,8 +76,9 @@ class Working:
                 for body in pods_of(work):
                     await self._come_in(body)
             case _:
-                await self._have_class(work.priority)
                 for body in pods_of(work):
+                    # A restore of etcd may have taken it back.
+                    await self._have_class(work.priority)
                     await self._create(POD, body)
         if work.lasts is not None:
             await asyncio.sleep(work.lasts)

@@ -20,6 +20,8 @@ from loadtests.turns import Turns
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000
 """Of the event loop, within a second of virtual time: a busy one has some thousands."""
+RESOURCES = "ephemeralresources"
+_WRITES = frozenset({"create", "update", "patch", "delete"})
 _WATCHED = {"escher": "the service", "system:kube-scheduler": "kube-scheduler"}
 
 
@@ -73,19 +75,26 @@ class Loops:
         self._now = now
         self._minute = 0
         self._counts: Counter[str] = Counter()
+        self._told: set[str] = set()
+        self._edits = 0
+        """Of resources, by others than the service: node status is to be written for each."""
 
     def hear(self, event: Json) -> None:
         """One request, as the audit has it."""
-        if (who := _WATCHED.get(event["user"]["username"])) is None:
-            return
         if (minute := int(self._now() // 60)) != self._minute:
-            self._minute = minute
+            self._minute, self._edits = minute, 0
             self._counts.clear()
+            self._told.clear()
         about = event["objectRef"]
+        if (who := _WATCHED.get(event["user"]["username"])) is None:
+            self._edits += about["resource"] == RESOURCES and event["verb"] in _WRITES
+            return
         if about["resource"] == "events":
             return
         names = (about.get("namespace", ""), about.get("name", ""), about.get("subresource", ""))
         what = f"{who} has asked, {event['verb']} {about['resource']} {'/'.join(filter(None, names))}"
         self._counts[what] += 1
-        if self._counts[what] == MOST_A_MINUTE:
-            self._found(f"{MOST_A_MINUTE} times within a minute {what}")
+        most = MOST_A_MINUTE + (self._edits if about["resource"] == "nodes" else 0)
+        if self._counts[what] >= most and what not in self._told:
+            self._told.add(what)
+            self._found(f"{most} times within a minute {what}")

@@ -47,6 +47,15 @@ def test_what_others_do_is_theirs_and_events_are_told_as_often_as_wanted() -> No
     assert heard(asked("p", "system:nodes"), asked("p", resource="events"), times=5 * MOST_A_MINUTE) == []
 
 
+def test_the_status_of_a_node_is_written_for_each_edit_of_a_resource_and_that_is_no_loop() -> None:
+    writes, edits = asked("n", resource="nodes"), asked("r", "people", "ephemeralresources")
+    assert heard(edits, writes, times=5 * MOST_A_MINUTE) == []
+    [said] = heard(edits, writes, writes, times=5 * MOST_A_MINUTE)
+    assert "patch nodes n" in said
+    [said] = heard(edits, asked("p"), times=5 * MOST_A_MINUTE)
+    assert "patch pods p" in said
+
+
 def test_a_loop_in_which_no_time_passes_ends() -> None:
     async def spin() -> None:
         for _ in range(10 * MOST_ROUNDS):
