@@ -11,7 +11,7 @@ import pytest
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import equivalence_of, least_of
 from extender.core.fit import Asked
-from extender.core.gangs.fit_index import CouldFit, Fits
+from extender.core.gangs.fit_index import CouldFit, Fits, shape_of
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
@@ -145,6 +145,15 @@ class TestAGangOfManyKinds:
         counts.of_this()
         world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
         assert counts.of_this()[1] <= 2
+
+    def test_a_try_costs_a_look_at_each_node_for_each_member(self, world: GangWorld) -> None:
+        members = self.stage(world, free=1)
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        [gang] = world.keeper.tables.gangs.by_key.values()
+        fits = world.keeper.tables.gangs.waiting.queue.fits
+        fits.work.renew()
+        fits.take_work(shape_of(gang))
+        assert fits.work.spent == NODES * self.KINDS
 
     def test_is_planned_once_there_is_room_for_all(self, world: GangWorld) -> None:
         members = self.stage(world, free=self.KINDS - 1)

@@ -217,7 +217,8 @@ class Fits:
 
     def take_work(self, shape: Shape | None) -> None:
         """One of that shape is tried: each node is looked at for each kind of its members."""
-        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
+        kinds = 1 if shape is None else sum(count if kind.is_least else 1 for kind, count in shape[1])
+        self.work.take(len(self._ledger.rows) * kinds)
 
     # -- now, and ever -------------------------------------------------------------------------------------------
 
