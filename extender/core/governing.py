@@ -50,7 +50,7 @@ _SOFTLY = Soft(())
 """As soft as who names alternatives and says no more."""
 _DEEPEST = 16
 """So many shares may be in each other."""
-MOST_GOVERNING = 32
+MOST_GOVERNING = 128
 """So many policies may govern a pod at once: what is decided about it costs a look at each."""
 _KINDS = 1024
 """So many kinds of pods of a namespace are remembered at most."""
