@@ -433,6 +433,19 @@ def test_an_order_is_wanted_until_its_gang_has_room(world: GangWorld) -> None:
     assert not preempting.is_wanted(top)
 
 
+def test_nor_is_it_wanted_again_when_the_place_that_its_gang_had_is_taken_back(world: GangWorld) -> None:
+    """Whoever has not left yet would leave for a plan of long ago."""
+    preempting = world.keeper.tables.gangs.waiting.preempting
+    preempting.done = lambda key, now: None  # type: ignore[method-assign]
+    runs(world)
+    comes(world)
+    gone(world)
+    assert world.gangs["top"] is Phase.PLANNED
+    world.pass_time(600)
+    assert world.gangs["top"] is not Phase.PLANNED
+    assert not preempting.is_wanted(GangKey("default", "top"))
+
+
 def test_an_order_that_was_carried_out_is_wanted_no_more_though_its_gang_still_waits(world: GangWorld) -> None:
     runs(world)
     comes(world)

@@ -85,6 +85,7 @@ class Planning:
         if missing:
             self.promises.begun(gang, now, held=not unheld)
         self.plans.made(gang, now)
+        self._waiting.preempting.has_room(gang)
         self._tell(gang, first, found)
         return True
 

@@ -243,7 +243,12 @@ class Preempting:
         gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is None or order is None or not self._brake.allows(Act.PREEMPT, key.namespace):
             return False
-        return order.evicting and not gang.holds_a_plan and gang.needed > 0
+        return order.evicting and not order.had_room and not gang.holds_a_plan and gang.needed > 0
+
+    def has_room(self, gang: Gang) -> None:
+        """The gang holds a plan."""
+        if (order := self.orders.get(gang.key)) is not None:
+            order.had_room = True
 
     def tells(self, key: GangKey) -> bool:
         """kube-scheduler is told, as the order says, to keep room for the gang's members. Whether that is to be done:

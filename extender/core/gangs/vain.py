@@ -52,6 +52,8 @@ class Order:
     began: float
     circumstances: Circumstances | None
     evicting: bool = True
+    had_room: bool = False
+    """Whether its gang has found room since: whoever has not left yet stays, also if that came to nothing."""
     told: bool = False
     """Whether kube-scheduler was told to keep room for the gang's members."""
     evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
