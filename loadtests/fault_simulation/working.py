@@ -30,6 +30,7 @@ GROUP = "fault-simulation/group"
 FOREIGN = "another-scheduler"
 """Which binds its pods by itself, and does not know of the service."""
 _AGAIN_AFTER = 1.0
+_ATTEMPTS = 3
 _ANSWERED_WITHIN = 30.0
 
 
@@ -77,16 +78,19 @@ class Working:
                     await self._come_in(body)
             case _:
                 for body in pods_of(work):
-                    # A restore of etcd may have taken it back.
-                    await self._have_class(work.priority)
-                    await self._create(POD, body)
+                    await self._create(POD, body, work.priority)
         if work.lasts is not None:
             await asyncio.sleep(work.lasts)
             await self.take_back(work)
 
-    async def _create(self, kind: Kind, body: Json) -> None:
+    async def _create(self, kind: Kind, body: Json, priority: str = "") -> None:
+        """A restore of etcd may take its priority class away, also while the request is under way."""
         body["metadata"]["namespace"] = NAMESPACE
-        assert await self._people.create(kind, body) is not None, f"{kind.name} {body['metadata']['name']} is refused"
+        for _ in range(_ATTEMPTS if priority else 1):
+            await self._have_class(priority)
+            if await self._people.create(kind, body) is not None:
+                return
+        raise AssertionError(f"{kind.name} {body['metadata']['name']} is refused")
 
     async def _have_class(self, priority: str) -> None:
         if priority and self._store.get(PRIORITY_CLASS, "", priority) is None:

@@ -27,6 +27,8 @@ FOUND = {
     "deleted already, was answered as in force, and the object came back",
     "evicted-after-its-gang-had-room": "the rest of those chosen for a gang was evicted though it had found room meanwhile; "
     "its Bindings were refused, and others had the place",
+    "class-lost-while-a-pod-was-created": "the simulation took a pod for refused whose priority class a restore "
+    "of etcd had taken away while it was being created",
     "woken-beside-a-node-that-is-gone": "a member whose node was not offered was woken by each of its own filter calls",
     "restored-while-a-watch-was-silent": "what a restored etcd said was never read: its version was the same again",
     "intent-stored-again-before-a-restart": "what was answered as in force was taken back by the next life, since the "
