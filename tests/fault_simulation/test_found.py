@@ -25,7 +25,7 @@ FOUND = {
     "was there before did not come back",
     "deleted-while-a-transaction-was-taken-back": "a transaction deleted what an earlier one, not in force, had "
     "deleted already, was answered as in force, and the object came back",
-    "evicted-after-its-gang-had-room": "the rest of those chosen for a gang was evicted though it had found room meanwhile; "
+    "evicted-after-its-gang-had-room": "the rest of those chosen for a gang was evicted though it had found room; "
     "its Bindings were refused, and others had the place",
     "class-lost-while-a-pod-was-created": "the simulation took a pod for refused whose priority class a restore "
     "of etcd had taken away while it was being created",
