@@ -25,6 +25,8 @@ FOUND = {
     "was there before did not come back",
     "deleted-while-a-transaction-was-taken-back": "a transaction deleted what an earlier one, not in force, had "
     "deleted already, was answered as in force, and the object came back",
+    "evicted-though-a-restore-had-unbound-it": "pods were evicted whose Bindings a restore of etcd had "
+    "taken back, and no watch had told of it",
     "evicted-after-its-gang-had-room": "the rest of those chosen for a gang was evicted though it had found room; "
     "its Bindings were refused, and others had the place",
     "class-lost-while-a-pod-was-created": "the simulation took a pod for refused whose priority class a restore "
