@@ -25,7 +25,7 @@ from extender.core.gang_of_one import WAITS
 from extender.core.gangs.gang import NO_ROOM, WakePod
 from extender.core.gangs.slots import SAMPLE_FLOOR
 from extender.core.governed import is_placed_by
-from extender.core.governing import MOST_GOVERNING, bare
+from extender.core.governing import MOST_GOVERNING, bare, governed_form
 from extender.core.names import MANAGED
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
@@ -152,10 +152,10 @@ class Filtering:
         common = tuple(each for each in ahead[0] if each in shared)
         if len(common) > MOST_GOVERNING:
             return pod
-        left = judging.verdict(replace(pod, governed=common), sent).passed
+        left = judging.verdict(governed_form(bare(pod), common), sent).passed
         for number, governed in enumerate(ahead if left else ()):
             own = tuple(each for each in governed if each not in shared)
-            if len(governed) <= MOST_GOVERNING and judging.verdict(replace(pod, governed=own), left).passed:
+            if len(governed) <= MOST_GOVERNING and judging.verdict(governed_form(bare(pod), own), left).passed:
                 return self._population.next_alternative(pod, number) if number else pod
         return pod
 

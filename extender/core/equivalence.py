@@ -5,14 +5,11 @@ Must not know nodes nor gangs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from extender.core.cluster import Pod
 from extender.core.fit import Need, need_of
 from extender.kube.node_match import SelectorTerm, Toleration
-
-_ANYTHING = Toleration(operator="Exists")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +21,6 @@ class EquivalenceClass:
     affinity: tuple[SelectorTerm, ...]
     tolerations: tuple[Toleration, ...]
     like: Pod = field(compare=False, repr=False)
-    is_least: bool = False
-    """It stands for several: where none of it fits, none of them does."""
     _hash: int = field(init=False, compare=False, repr=False)
     """It is looked up far more often than made."""
 
@@ -38,19 +33,6 @@ class EquivalenceClass:
 
 def equivalence_of(pod: Pod) -> EquivalenceClass:
     return EquivalenceClass(need_of(pod.requests), *matching_of(pod), pod)
-
-
-def least_of(kinds: Collection[EquivalenceClass]) -> EquivalenceClass:
-    """What fits wherever one of these does."""
-    needs = [dict(kind.need) for kind in kinds]
-    shared = set(needs[0]).intersection(*needs[1:])
-    one = next(iter(kinds)).like
-    requests = {resource: min(need[resource] for need in needs) for resource in sorted(shared)}
-    found = equivalence_of(replace(one, requests=requests))
-    if len({(kind.selector, kind.affinity, kind.tolerations) for kind in kinds}) > 1:
-        anywhere = replace(found.like, node_selector={}, affinity=(), tolerations=(_ANYTHING,))
-        found = equivalence_of(anywhere)
-    return replace(found, is_least=True)
 
 
 def matching_of(pod: Pod) -> tuple[frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]:

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import equivalence_of, least_of
 from extender.core.fit import Asked
-from extender.core.gangs.fit_index import CouldFit, Fits, shape_of
+from extender.core.gangs.fit_index import CouldFit
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.placing import Places
@@ -21,7 +20,6 @@ from extender.core.gangs.room import Room
 from extender.core.ledger import Ledger
 from extender.core.policy_types import HOSTNAME
 from extender.kube.names import NodeName, PodUid, ResourceKey
-from extender.kube.node_match import Taint, accepts
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
 from tests.core.town import apart
@@ -135,26 +133,6 @@ class TestAGangOfManyKinds:
         [gang] = world.keeper.tables.gangs.by_key.values()
         return gang.phase
 
-    def test_is_counted_as_one_kind(self, world: GangWorld, counts: Counts) -> None:
-        members = self.stage(world, free=self.KINDS - 1)
-        counts._count(Fits, "_count_free", "counts")
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
-        world.do_the_rest()
-        assert self.phase(world) is Phase.WAITING
-        assert len(world.keeper.tables.gangs.waiting.queue.fits.copies._counts) == 1
-        counts.of_this()
-        world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
-        assert counts.of_this()[1] <= 2
-
-    def test_a_try_costs_a_look_at_each_node_for_each_member(self, world: GangWorld) -> None:
-        members = self.stage(world, free=1)
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
-        [gang] = world.keeper.tables.gangs.by_key.values()
-        fits = world.keeper.tables.gangs.waiting.queue.fits
-        fits.work.renew()
-        fits.take_work(shape_of(gang))
-        assert fits.work.spent == NODES * self.KINDS
-
     def test_is_planned_once_there_is_room_for_all(self, world: GangWorld) -> None:
         members = self.stage(world, free=self.KINDS - 1)
         world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
@@ -189,21 +167,6 @@ class TestAGangOfManyKinds:
         assert self.phase(world) is Phase.PLANNED
         assert len(looks) <= 2 * self.KINDS
         world.check()
-
-    @pytest.mark.parametrize("selectors", [1, 2])
-    def test_what_fits_wherever_one_of_them_does_asks_for_the_least_that_all_ask_for(self, selectors: int) -> None:
-        pods = [
-            pod("a", {"cpu": 3, "memory": 9}, node_selector={"zone": "a"}),
-            pod("b", {"cpu": 4, "memory": 8, "gpu": 1}, node_selector={"zone": "a" if selectors == 1 else "b"}),
-        ]
-        least = least_of([equivalence_of(each) for each in pods])
-        assert dict(least.need) == {"cpu": 3, "memory": 8, "pods": 1}
-        assert least != equivalence_of(least.like)
-        elsewhere = (
-            node("n", labels={"zone": "a"}),
-            node("m", labels={"zone": "b"}, taints=(Taint("k", "v", "NoSchedule"),)),
-        )
-        assert [accepts(each, least.like) for each in elsewhere] == [True, selectors == 2]
 
 
 class TestASlice:

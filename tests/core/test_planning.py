@@ -12,7 +12,6 @@ from hypothesis import example, given
 from extender.core import audit as ledger_audit
 from extender.core.fit import Asked
 from extender.core.gangs import packing
-from extender.core.gangs import room as room_module
 from extender.core.gangs.packing import Accepts, Shortfall, Slot, plan
 from extender.core.gangs.room import Room
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
@@ -307,7 +306,7 @@ def test_a_gang_on_a_large_cluster_touches_a_node_a_slot(number: int) -> None:
     assert len(set(found.values())) == len(asked) == number
 
 
-# -- many templates ----------------------------------------------------------------------------------------------------
+# -- few nodes for each -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -322,42 +321,6 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[NodeName]:
 
     monkeypatch.setattr(Room, "lacking", counted)
     return found
-
-
-def test_slots_that_all_ask_for_something_else_are_planned_in_a_bounded_number_of_looks(
-    looks: list[NodeName], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(room_module, "MOST_LOOKS", 1_000)
-    ledger = cluster(*(0 for _ in range(51)), *(101 for _ in range(49)))
-    asked = slots(*(100 - number for number in range(50)))
-    found = plan(ledger, asked, names(ledger))
-    assert isinstance(found, Shortfall)
-    assert (found.placed, found.asked) == (49, 50)
-    assert len(looks) < 2_000
-    found = plan(ledger, asked[:49], names(ledger))
-    assert isinstance(found, dict)
-    assert commits(ledger, asked[:49], found, [])
-
-
-def test_those_for_other_nodes_or_other_resources_are_not_planned_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room_module, "MOST_LOOKS", 1)
-    ledger = ledger_of({"n1": {"cpu": 2}, "n2": {"cpu": 3}, "n3": {"cpu": 2, GPU: 1}})
-    only_n1: Accepts = lambda node: node == "n1"  # noqa: E731
-    wanted = [
-        *(Slot(Holder(f"n1-{cpu}"), units(cpu=cpu), only_n1) for cpu in (1, 1)),
-        Slot(Holder("large"), units(cpu=3)),
-        Slot(Holder("gpu"), units({"cpu": 1, GPU: 1})),
-    ]
-    assert plan(ledger, wanted, names(ledger)) == {"n1-1": "n1", "large": "n2", "gpu": "n3"}
-
-
-def test_the_limit_of_slots_that_are_planned_as_if_each_asked_for_the_most_a_plan_can_be_missed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    ledger = cluster(3, 2, 1)
-    assert isinstance(plan(ledger, slots(3, 2, 1), names(ledger)), dict)
-    monkeypatch.setattr(room_module, "MOST_LOOKS", 1)
-    assert plan(ledger, slots(3, 2, 1), names(ledger)) == Shortfall(1, 3, Short(CPU, asked=3, free=2))
 
 
 def test_slots_that_accept_few_nodes_are_looked_at_on_these_alone(looks: list[NodeName]) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from extender.core.audit import Violation
-from extender.core.equivalence import EquivalenceClass, equivalence_of, least_of
+from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.fit import NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.copies import Copies, Least
 from extender.core.gangs.gang import Gang
@@ -33,9 +33,7 @@ from extender.kube.quantities import Vector
 
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
 """How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
-whose members require something of the pods around has a shape of its own; so has one with more than `MOST_KINDS`."""
-MOST_KINDS = 8
-"""That are counted for one gang on every node. Of more it is counted what fits wherever one of them does."""
+whose members require something of the pods around has a shape of its own."""
 Rank = int | None
 """Gangs that may preempt pods below that priority; None: those that may preempt none."""
 
@@ -217,8 +215,7 @@ class Fits:
 
     def take_work(self, shape: Shape | None) -> None:
         """One of that shape is tried: each node is looked at for each kind of its members."""
-        kinds = 1 if shape is None else sum(count if kind.is_least else 1 for kind, count in shape[1])
-        self.work.take(len(self._ledger.rows) * kinds)
+        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
 
     # -- now, and ever -------------------------------------------------------------------------------------------
 
@@ -249,7 +246,7 @@ class Fits:
         """How many of the places that are saved for the gang may be places now. `gains`: nodes that gained room since
         they were saved; None: any may have."""
         saved = self._places.unbound(gang)
-        if gains is not None and len(needs := _needs(shape)) == 1 and not any(kind.is_least for kind, _ in shape[1]):
+        if gains is not None and len(needs := _needs(shape)) == 1:
             # A part of a place is no place, unless the rest of it has just come free beside it.
             saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
         return len(saved)
@@ -280,8 +277,6 @@ class Fits:
 def shape_of(gang: Gang) -> Shape:
     """What decides whether it fits."""
     kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
-    if len(kinds) > MOST_KINDS:
-        return gang.needed, frozenset({(least_of(kinds), kinds.total())}), gang.key
     alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 

@@ -79,7 +79,7 @@ def plan(
     `filling`: no candidate is taken before those ahead of it are full, if that will do.
     """
     room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
-    templates = templates_of(slots, len(candidates))
+    templates = templates_of(slots)
     if filling and (filled := _fill(room.copy(), templates, candidates)):
         return filled
     before = room.copy() if len(templates) > 1 else room

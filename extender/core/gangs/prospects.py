@@ -248,7 +248,7 @@ def aim(
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
     here = Candidates(list(dict.fromkeys(candidates)))
-    for template in templates_of(slots, len(candidates)):
+    for template in templates_of(slots):
         need, waiting = template.need, iter(template.slots)
         nodes = [node for node in here.of(template) if ever.lacking(node, need) is None and template.may_be_on(node)]
         slot = next(waiting, None)
@@ -262,7 +262,7 @@ def aim(
             if ever.lacking(node, need) is not None:
                 continue
             part, _ = now.part(node, need)
-            aims[slot.holder] = (node, {resource: min(units, slot.units[resource]) for resource, units in part.items()})
+            aims[slot.holder] = (node, part)
             now.take(node, part.items())
             ever.take(node, need)
             heappush(largest, (-now.part(node, need)[1], index))

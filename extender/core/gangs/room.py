@@ -19,8 +19,6 @@ from extender.kube.quantities import Vector
 Accepts = Callable[[NodeName], bool]
 Staying = Callable[[NodeName], Vector]
 """What stays on a node, whoever else leaves it."""
-MOST_LOOKS = 50_000
-"""At a node for a template, in one plan."""
 _Where = tuple[Accepts | None, frozenset[NodeName] | None]
 Promised = Sequence[tuple[Pod, NodeName]]
 """Pods that are not bound, and on which node room is kept for each by others than us."""
@@ -144,10 +142,8 @@ class Room:
             change[resource] = change.get(resource, 0) + sign * number
 
 
-def templates_of(slots: Sequence[Slot], nodes: int = 0) -> list[Template]:
-    """Largest first, by `shares_of`; then the choosy; then as given. `nodes`: on so many a place is looked for; where
-    that would be too many looks, slots that are nearly alike are planned as if each asked for the most that one of them
-    does."""
+def templates_of(slots: Sequence[Slot]) -> list[Template]:
+    """Largest first, by `shares_of`; then the choosy; then as given."""
     found: dict[tuple[frozenset[tuple[ResourceKey, int]], _Where], Template] = {}
     last: tuple[Slot, Template] | None = None
     for slot in slots:
@@ -158,25 +154,7 @@ def templates_of(slots: Sequence[Slot], nodes: int = 0) -> list[Template]:
         template = found.setdefault((frozenset(need), slot.where), Template([], need))
         template.slots.append(slot)
         last = slot, template
-    templates = _largest_first(list(found.values()))
-    most = max(1, MOST_LOOKS // max(1, nodes))
-    return templates if len(templates) <= most else _largest_first(_merged(templates, most))
-
-
-def _merged(templates: Sequence[Template], most: int) -> list[Template]:
-    """So many, but for those that are for other nodes, or other resources: these stay apart."""
-    alike: dict[tuple[_Where, frozenset[ResourceKey]], list[Template]] = {}
-    for template in templates:
-        resources = frozenset(resource for resource, _ in template.need)
-        alike.setdefault((template.slots[0].where, resources), []).append(template)
-    found: list[Template] = []
-    for group in alike.values():
-        size = -(-len(group) // max(1, most * len(group) // len(templates)))
-        for first in range(0, len(group), size):
-            several = group[first : first + size]
-            need = {resource: max(dict(each.need)[resource] for each in several) for resource, _ in several[0].need}
-            found.append(Template([slot for each in several for slot in each.slots], tuple(need.items())))
-    return found
+    return _largest_first(list(found.values()))
 
 
 def _largest_first(templates: list[Template]) -> list[Template]:

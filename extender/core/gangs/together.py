@@ -38,8 +38,8 @@ from extender.kube.names import NodeName, ResourceKey
 
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
-_MOST_STEPS = 1_000
-_MOST_LOOKS = 40_000
+_MOST_STEPS = 4_000
+_MOST_LOOKS = 400_000
 """Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 24,000."""
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 

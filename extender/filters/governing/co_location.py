@@ -37,9 +37,11 @@ class PolicyCoLocation:
         room = _Room(pod, facts, max((each.size for _, each in near), default=0), emptied=in_gang)
         for policy, each in near:
             there = np.flatnonzero(self._standing.column(policy.name, pod, facts))
+            # One whose node is gone for a while stands as well, though in no place that is known.
+            stands = len(there) > 0 or bool(self._standing.of(policy.name, pod, facts))
             key, label = each.topology_key, places.by(each.topology_key)
             closed = label.flags(elsewhere=True)
-            if not len(there) and each.size > 1:
+            if not stands and each.size > 1:
                 if key not in large:
                     large[key] = room.by(key)
                 roomy = large[key]
@@ -48,7 +50,7 @@ class PolicyCoLocation:
             elif in_gang:
                 # Planned with all of its gang; a place of another that waits is as good as none.
                 continue
-            elif len(there):
+            elif stands:
                 closed[:-1] = True
                 closed[label.of_node[there]] = False
                 closed[-1] = True

@@ -181,3 +181,15 @@ def walked(policy: str, asks: Pod, pods: dict[PodUid, Pod], ledger: Ledger, *, l
         if on is not None and any(one.name == policy for one in each.governed):
             found[on] = found.get(on, 0) + 1
     return found
+
+
+def test_whose_node_is_gone_for_a_while_still_keeps_the_others_from_other_places() -> None:
+    world = PolicyWorld(zones="ab")
+    world.govern("near", CoLocation(topology_key=ZONE), ())
+    assert world.place("one") == "n0"
+    gone_for_a_while = world.nodes[NodeName("n0")]
+    world.remove_node(NodeName("n0"))
+    assert world.place("two") is None
+    world.add_node(gone_for_a_while)
+    world.schedule()
+    assert world.node_of("two") == "n0"
