@@ -136,9 +136,12 @@ class Evicting:
                 async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
                     await self._pods_are_followed(key)
                     await self._all_is_known()
-                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key) or not await self._waits(order):
+                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
                         break
-                    if unit is order.units[0] and not await self._all_are_bound(order):
+                    checks = [self._waits(order)]
+                    if unit is order.units[0]:
+                        checks.append(self._others_are_bound(order))
+                    if not all(await asyncio.gather(*checks)):
                         break
                     evicted = await self._evict(
                         unit,
@@ -170,10 +173,10 @@ class Evicting:
             return False
         return True
 
-    async def _all_are_bound(self, order: EvictFor) -> bool:
-        """Whether the API server confirms where each unit is. Else no pod leaves: the room would not be what is counted
-        on."""
-        units = iter(order.units)
+    async def _others_are_bound(self, order: EvictFor) -> bool:
+        """Whether the API server confirms where each unit after the first is; each is asked about again when it leaves,
+        as the first is. Else no pod leaves: the room would not be what is counted on."""
+        units = iter(order.units[1:])
         while several := list(islice(units, _ASKED_ABOUT)):
             asked = (self._check.confirm(unit) for unit in several)
             for unit, error in zip(several, await asyncio.gather(*asked, return_exceptions=True), strict=True):

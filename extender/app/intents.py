@@ -112,8 +112,10 @@ class Intents(Ends[Declared[Intent]]):
     # -- for the transaction that is carried out -------------------------------------------------------------------
 
     async def announce(self, known: Before, deletes: Iterable[Identity]) -> Announced:
-        """What may be written is durable. `end` is to follow. Raises Unavailable, NotYet, NotAnnounced."""
-        self.require_finished(known)
+        """What may be written is durable. `end` is to follow. `require_finished` was called just before.
+
+        Raises Unavailable, NotYet, NotAnnounced.
+        """
         if not self._listed():
             raise NotAnnounced(len(known), self._advice("it cannot be read there"))
         there = len(self._live | {_transaction(entry.item.name) for entry in self.known.entries()})

@@ -105,7 +105,7 @@ class ByPlace:
             rules = [*self._rules, None]
             found = map(rules.__getitem__, np.minimum(by_node, len(self._rules)).tolist())
             self._answers = _Answers(zip(self._places.names, found, strict=True))
-            # Where a node is that is not known, nobody knows.
+            # A node that is not known has no label.
             self._answers.of_others = self(NodeName(""))
         answers = self._answers
         return {node: why for node in nodes if (why := answers[node]) is not None}

@@ -279,13 +279,13 @@ class Rules:
         """Of the kind's spread constraints that with the fewest values; None if it has none."""
         return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
 
-    def by_area(self, number: int, names: Iterable[NodeName]) -> dict[str, Iterable[NodeName]]:
+    def by_area(self, number: int, names: Iterable[NodeName]) -> Mapping[str, Sequence[NodeName]]:
         """The nodes by their value of that constraint's topology key, without those that have none."""
         found: dict[str, list[NodeName]] = {}
         for name in names:
             if (area := self.area_of(number, name)) is not None:
                 found.setdefault(area, []).append(name)
-        return dict(found)
+        return found
 
     def area_of(self, number: int, name: NodeName) -> str | None:
         """The node's value of that constraint's topology key."""

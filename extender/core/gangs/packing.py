@@ -90,10 +90,10 @@ def plan(
             found = _too_few(ledger.columns.offer(templates[0].need, room.change), templates[0])
             if found is not None:
                 return found
-    nodes, shortfall = _spread(room, templates, candidates)
+    here = Candidates(candidates)
+    nodes, shortfall = _spread(room, templates, here)
     # A shortfall within the first template is final: nothing else was in its way.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots):
-        here = Candidates(candidates)
         offers = [_offer(before, template, here) for template in templates]
         if all(offer.copies >= len(offer.template.slots) for offer in offers):
             least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
@@ -148,21 +148,21 @@ def _fill(room: Room, templates: Sequence[Template], candidates: Sequence[NodeNa
 
 
 def _spread(
-    room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]
+    room: Room, templates: Sequence[Template], candidates: Candidates
 ) -> tuple[dict[Holder, NodeName], Shortfall | None]:
     """One slot a node, then a second round on those that have room, and so on."""
     asked = sum(len(template.slots) for template in templates)
-    here, rounds = Candidates(candidates), [dict.fromkeys(candidates)]
+    rounds = [dict.fromkeys(candidates.names)]
     nodes: dict[Holder, NodeName] = {}
     for template in templates:
         need, waiting = template.need, iter(template.slots)
-        names = here.of(template)
+        names = candidates.of(template)
         slot = next(waiting, None)
         lacks: list[tuple[ResourceKey, int, int]] = []
         number = 0
         while slot is not None and number < len(rounds):
             there, go_on = rounds[number], dict[NodeName, None]()
-            for node in there if names is candidates else [name for name in names if name in there]:
+            for node in there if names is candidates.names else [name for name in names if name in there]:
                 lack = room.lacking(node, need)
                 if lack is not None:
                     lacks.append(lack)

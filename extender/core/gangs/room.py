@@ -154,10 +154,7 @@ def templates_of(slots: Sequence[Slot]) -> list[Template]:
         template = found.setdefault((frozenset(need), slot.where), Template([], need))
         template.slots.append(slot)
         last = slot, template
-    return _largest_first(list(found.values()))
-
-
-def _largest_first(templates: list[Template]) -> list[Template]:
+    templates = list(found.values())
     if len(templates) <= 1:
         return templates
     shares = shares_of(templates)

@@ -201,12 +201,11 @@ class Slots:
         of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
         kinds = _Kinds()
         acceptances = {kinds.of(template): of_template}
-        shared: dict[Hashable, Accepts] = {}
         slots: list[Slot] = []
         for pod in members:
             kind = kinds.of(pod)
             if kind not in acceptances:
-                acceptances[kind] = self._acceptance(pod, shared)
+                acceptances[kind] = self._acceptance(pod)
             slots.append(Slot(Holder(pod.uid), pod.requests, acceptances[kind]))
         if any(HOSTNAME in pod.node_selector for pod in members):
             named: dict[str | None, set[NodeName]] = {}
@@ -230,15 +229,11 @@ class Slots:
                 slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
         return slots, anywhere
 
-    def _acceptance(self, pod: Pod, shared: dict[Hashable, Accepts] | None = None) -> Accepts:
-        """`shared`: by pods that the same nodes accept, whatever they ask for: slots that share this may be planned as
-        one."""
+    def _acceptance(self, pod: Pod) -> Accepts:
         nodes, judged = self.nodes, self.judged(pod)
-        if judged is not None:
-            return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
-        return (shared if shared is not None else {}).setdefault(
-            matching_of(pod), lambda name: name in nodes and accepts(nodes[name], pod)
-        )
+        if judged is None:
+            return lambda name: name in nodes and accepts(nodes[name], pod)
+        return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
 
 
 def slot_name(gang: Gang) -> Holder:

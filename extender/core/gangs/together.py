@@ -40,7 +40,7 @@ _FEW = 64
 """Slots x candidates up to which every way is tried."""
 _MOST_STEPS = 4_000
 _MOST_LOOKS = 400_000
-"""Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 24,000."""
+"""Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 8,000."""
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
@@ -287,7 +287,7 @@ class _Queue:
         self._attempt = attempt
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
-        areas: dict[str, Iterable[NodeName]] = {"": names}
+        areas: Mapping[str, Iterable[NodeName]] = {"": names}
         if self._spread is not None:
             attempt.looks += len(names)
             areas = attempt.rules.by_area(self._spread, names)
