@@ -47,8 +47,10 @@ class Places:
         self.nodes = nodes
         self.names = list(nodes)
         self.numbers = {name: number for number, name in enumerate(self.names)}
+        self.none: Numbers = np.zeros(len(self.names), np.int64)
+        """0 for each node."""
         self._known = {label for node in nodes.values() for label in node.labels}
-        self._nowhere = Label({}, np.zeros(len(self.names), np.int64))
+        self._nowhere = Label({}, self.none)
         self._labels: Bounded[str, Label] = Bounded(_MOST_LABELS)
 
     def by(self, key: str) -> Label:

@@ -230,6 +230,9 @@ class Standing:
         there = self._standing(policy, facts, living=living)
         found = self._columns.get((policy, living))
         if found is None:
+            if not any(there):
+                # Pods may name thousands of policies that nobody has.
+                return places.none
             if len(self._columns) >= _MOST_KEPT:
                 del self._columns[next(iter(self._columns))]
             found = self._columns[policy, living] = np.zeros(len(places.names), np.int64)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.governing import POLICY
-from extender.core.policy_types import AntiAffinity, CoLocation, DataLocality, Soft
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation, DataLocality, Soft
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod
 from tests.filters.governing.world import ZONE, PolicyWorld, naming
@@ -149,6 +149,19 @@ class TestItsOwn:
         world.govern("near", CoLocation())
         assert [world.place(f"p{n}", annotations=said) for n in range(2)] == ["n1", "n0"]
         assert [each.name for each in world.known("p1").governed] == ["near"]
+
+    def test_what_another_of_them_would_make_of_it_is_held_against_none(self) -> None:
+        world = world_of("a")
+        world.govern("first", Balance(max_skew=9))
+        world.govern("second", Balance(max_skew=9))
+        world.govern("away", AntiAffinity(away_from=("first",)))
+        gang = [replace(each, annotations=naming("away")) for each in gang_pods("train", 2, {"cpu": 1000})]
+        world.create(*gang)
+        assert world.filter(gang[0]).passed, "the room is held for both"
+        for number, said in enumerate(("first|data", "first|second")):
+            asks = pod(f"p{number}", {"cpu": 1000}, annotations=self.either(said))
+            world.create(asks)
+            assert list(world.filter(asks).passed) == ["n0"] * number
 
     def test_who_can_have_none_waits_for_any(self) -> None:
         for helps in ("data", "apart"):

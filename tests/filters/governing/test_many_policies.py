@@ -125,6 +125,14 @@ class TestHeldPlaces:
         asked = {held: self.calls_with(held) for held in (10, 1_000)}
         assert asked[1_000] <= asked[10]
 
+    def test_of_policies_that_nobody_has_nothing_is_kept(self) -> None:
+        ledger, standing = ledger_of({"n0": {"cpu": 100_000}}), Standing()
+        facts, asks = Facts(ledger, {NodeName("n0"): node("n0", {"cpu": 100_000})}), self.governed("asks")
+        standing.observe(replace(self.governed("stands"), node=NodeName("n0")), NOW)
+        kept = standing.column("p0", asks, facts)
+        assert not any(any(standing.column(f"nobody-{number}", asks, facts)) for number in range(2_000))
+        assert standing.column("p0", asks, facts) is kept
+
     def calls_with(self, held: int) -> int:
         ledger = ledger_of({"n0": {"cpu": 100_000}})
         facts = Facts(ledger, {NodeName("n0"): node("n0", {"cpu": 100_000}, labels={ZONE: "a"})})
