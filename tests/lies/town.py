@@ -21,27 +21,29 @@ DATA = f"escher.dev/{VICTIM}.data"
 MERGE = "application/merge-patch+json"
 
 
-class Town:
-    """After `two_tenants`: the victim has a resource that a pod holds, a gang by label, a Job's gang, and a policy."""
+class Tenants:
+    """After `settle`: the victim has a resource that a pod holds, a gang by label, a Job's gang, and a policy."""
 
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
+    def __init__(self) -> None:
         self.before: Mapping[str, tuple[str, str]] = {}
+        self.liar = LIAR
+        """The namespace whose owner lies."""
 
     async def create(self, namespace: str, body: Mapping[str, Any], kind: Kind = POD) -> Json:
-        metadata = {**body["metadata"], "namespace": namespace}
-        said = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
-        return await self.simulation.create({**body, **said}, kind)
-
-    async def lie(self, body: Mapping[str, Any], kind: Kind = POD) -> Json:
-        return await self.create(LIAR, body, kind)
+        raise NotImplementedError
 
     async def edit(self, kind: Kind, name: str, patch: Mapping[str, Any], *, status: bool = False) -> Json:
-        path = kind.path(LIAR, name, "status" if status else "")
-        return await self.simulation.ask("PATCH", path, patch, content_type=MERGE)
+        raise NotImplementedError
 
     def all(self, namespace: str, kind: Kind = POD) -> dict[str, Json]:
-        return {each["metadata"]["name"]: each for each in self.simulation.cluster.api.store.list(kind, namespace)}
+        raise NotImplementedError
+
+    def violations(self) -> int:
+        """How many invariants the service found violated."""
+        raise NotImplementedError
+
+    async def lie(self, body: Mapping[str, Any], kind: Kind = POD) -> Json:
+        return await self.create(self.liar, body, kind)
 
     def bound(self, namespace: str, prefix: str = "") -> dict[str, tuple[str, str]]:
         """UID and node of each pod that has a node and is not being deleted."""
@@ -87,7 +89,34 @@ class Town:
         [policy] = self.all(VICTIM, POLICY).values()
         assert policy["status"]["conditions"][0]["status"] == "True"
         assert now["web-0"][1] != now["web-1"][1]
-        assert self.simulation.application.keeper.tables.violations() == []
+        assert self.violations() == 0
+
+
+class Town(Tenants):
+    """In a simulation."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self.simulation = simulation
+
+    async def create(self, namespace: str, body: Mapping[str, Any], kind: Kind = POD) -> Json:
+        return await self.simulation.create(said(namespace, body, kind), kind)
+
+    async def edit(self, kind: Kind, name: str, patch: Mapping[str, Any], *, status: bool = False) -> Json:
+        path = kind.path(self.liar, name, "status" if status else "")
+        return await self.simulation.ask("PATCH", path, patch, content_type=MERGE)
+
+    def all(self, namespace: str, kind: Kind = POD) -> dict[str, Json]:
+        return {each["metadata"]["name"]: each for each in self.simulation.cluster.api.store.list(kind, namespace)}
+
+    def violations(self) -> int:
+        return len(self.simulation.application.keeper.tables.violations())
+
+
+def said(namespace: str, body: Mapping[str, Any], kind: Kind) -> Json:
+    """The object as it is written to the API server."""
+    metadata = {**body["metadata"], "namespace": namespace}
+    return {**body, "apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata}
 
 
 def a_reader(name: str, units: int) -> Json:
