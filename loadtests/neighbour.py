@@ -2,13 +2,15 @@
 
     python -m loadtests.neighbour                                    # the embedded cluster, every action, 20 s each
     python -m loadtests.neighbour --real --pods 3000 --seconds 60 --action policy gang
+    python -m loadtests.neighbour --real --two-replicas --seconds 65  # ten minutes; does one of two lose its lease?
 
 Namespace `a` has pods that run and pods that wait, each of these of a kind of its own. Its tenant does one thing as
 fast as the API server takes it, from four connections. Meanwhile another process asks for filter of pods of namespace
-`b`, 50 times a second. Told are what was done a second, how long the calls took, and the service's long turns by step.
+`b`, 50 times a second. Told are what was done a second, how long the calls took, the service's long turns by step, and
+its memory after it.
 
-With --most the exit code is 1 where a filter call took longer than that at the 99.9th percentile. Machines are shared
-and noisy: "nothing" is measured first, for comparison.
+With --most the exit code is 1 where a filter call took longer than that at the 99.9th percentile; with --two-replicas
+it is where another leads than before. Machines are shared and noisy: "nothing" is measured first, for comparison.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from multiprocessing.connection import Connection as Pipe
 from extender.controlplane.api import Api, ApiError
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.nodes import NodeShape
+from loadtests.failover.replicated import Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.goals.connection import Connection, request
 from loadtests.ledger import Service
+from loadtests.load.samples import usage
 from loadtests.pods import EXTENDER, Json, pod
 from loadtests.progress import say
 
@@ -45,7 +49,7 @@ _LONG_TURNS = "escher_long_turns_total"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Calls in milliseconds. `turns`: long turns by step."""
+    """Calls in milliseconds, memory in MiB. `turns`: long turns by step."""
 
     action: str
     edits: float
@@ -54,6 +58,7 @@ class Row:
     last_of_1000: float
     longest: float
     turns: dict[str, int]
+    memory: float
 
 
 ACTIONS = ("nothing", "policy", "policies", "resource", "resources", "labels", "gang", "pods", "kinds")
@@ -170,7 +175,7 @@ def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str
     """The tenant does that for so long."""
     before = _long_turns(service)
     hears, tells = multiprocessing.Pipe(duplex=False)
-    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(cluster.service_url, seconds, tells))
+    asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, tells))
     asking.start()
     tells.close()
     until = hears.recv()
@@ -193,7 +198,19 @@ def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str
     time.sleep(_SETTLES)
     turns = {step: count - before.get(step, 0) for step, count in _long_turns(service).items()}
     at = (took[len(took) // 2], took[-1 - len(took) // 1000], took[-1])
-    return Row(action, edits / seconds, len(took), *at, {step: count for step, count in turns.items() if count})
+    turns, found = {step: count for step, count in turns.items() if count}, usage(_pid(cluster))
+    return Row(action, edits / seconds, len(took), *at, turns, found.resident_mib if found else 0.0)
+
+
+def _url(cluster: LocalCluster) -> str:
+    """Of the service that leads, without what leads to it."""
+    return f"http://127.0.0.1:{cluster.leader_port()}" if isinstance(cluster, Replicated) else cluster.service_url
+
+
+def _pid(cluster: LocalCluster) -> int:
+    if isinstance(cluster, Replicated):
+        return cluster.replica_pids()[cluster.holder()]
+    return cluster.pids()["service"]
 
 
 def _long_turns(service: Service) -> dict[str, int]:
@@ -203,12 +220,12 @@ def _long_turns(service: Service) -> dict[str, int]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    lines = ["| action | a second | calls | median, ms | 99.9 %, ms | longest, ms | turns of more than 50 ms |"]
-    lines.append("|---|---|---|---|---|---|---|")
+    lines = ["| action | a second | calls | median, ms | 99.9 %, ms | longest, ms | turns of more than 50 ms | MiB |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
     for row in rows:
         turns = ", ".join(f"{step} {count}" for step, count in row.turns.items()) or "0"
         times = f"{row.median:.1f} | {row.last_of_1000:.0f} | {row.longest:.0f}"
-        lines.append(f"| {row.action} | {row.edits:.0f} | {row.calls} | {times} | {turns} |")
+        lines.append(f"| {row.action} | {row.edits:.0f} | {row.calls} | {times} | {turns} | {row.memory:.0f} |")
     return "\n".join(lines)
 
 
@@ -216,6 +233,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m loadtests.neighbour", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--real", action="store_true", help="on a real control plane (default: the embedded cluster)")
+    parser.add_argument("--two-replicas", action="store_true", help="of the service, with a lease of four seconds")
     parser.add_argument("--pods", type=int, default=1000, help="of the tenant's that run (default: 1000)")
     parser.add_argument(
         "--waiting", type=int, default=_WAITING, help=f"that wait, of a kind each (default: {_WAITING})"
@@ -226,17 +244,22 @@ def main(given: Sequence[str] | None = None) -> int:
     wanted = parser.parse_args(given)
     if min(wanted.pods, wanted.waiting - 1, wanted.seconds) < 1:
         parser.error("--pods and --seconds must be 1 or more, --waiting 2 or more")
-    kind, rows = RealCluster if wanted.real else EmbeddedCluster, []
-    shape = NodeShape(cpu="64", pods=1 + wanted.pods)
-    with kind.start(nodes=_NODES, node_shape=shape) as cluster, closing(Service(cluster.service_url)) as service:
+    one, two = (RealCluster, ReplicatedCluster) if wanted.real else (EmbeddedCluster, ReplicatedEmbeddedCluster)
+    kind: type[RealCluster] | type[EmbeddedCluster] = two if wanted.two_replicas else one
+    rows, shape = list[Row](), NodeShape(cpu="64", pods=1 + wanted.pods)
+    with kind.start(nodes=_NODES, node_shape=shape) as cluster, closing(Service(_url(cluster))) as service:
         tenant = Tenant(cluster.admin, wanted.pods, wanted.waiting)
         tenant.settle()
         time.sleep(_SETTLES)
+        leader = _pid(cluster)
         for action in wanted.action:
             rows.append(measure(cluster, service, tenant, action, wanted.seconds))
             say(f"{action}: {rows[-1].last_of_1000:.0f} ms")
+        same = leader == _pid(cluster)
     sys.stdout.write(table(rows) + "\n")
-    return int(wanted.most is not None and any(row.last_of_1000 > wanted.most for row in rows))
+    if not same:
+        say("another process leads than before")
+    return int(not same or (wanted.most is not None and any(row.last_of_1000 > wanted.most for row in rows)))
 
 
 if __name__ == "__main__":

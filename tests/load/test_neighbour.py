@@ -8,10 +8,13 @@ from loadtests.neighbour import ACTIONS, Row, main, table
 
 
 def test_each_action_has_its_row_and_long_turns_are_named() -> None:
-    rows = [Row("nothing", 40.0, 1000, 1.51, 9.7, 10.2, {}), Row("policy", 384.2, 900, 5.0, 44.0, 61.0, {"settle": 2})]
+    rows = [
+        Row("nothing", 40.0, 1000, 1.51, 9.7, 10.2, {}, 151.4),
+        Row("policy", 384.2, 900, 5.0, 44.0, 61.0, {"settle": 2}, 160.0),
+    ]
     assert table(rows).splitlines()[2:] == [
-        "| nothing | 40 | 1000 | 1.5 | 10 | 10 | 0 |",
-        "| policy | 384 | 900 | 5.0 | 44 | 61 | settle 2 |",
+        "| nothing | 40 | 1000 | 1.5 | 10 | 10 | 0 | 151 |",
+        "| policy | 384 | 900 | 5.0 | 44 | 61 | settle 2 | 160 |",
     ]
 
 
