@@ -14,16 +14,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import logging
 import subprocess
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, NamedTuple
 
-import structlog
-
 from extender.bootstrap import Application
+from extender.cli.terminal import quietly
 from extender.kube.errors import Expired, Gone
 from extender.kube.requests import JSON, TIMEOUT
 from extender.settings import load_settings
@@ -178,11 +176,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--pods", type=int, nargs="+", default=[10_000, 50_000, 100_000])
     wanted = parser.parse_args(given)
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if min(wanted.pods) < 1:
         parser.error("--pods must be 1 or more")
     if len(wanted.pods) == 1:
-        taken = asyncio.run(take_in(*wanted.pods))
+        with quietly("warning"):
+            taken = asyncio.run(take_in(*wanted.pods))
         sys.stdout.write(
             f"{taken.pods} pods: {taken.seconds:.1f} s of CPU until ready, {taken.pause:.2f} s the longest pause; "
             f"listed again: {taken.seconds_again:.1f} s, {taken.pause_again:.2f} s\n"

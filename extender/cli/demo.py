@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from extender.cli.reported import Told, reported
-from extender.cli.terminal import Terminal
+from extender.cli.terminal import Terminal, quietly
 from extender.controlplane.errors import WrongUse
 
 HELP = """Show the main job, start to finish: resources made at run time, gangs placed all or none, in every approach.
@@ -49,7 +49,7 @@ def demo(
         bool, typer.Option("--json", help="Print the result as JSON; the story goes to standard error.")
     ] = False,
 ) -> None:
-    with reported():
+    with reported(), quietly("error"):
         _require("--nodes", nodes, _FEWEST, _MOST)
         _require("--rounds", rounds, 1, _MOST_ROUNDS)
         wanted = _wanted(nodes, node_trace)
@@ -61,7 +61,6 @@ def demo(
         from extender.demo.performance import perform
         from extender.demo.stage import Stage
 
-        _only_errors()
         stage = Stage(Terminal(stderr=as_json, highlight=False))
         version = binaries.kubernetes_version()
         where = "a real control plane," if real else "the embedded cluster, which acts as"
@@ -101,15 +100,3 @@ def _wanted(nodes: int | None, node_trace: Path | None) -> int:
 
 def _name(path: Path | None) -> str | None:
     return None if path is None else path.name
-
-
-def _only_errors() -> None:
-    import logging
-
-    import structlog
-
-    # What the parts of the service that run in here say to operators is not for this audience.
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )

@@ -5,6 +5,7 @@ A text is one line; in a table a cell is. Names in brackets are no markup, unles
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -46,11 +47,14 @@ def echo(text: str, *, err: bool = False, keep: str = "") -> None:
 
 @contextmanager
 def quietly(level: str) -> Iterator[None]:
-    """The log has nothing below that level: what happens on the way is told by what is found."""
+    """The log is on stderr, and has nothing below that level: what happens on the way is told by what is found."""
     import structlog
 
     usual = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     try:
         yield
     finally:

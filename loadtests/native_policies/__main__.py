@@ -26,19 +26,17 @@ The control plane is built from source the first time (Go, some minutes).
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import structlog
 import uvloop
 import yaml
 
+from extender.cli.terminal import quietly
 from extender.controlplane import binaries, places
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.nodes import NodeShape
@@ -92,20 +90,6 @@ def packing_scheduler() -> dict[str, Any]:
     return {**config, "profiles": [profile]}
 
 
-@contextmanager
-def only_errors() -> Iterator[None]:
-    """What ESLs say to operators is not for whoever measures."""
-    before = structlog.get_config()
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    try:
-        yield
-    finally:
-        structlog.configure(**before)
-
-
 def run(
     nodes: int, pods: int, rounds: int, seed: int, chosen: Sequence[type[Work]], progress: Progress | None = None
 ) -> Run:
@@ -120,7 +104,7 @@ def run(
             nodes=nodes, node_shape=shape, scheduler_binaries=brought, scheduler_configs=configs, progress=progress
         ) as cluster:
             works = [work([f"node-{number}" for number in range(nodes)], pods) for work in chosen]
-            with only_errors():
+            with quietly("error"):
                 results = uvloop.run(measure(cluster.kubeconfig, cluster.service_url, works, rounds, seed))
     return Run(
         nodes=nodes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog
 
 from loadtests.lists import main, take_in
 
@@ -17,6 +18,8 @@ async def test_all_pods_are_taken_in_and_the_pauses_are_told() -> None:
 
 
 def test_what_is_no_number_of_pods_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    log = structlog.get_config()
     with pytest.raises(SystemExit):
         main(["--pods", "0"])
+    assert structlog.get_config() == log
     assert "--pods must be 1 or more" in capsys.readouterr().err
