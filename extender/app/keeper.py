@@ -351,7 +351,7 @@ class Keeper:
         tables, now = self.tables, self.tables.clock.steady()
         if not tables.whole:
             return Decided(None)
-        for held in tables.ledger.expire(now):
+        for held in tables.ledger.expire(now, self.population.stays_held):
             tables.policies.following.heed(Expired(held), now)
         for node in tables.policies.following.tick(now):
             tables.ledger.capacity.reconsider(node)

@@ -59,6 +59,10 @@ class Knowledge:
         """Whether the kind can be followed now."""
         return not self._lost_for().get(kind)
 
+    def age(self, kind: str) -> float:
+        """Seconds since the API server last said anything about the kind."""
+        return self.ages().get(kind, 0.0)
+
     def _lost_longest(self) -> float:
         return max(self._lost_for().values(), default=0.0)
 

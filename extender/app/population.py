@@ -25,7 +25,7 @@ from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
-from extender.core.ledger import HoldingKind
+from extender.core.ledger import Holding, HoldingKind
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
@@ -34,6 +34,8 @@ SLICE = 200
 _TURNS = 120
 """Pods that are governed by another of their alternatives at once, each counting as one more than it has policies:
 some ten milliseconds."""
+_HEARD_WITHIN = 5.0
+"""Seconds. What is said of any pod tells that a Binding of before would have been told too."""
 _UNSEEN_SECONDS = 120.0
 """So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
 
@@ -399,6 +401,12 @@ class Population:
             self._hold_without_us.add(uid)
         else:
             self._hold_without_us.discard(uid)
+
+    def stays_held(self, held: Holding) -> float:
+        """For how many seconds more something is held for a pod that others bind: it may be bound, and no watch has
+        said anything of late."""
+        binds_itself = held.kind is HoldingKind.ASSUMPTION and held.owner is None
+        return _HEARD_WITHIN if binds_itself and self._tables.knowledge.age("pods") > _HEARD_WITHIN else 0.0
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ Every running total has a slow twin: see `audit`. Nothing iterates over a set, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
@@ -166,13 +166,18 @@ class Ledger:
                 self._owned[after.owner][after.holder] = after
             self._expiry.set(after.holder, until)
 
-    def expire(self, now: float) -> list[Holding]:
-        """What had a deadline at or before `now` is released. Answers it, in order of deadline, then of holder."""
+    def expire(self, now: float, stays: Callable[[Holding], float] = lambda holding: 0.0) -> list[Holding]:
+        """What had a deadline at or before `now` is released. Answers it, in order of deadline, then of holder.
+        `stays`: for how many seconds more a holding is kept, 0 for none."""
         expired: list[Holding] = []
         while (first := self._expiry.first()) is not None and first[0] <= now:
-            holding = self.release(first[1])
+            holding = self.holding(first[1])
             assert holding is not None
-            expired.append(holding)
+            if seconds := stays(holding):
+                self.keep(holding.holder, now + seconds)
+            else:
+                self.release(holding.holder)
+                expired.append(holding)
         return expired
 
     def next_deadline(self) -> float | None:

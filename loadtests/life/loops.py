@@ -76,25 +76,30 @@ class Loops:
         self._minute = 0
         self._counts: Counter[str] = Counter()
         self._told: set[str] = set()
-        self._edits = 0
-        """Of resources, by others than the service: node status is to be written for each."""
+        self._edits: Counter[str] = Counter()
+        """By others than the service, of each object, whose status is to be written for each; and of all resources, for
+        each of which node status is."""
 
     def hear(self, event: Json) -> None:
         """One request, as the audit has it."""
         if (minute := int(self._now() // 60)) != self._minute:
-            self._minute, self._edits = minute, 0
+            self._minute = minute
+            self._edits.clear()
             self._counts.clear()
             self._told.clear()
         about = event["objectRef"]
+        edited = "/".join((about["resource"], about.get("namespace", ""), about.get("name", "")))
         if (who := _WATCHED.get(event["user"]["username"])) is None:
-            self._edits += about["resource"] == RESOURCES and event["verb"] in _WRITES
+            if event["verb"] in _WRITES:
+                self._edits[edited] += 1
+                self._edits["nodes"] += about["resource"] == RESOURCES
             return
         if about["resource"] == "events":
             return
         names = (about.get("namespace", ""), about.get("name", ""), about.get("subresource", ""))
         what = f"{who} has asked, {event['verb']} {about['resource']} {'/'.join(filter(None, names))}"
         self._counts[what] += 1
-        most = MOST_A_MINUTE + (self._edits if about["resource"] == "nodes" else 0)
+        most = MOST_A_MINUTE + self._edits["nodes" if about["resource"] == "nodes" else edited]
         if self._counts[what] >= most and what not in self._told:
             self._told.add(what)
             self._found(f"{most} times within a minute {what}")

@@ -115,6 +115,21 @@ def test_no_ephemeral_resource_is_reserved_then() -> None:
     assert room.filter(asker) == [N1], "it has its place"
 
 
+def test_what_is_held_for_a_pod_that_others_bind_stays_held_while_no_watch_could_say_that_it_is_bound() -> None:
+    room = Room()
+    first, second = pod("first", {DATA: 1}), pod("second", {DATA: 1})
+    assert room.filter(first) == [N1]
+    room.clock.ahead, room.age = 31.0, 31.0
+    for _ in range(3):
+        room.do(room.keeper.tick())
+        assert room.reasons(second)
+        room.clock.ahead += 5.0
+        room.age += 5.0
+    room.age = 1.0
+    room.do(room.keeper.tick())
+    assert room.filter(second) == [N1]
+
+
 def test_other_pods_are_left_to_kube_scheduler() -> None:
     room = Room()
     room.age = 10_000.0

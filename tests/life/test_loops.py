@@ -56,6 +56,15 @@ def test_the_status_of_a_node_is_written_for_each_edit_of_a_resource_and_that_is
     assert "patch pods p" in said
 
 
+def test_the_status_of_an_object_is_written_for_each_edit_of_it_and_that_is_no_loop() -> None:
+    writes, edits = asked("p", resource="escherpolicies"), asked("p", "people", "escherpolicies")
+    assert heard(edits, writes, times=5 * MOST_A_MINUTE) == []
+    [said] = heard(edits, writes, writes, times=5 * MOST_A_MINUTE)
+    assert "patch escherpolicies p" in said
+    [said] = heard(asked("other", "people", "escherpolicies"), writes, times=5 * MOST_A_MINUTE)
+    assert "patch escherpolicies p" in said
+
+
 def test_a_loop_in_which_no_time_passes_ends() -> None:
     async def spin() -> None:
         for _ in range(10 * MOST_ROUNDS):
