@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, groupby, islice
+from operator import itemgetter
 
 from extender.app.alternatives import Alternatives
 from extender.app.answered import Answered
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
-from extender.app.governed_anew import Done, GovernedAnew
+from extender.app.governed_anew import Done, GovernedAnew, Regrouped
 from extender.app.misunderstood import Misunderstood
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
@@ -22,7 +24,7 @@ from extender.core.due import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
-from extender.core.gangs.pod_groups import PodGroups
+from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups, gang_of
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import Holding, HoldingKind
@@ -49,6 +51,8 @@ class Population:
         self._turned_away = turned_away
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
+        self.regrouped = Regrouped(self.groups, self._understand_anew)
+        tables.gangs.quorums.regrouped = self.regrouped.namespaces
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
         self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)
@@ -302,12 +306,49 @@ class Population:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def regrouped(self, members: Iterable[Pod]) -> None:
-        """Their PodGroup has changed: they are understood anew."""
-        for pod in members:
-            self.observe(pod)
-            if self.groups.to_wake(pod):
-                self._effects.append(WakePod(pod))
+    def regroup(self, groups: Iterable[GroupName]) -> None:
+        """These PodGroups have changed: those who name them are understood anew, in slices; one of each gang now."""
+        for namespace, group in groups:
+            self.regrouped.changed(namespace, [group])
+            for uid in self._one_of((namespace, group)):
+                self.regrouped.hurry(uid)
+        self.regrouped.go_on_now()
+
+    def _one_of(self, group: GroupName) -> Iterator[PodUid]:
+        """A member of the group's gang, if it has any. A gang's quorum is the most that any of them asks for, so what
+        one that is understood first asks for is in force if it is more than before."""
+        gang = self._tables.gangs.by_key.get(gang_of(group))
+        if gang is not None:
+            # One that is bound stays, even where the quorum is more than may wait together.
+            bound = (uid for uid in gang.roster.members if uid in gang.roster.bound)
+            known = (uid for uid in chain(bound, gang.roster.members) if self.groups.told(uid) is not None)
+            yield from islice(known, 1)
+
+    def replace_groups(self, groups: Iterable[PodGroup]) -> Iterator[None]:
+        """These and no others exist, and those who name one are understood by that, once the slices are walked
+        through."""
+        changed = self.groups.replace(groups)
+        of = {namespace: [name for _, name in names] for namespace, names in groupby(changed, key=itemgetter(0))}
+        for namespace, names in of.items():
+            self.regrouped.changed(namespace, names)
+        first = chain.from_iterable(map(self._one_of, changed))
+        members = (uid for each in of.items() for uid in self.groups.members(*each))
+        for number, uid in enumerate(chain(first, members), 1):
+            self.regrouped.hurry(uid)
+            if number % SLICE == 0:
+                yield
+        self.regrouped.go_on_now()
+
+    def groups_uninstalled(self) -> None:
+        """There is no such kind any more."""
+        for group in self.groups.uninstalled():
+            self.regrouped.changed(group[0], [group[1]])
+        self.regrouped.go_on_now()
+
+    def _understand_anew(self, told: Pod) -> None:
+        self.observe(told)
+        if self.groups.to_wake(told):
+            self._effects.append(WakePod(told))
 
     # -- policies ------------------------------------------------------------------------------------------------
 

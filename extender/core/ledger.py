@@ -94,6 +94,10 @@ class Ledger:
         """All holdings of the owner, of every kind, in the order in which they were taken."""
         return list(self._owned.get(owner, {}).values())
 
+    def first_held_for(self, owner: GangKey, but: HoldingKind) -> Holding | None:
+        """The first of them that is of another kind."""
+        return next((held for held in self._owned.get(owner, {}).values() if held.kind is not but), None)
+
     # -- holdings ------------------------------------------------------------------------------------------------
 
     def reserve(self, slot: Holder, *, on: NodeName, units: Vector, owner: GangKey, until: float) -> None:

@@ -70,8 +70,9 @@ def test_why_no_plan_was_found() -> None:
 
 def waiting(existing: int, quorum: int) -> Gang:
     made = Gang(GangKey("default", "train"), quorum, 4.0, 0.0)
-    made.roster.members.update({member.uid: member for member in gang_pods("train", existing, quorum=quorum)})
-    made.terms = made.terms.as_asked_by(made.roster.members.values())
+    for member in gang_pods("train", existing, quorum=quorum):
+        made.roster.take(member)
+    made.terms = made.terms.as_asked_by(made.roster)
     return made
 
 

@@ -30,7 +30,7 @@ _FIELDS = [f"{record}.{name}" for record in _RECORDS for name in getattr(_BLANK,
 _OF_PODS = [name for name in _FIELDS if isinstance(attrgetter(name)(_BLANK), (set, dict))]
 _of_pods = attrgetter(*_OF_PODS)
 _SPECIAL = {"wait.bypasses", "plan.timed_out", "wait.tried_at", "wait.tried_on"}
-_SILENT = {"roster.changes", "plan.slots_made", "wait.shortfall", "barrier.trial"}
+_SILENT = {"roster.changes", "roster.asked", "plan.slots_made", "wait.shortfall", "barrier.trial"}
 _of_gangs = attrgetter(*_OF_ITSELF, *(name for name in _FIELDS if name not in {*_OF_PODS, *_SPECIAL, *_SILENT}))
 
 LONG_AGO = 100.0

@@ -40,6 +40,7 @@ from extender.core.gangs.gang import (
 from extender.core.gangs.machine import Phase
 from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.progress import Roster
 from extender.core.gangs.promises import Promise
 from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
 from extender.core.isolation import UNLIMITED, Allowance, Counted
@@ -49,6 +50,24 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 from tests.builders import NOW, gone, node
 from tests.performing import Performing, replaced
+
+
+def differs_from_twin(roster: Roster) -> list[str]:
+    """What the roster counts otherwise than one that looks at all members does."""
+    members = list(roster.members.values())
+    asks = [each.gang for each in members if isinstance(each.gang, GangAsk)]
+    free = {each.uid for each in members if not (each.uid in roster.bound or each.deleting or each.gated)}
+    twin = {
+        "quorums": sorted(ask.quorum for ask in asks),
+        "timeouts": sorted(ask.timeout for ask in asks),
+        "priorities": sorted(each.priority for each in members),
+        "created": sorted(each.created for each in members),
+        "with_node": sum(each.node is not None for each in members),
+        "spare": sorted(each.attempt.size - each.attempt.needed for each in members if each.attempt is not None),
+    }
+    differs = [name for name, counted in twin.items() if getattr(roster.asked, name) != counted]
+    same = {each.uid for each in roster.unplaced()} == free and roster.unplaced_count == len(free)
+    return differs if same else [*differs, "unplaced"]
 
 
 @dataclass
@@ -477,6 +496,8 @@ class GangWorld(Performing):
         keeper = self.keeper
         assert (broken := keeper.tables.violations()) == [], broken
         assert not keeper.tables.gangs.effects
+        for gang in keeper.tables.gangs.by_key.values():
+            assert (differs := differs_from_twin(gang.roster)) == [], f"{gang.key}: {differs}"
 
     def bound(self, gang: str) -> int:
         return sum(

@@ -31,7 +31,8 @@ DAEMON = AGENT
 
 def gang_of(*members: Pod, name: str = "train") -> Gang:
     gang = Gang(GangKey("default", name), len(members), 4.0, NOW)
-    gang.roster.members = {each.uid: each for each in members}
+    for each in members:
+        gang.roster.take(each)
     return gang
 
 
@@ -96,7 +97,7 @@ class TestItConcerns:
     def test_a_gang_anew_when_its_members_have_changed_or_it_is_another_of_its_name(self) -> None:
         block, gang = Block("a"), gang_of(*made(1, apart()))
         assert block.constrained.concerns(gang)
-        gang.roster.members = {each.uid: each for each in made(1, None)}
+        gang.roster.take(*made(1, None))
         # Whoever changes its members says so.
         assert block.constrained.concerns(gang)
         gang.roster.changes += 1
@@ -188,7 +189,7 @@ class TestAPlan:
         block = Block("ab")
         [bound] = made(1, apart())
         gang = gang_of(replace(bound, node=N0))
-        gang.roster.bound = {bound.uid}
+        gang.roster.bind(bound.uid)
         block.stand(*gang.roster.members.values())
         found = block.constrained.plan(gang, [Slot(Holder("slot#1"), units(cpu=1))], [N0, N1])
         assert found == {"slot#1": "n1"}

@@ -66,7 +66,8 @@ def test_claims_have_an_owner_that_is_no_gang(world: GangWorld) -> None:
 
 
 def test_a_gang_without_members(world: GangWorld) -> None:
-    gang(world).roster.members.clear()
+    for uid in list(gang(world).roster.members):
+        gang(world).roster.drop(uid)
     assert "gang_members" in found(world)
 
 

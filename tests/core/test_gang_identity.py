@@ -210,9 +210,9 @@ def test_the_core_group_has_a_name_that_no_other_group_has() -> None:
 def test_of_one_group_and_name_the_youngest_has_the_shorter_name_whatever_was_seen_first() -> None:
     for order in ((job("before"), job("after")), (job("after"), job("before"))):
         naming = named(*order)
-        cast(Gang, naming.find(job("after"))).terms = cast(Gang, naming.find(job("after"))).terms.as_asked_by(
-            [pod(created=5.0)]
-        )
+        after = cast(Gang, naming.find(job("after")))
+        after.roster.take(pod(created=5.0))
+        after.terms = after.terms.as_asked_by(after.roster)
         assert naming.of(job("after")) == "job.train"
         assert naming.of(job("before")) == "job.train@batch@before"
         assert cast(Gang, naming.find(GangKey("default", "job.train"))).key == job("after")

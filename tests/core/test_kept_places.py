@@ -41,7 +41,7 @@ class Kept(Town):
         ask = GangAsk(KEY, 1, 4.0)
         member = replace(member, gang=ask)
         gang: Gang = self.table.join(member.uid, ask, NOW)
-        gang.roster.members[member.uid] = member
+        gang.roster.take(member)
         self.bystanders.put(member)
         name = f"saved:{KEY}#{member.uid}" if kind is HoldingKind.SAVING else member.uid
         units = {} if kind is HoldingKind.SAVING else dict(member.requests)
@@ -147,7 +147,7 @@ def test_a_member_that_looks_otherwise_is_kept_a_place_for_as_it_looks_now() -> 
     assert town.refused(comer(ports(80))) == ""
     gang = town.table.by_key[KEY]
     now = replace(gang.roster.members[PodUid("uid-train-0")], constraints=ports(80))
-    gang.roster.members[now.uid] = now
+    gang.roster.take(now)
     town.places.observe(now)
     assert town.refused(comer(ports(80))) == "0"
 

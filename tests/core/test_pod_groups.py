@@ -155,12 +155,14 @@ def test_pods_are_another_gangs_only_when_their_group_has_changed() -> None:
     groups = PodGroups()
     [member] = members(1)
     groups.remember(member)
-    assert groups.replace([]) == [member]
-    assert groups.see(group(2)) == [member]
+    name = ("default", "mpi")
+    assert groups.replace([]) == [name]
+    assert groups.see(group(2)) == [name]
     assert groups.see(group(2)) == []
-    assert groups.see(group(3)) == [member]
-    assert groups.lose(group(3)) == [member]
+    assert groups.see(group(3)) == [name]
+    assert groups.lose(group(3)) == [name]
     assert groups.lose(group(3)) == []
+    assert groups.members("default", ["mpi"]) == [member.uid]
 
 
 def test_who_was_turned_away_is_woken_once_unless_it_is_bound_by_then() -> None:

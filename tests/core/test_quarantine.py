@@ -99,7 +99,7 @@ def test_a_defect_with_one_that_waits_does_not_keep_others_waiting(world: Watche
         world.do(world.keeper.filter(each, list(world.nodes)))
     gang = world.keeper.tables.gangs.by_key[POISONED]
     for uid in list(gang.roster.members):
-        gang.roster.members[uid] = replace(gang.roster.members[uid], node_selector=Poison())
+        gang.roster.take(replace(gang.roster.members[uid], node_selector=Poison()))
     for each in hog:
         world.delete(each.uid)
     world.schedule()

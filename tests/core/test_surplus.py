@@ -31,7 +31,8 @@ SECONDS = 60.0
 
 def planned(name: str, size: int) -> Gang:
     gang = Gang(GangKey("default", name), size, 4.0, NOW, phase=Phase.BOUND)
-    gang.roster.members = {each.uid: each for each in gang_pods(name, size, ONE)}
+    for each in gang_pods(name, size, ONE):
+        gang.roster.take(each)
     gang.wait.rejected = set(gang.roster.members)
     return gang
 

@@ -76,7 +76,7 @@ class Admission:
             gang.plan.asked.add(pod.uid)
             self._planning.plans.asked(gang)
         planless = not gang.holds_a_plan or (
-            gang.needed and not gang.barrier.writing and not self._places.unbound(gang)
+            gang.needed and not gang.barrier.writing and not self._places.has_unbound(gang)
         )
         if planless and (self._settling.postpone(gang, now) or not self._planning.plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)

@@ -139,7 +139,7 @@ class Barrier:
         with self._quarantine.containing(self._table.key_of(uid)):
             if (gang := self._table.of(uid)) is not None:
                 if attempt is not None:
-                    gang.roster.members[uid] = replace(gang.roster.members[uid], attempt=attempt)
+                    gang.roster.take(replace(gang.roster.members[uid], attempt=attempt))
                 self.is_bound(gang, uid, now)
                 self.open_if_complete(gang)
 
@@ -151,7 +151,7 @@ class Barrier:
             self._table.effects.append(OpenBarrier(gang.key, (uid,)))
         if uid in gang.roster.bound:
             return
-        gang.roster.bound.add(uid)
+        gang.roster.bind(uid)
         self._quorums.weigh(gang, now)
 
     def failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool = False) -> None:

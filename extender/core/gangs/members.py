@@ -98,10 +98,12 @@ class Members:
         if pod.finished:
             return self._finish(pod, former, now)
         gang = former if former is not None else self._table.join(pod.uid, ask, now)
-        self._take_in(gang, pod, ask, now)
+        terms = gang.terms
+        if not self._take_in(gang, pod, ask, now):
+            return gang
         if gang.phase is Phase.QUARANTINED:
             if pod.node is not None:
-                gang.roster.bound.add(pod.uid)
+                gang.roster.bind(pod.uid)
             return gang
         if pod.node is not None:
             if pod.deleting:
@@ -109,7 +111,8 @@ class Members:
             self._barrier.is_bound(gang, pod.uid, now)
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
-        else:
+        if not (pod.node or pod.deleting) or (former is not None and gang.terms != terms):
+            # One that is bound may be the first to ask for more than the plan was made for.
             self._heed_arrival(gang, now)
         self._barrier.open_if_complete(gang)
         self._quorums.weigh(gang, now)
@@ -119,15 +122,16 @@ class Members:
         if gang.phase is Phase.PLANNED and not gang.missing:
             self._planning.all_are_there(gang, now)
 
-    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
-        """The gang knows it as it is now."""
+    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> bool:
+        """The gang knows it as it is now. False if that changes nothing for the gang, as of most of the members whose
+        PodGroup has changed: what they ask for is in force already, or not yet."""
         known = gang.roster.members.get(pod.uid)
         if known is not None and pod.at_our_gate and not known.at_our_gate:
             # A gate never comes back: this is older news.
             pod = replace(pod, at_our_gate=False)
         if known == pod:
-            return
-        gang.roster.members[pod.uid] = pod
+            return True
+        gang.roster.take(pod)
         anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
         if anew and gang.phase is Phase.PLANNED:
             # What was planned was for what it required then.
@@ -139,8 +143,12 @@ class Members:
         if known is None:
             gang.roster.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
         if known is None or known.gang != ask:
+            terms = gang.terms
             self._heed_terms(gang)
+            if known is not None and gang.terms == terms and replace(known, gang=ask) == pod:
+                return False
         self._waiting.members_changed(gang)
+        return True
 
     def heed_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
         """The controllers of these gangs may have another number of pods at a time. Whether that is so for one of the
@@ -162,9 +170,8 @@ class Members:
 
     def _terms(self, gang: Gang) -> Terms:
         """A controller that was always smaller than the quorum keeps its gang waiting: nobody has shrunk that."""
-        members = gang.roster.members.values()
-        has_run = any(pod.node is not None for pod in members)
-        return gang.terms.as_asked_by(members, self._planning.promises.parallel(gang.key) if has_run else None)
+        has_run = gang.roster.asked.with_node > 0
+        return gang.terms.as_asked_by(gang.roster, self._planning.promises.parallel(gang.key) if has_run else None)
 
     def _heed_terms(self, gang: Gang) -> None:
         gang.terms = self._terms(gang)
@@ -212,9 +219,7 @@ class Members:
         self._leave(gang, uid, now)
         self._table.leave(uid)
         self._places.forget_member(uid)
-        gang.roster.members.pop(uid, None)
-        gang.roster.bound.discard(uid)
-        gang.roster.leaving.discard(uid)
+        gang.roster.drop(uid)
         gang.barrier.writing.pop(uid, None)
         gang.plan.displaced.pop(uid, None)
         self._heed_terms(gang)
@@ -261,7 +266,7 @@ class Members:
         holding = self._ledger.holding(uid)
         if holding is not None and holding.kind is not HoldingKind.BOUND and holding.owner == gang.key:
             self._pass_on(gang, holding, now)
-        if gang.phase is Phase.PLANNED and not self._places.unbound(gang):
+        if gang.phase is Phase.PLANNED and not self._places.has_unbound(gang):
             # Those places were on nodes that are gone: nothing is held any more that would run out.
             self._planning.give_up(gang, now, NOTHING_LEFT)
 

@@ -190,8 +190,8 @@ def _recall(gangs: Gangs, gang: Gang, memory: GangMemory) -> None:
     gang.phase, gang.standing = memory.phase, memory.standing
     gang.plan, gang.barrier, gang.wait = memory.plan, memory.barrier, memory.wait
     roster.first_seen, roster.changes = memory.first_seen, memory.changes
-    roster.bound, roster.leaving = set(memory.bound), set(memory.leaving)
-    roster.succeeded = set(memory.succeeded)
+    roster.resume(memory.bound)
+    roster.leaving, roster.succeeded = set(memory.leaving), set(memory.succeeded)
     if memory.aside:
         waiting.quota.sets_aside(gang)
     if memory.surplus:

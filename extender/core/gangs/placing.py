@@ -42,6 +42,10 @@ class Places:
         """The gang's reservations and assumptions."""
         return [held for held in self._ledger.held_for(gang.key) if held.kind is not HoldingKind.BOUND]
 
+    def has_unbound(self, gang: Gang) -> bool:
+        """Whether it has any. Each of its members may ask."""
+        return self._ledger.first_held_for(gang.key, HoldingKind.BOUND) is not None
+
     def are_allowed(self, gang: Gang) -> bool:
         """Whether the gang's reservations and assumptions, of one with a plan, are where its members may be as things
         are now, room aside."""

@@ -25,8 +25,14 @@ from extender.core.gang_ask import (
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
-_Name = tuple[str, str]
+GroupName = tuple[str, str]
 """(namespace, name)."""
+
+
+def gang_of(group: GroupName) -> GangKey:
+    """The gang of the pods that name the group."""
+    # A '.' cannot occur in a label that names a gang of ours.
+    return GangKey(group[0], f"podgroup.{group[1]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +54,52 @@ class PodGroups:
 
     def __init__(self, most_together: int | None = None) -> None:
         self._most_together = most_together
-        self._groups: dict[_Name, PodGroup] | None = None
+        self._groups: dict[GroupName, PodGroup] | None = None
         """None while the kind is not known to be installed."""
-        self._members: dict[_Name, dict[PodUid, Pod]] = {}
+        self._members: dict[GroupName, dict[PodUid, Pod]] = {}
         """Pods as they are told of, by the group that they name."""
-        self._group_of: dict[PodUid, _Name] = {}
+        self._group_of: dict[PodUid, GroupName] = {}
         self._turned_away: set[PodUid] = set()
         """Pods that were told that their group makes no sense, or is not there."""
 
-    # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
+    # -- groups: each answers whose pods are another gang's, or none's, since -------------------------------------
 
-    def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
+    def replace(self, groups: Iterable[PodGroup]) -> list[GroupName]:
         before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
         if before is None:
-            return [pod for name in self._members for pod in self._of(name)]
+            return self._named()
         changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
-        return [pod for name in sorted(changed) for pod in self._of(name)]
+        return sorted(name for name in changed if name in self._members)
 
-    def see(self, group: PodGroup) -> list[Pod]:
+    def see(self, group: PodGroup) -> list[GroupName]:
         name = (group.namespace, group.name)
         groups = self._groups = self._groups or {}
         known = groups.get(name)
         groups[name] = group
-        return [] if known == group else self._of(name)
+        return [] if known == group else [name]
 
-    def lose(self, group: PodGroup) -> list[Pod]:
+    def lose(self, group: PodGroup) -> list[GroupName]:
         name = (group.namespace, group.name)
         known = (self._groups or {}).pop(name, None)
-        return [] if known is None else self._of(name)
+        return [] if known is None else [name]
 
-    def uninstalled(self) -> list[Pod]:
+    def uninstalled(self) -> list[GroupName]:
         """The kind is not there any more, as it was before it came: the label means nothing."""
         self._groups = None
-        return [pod for name in self._members for pod in self._of(name)]
+        return self._named()
 
-    def _of(self, name: _Name) -> list[Pod]:
-        # The living first: who has ended counts only while others of its gang live.
-        return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
+    def _named(self) -> list[GroupName]:
+        return sorted(self._members)
+
+    def members(self, namespace: str, groups: Iterable[str]) -> list[PodUid]:
+        """Pods that name these groups. The living first: who has ended counts only while others of its gang live."""
+        pods = [pod for group in groups for pod in self._members.get((namespace, group), {}).values()]
+        return [pod.uid for pod in sorted(pods, key=lambda pod: pod.finished)]
+
+    def told(self, uid: PodUid) -> Pod | None:
+        """The pod as it is told of; None: it names no group, or is gone."""
+        name = self._group_of.get(uid)
+        return None if name is None else self._members[name][uid]
 
     @property
     def installed(self) -> bool:
@@ -156,6 +171,5 @@ class PodGroups:
                 f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
                 f"set spec.minMember of PodGroup {group}",
             )
-        # A '.' cannot occur in a label that names a gang of ours.
-        key = GangKey(ask.namespace, f"podgroup.{ask.name}")
+        key = gang_of((ask.namespace, ask.name))
         return GangAsk(key, group.min_member, min(group.timeout or DEFAULT_TIMEOUT, ask.longest_wait * 0.9))

@@ -5,7 +5,9 @@ Values and what follows from them. Must not know who changes them: see `members`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from extender.core.cluster import Pod
@@ -29,55 +31,137 @@ class Terms:
     created: float = 0.0
     """When the oldest of its members was created, as the API server tells it."""
 
-    def as_asked_by(self, members: Collection[Pod], most: int | None = None) -> Terms:
+    def as_asked_by(self, members: Roster, most: int | None = None) -> Terms:
         """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
         fewer bound than a member wants. `most`: the gang has no more members than that, and its quorum is no larger."""
-        priorities = [pod.priority for pod in members]
-        asks = [pod.gang for pod in members if isinstance(pod.gang, GangAsk)]
-        quorum = max((ask.quorum for ask in asks), default=self.quorum)
+        asked = members.asked
+        quorum = asked.quorums[-1] if asked.quorums else self.quorum
         return replace(
             self,
             quorum=quorum if most is None else min(quorum, most),
-            timeout=max((ask.timeout for ask in asks), default=self.timeout),
-            claims=min(priorities, default=0),
-            worth=max(priorities, default=0),
-            created=min((pod.created for pod in members), default=0.0),
+            timeout=asked.timeouts[-1] if asked.timeouts else self.timeout,
+            claims=asked.priorities[0] if asked.priorities else 0,
+            worth=asked.priorities[-1] if asked.priorities else 0,
+            created=asked.created[0] if asked.created else 0.0,
         )
 
 
 @dataclass(slots=True)
+class Asked:
+    """What members ask for, each in order: one that comes or goes costs a search, and no look at all others."""
+
+    quorums: list[int] = field(default_factory=list)
+    timeouts: list[float] = field(default_factory=list)
+    priorities: list[int] = field(default_factory=list)
+    created: list[float] = field(default_factory=list)
+    with_node: int = 0
+    """Of how many a watch, or our own Binding, has told a node."""
+    spare: list[int] = field(default_factory=list)
+    """Of each that says in which attempt it was bound: how many of that the quorum did not need."""
+
+    def add(self, pod: Pod) -> None:
+        if isinstance(pod.gang, GangAsk):
+            insort(self.quorums, pod.gang.quorum)
+            insort(self.timeouts, pod.gang.timeout)
+        insort(self.priorities, pod.priority)
+        insort(self.created, pod.created)
+        self.with_node += pod.node is not None
+        if pod.attempt is not None:
+            insort(self.spare, pod.attempt.size - pod.attempt.needed)
+
+    def take_out(self, pod: Pod) -> None:
+        if isinstance(pod.gang, GangAsk):
+            del self.quorums[bisect_left(self.quorums, pod.gang.quorum)]
+            del self.timeouts[bisect_left(self.timeouts, pod.gang.timeout)]
+        del self.priorities[bisect_left(self.priorities, pod.priority)]
+        del self.created[bisect_left(self.created, pod.created)]
+        self.with_node -= pod.node is not None
+        if pod.attempt is not None:
+            del self.spare[bisect_left(self.spare, pod.attempt.size - pod.attempt.needed)]
+
+
+@dataclass(slots=True)
 class Roster:
-    """`members` are its living, unfinished pods."""
+    """Its living, unfinished pods: what is counted of them is kept as each of them comes, changes and goes."""
 
     first_seen: float
     """Seconds that only pass."""
-    members: dict[PodUid, Pod] = field(default_factory=dict)
-    bound: set[PodUid] = field(default_factory=set)
-    """Members that are seen bound, or whose Binding we have written."""
+    _members: dict[PodUid, Pod] = field(default_factory=dict, init=False)
+    _bound: set[PodUid] = field(default_factory=set, init=False)
+    _to_place: dict[PodUid, None] = field(default_factory=dict, init=False)
+    """Members that are not bound, not about to go, and free to be placed."""
+    asked: Asked = field(default_factory=Asked, init=False)
     leaving: set[PodUid] = field(default_factory=set)
-    """Those of them that are being deleted, or are to be evicted: they still hold their node, and count no more."""
+    """Bound members that are being deleted, or are to be evicted: they still hold their node, and count no more."""
     succeeded: set[PodUid] = field(default_factory=set)
     """Former members that ran to their end, and ended well; they count as placed as long as the gang lives."""
     changes: int = 0
     """How often its members have changed."""
 
     @property
+    def members(self) -> Mapping[PodUid, Pod]:
+        return self._members
+
+    @property
+    def bound(self) -> AbstractSet[PodUid]:
+        """Members that are seen bound, or whose Binding we have written."""
+        return self._bound
+
+    def take(self, pod: Pod) -> None:
+        """It is a member, and looks like this."""
+        if (known := self._members.get(pod.uid)) is not None:
+            self.asked.take_out(known)
+        self._members[pod.uid] = pod
+        self.asked.add(pod)
+        self._heed(pod)
+
+    def drop(self, uid: PodUid) -> None:
+        """It is no member any more."""
+        if (known := self._members.pop(uid, None)) is not None:
+            self.asked.take_out(known)
+        self._bound.discard(uid)
+        self.leaving.discard(uid)
+        self._to_place.pop(uid, None)
+
+    def bind(self, uid: PodUid) -> None:
+        """The member is bound."""
+        self._bound.add(uid)
+        self._to_place.pop(uid, None)
+
+    def resume(self, bound: Iterable[PodUid]) -> None:
+        """These members are bound, and no others."""
+        self._bound = set(bound)
+        for pod in self._members.values():
+            self._heed(pod)
+
+    def _heed(self, pod: Pod) -> None:
+        if pod.uid in self._bound or pod.deleting or pod.gated:
+            self._to_place.pop(pod.uid, None)
+        else:
+            self._to_place[pod.uid] = None
+
+    @property
     def placed(self) -> int:
         """Members that count as placed for the quorum."""
-        return len(self.bound) - len(self.leaving) + len(self.succeeded)
+        return len(self._bound) - len(self.leaving) + len(self.succeeded)
+
+    @property
+    def stays(self) -> bool:
+        """Whether any member is bound and not about to go."""
+        return len(self._bound) > len(self.leaving)
 
     def staying(self) -> list[Pod]:
         """Members that are bound and are not about to go, by UID."""
-        return [self.members[uid] for uid in sorted(self.bound - self.leaving)]
+        return [self._members[uid] for uid in sorted(self._bound - self.leaving)]
 
     def unbound(self) -> dict[PodUid, Pod]:
         """Members that exist, and are not bound."""
-        return {uid: pod for uid, pod in self.members.items() if pod.node is None and uid not in self.bound}
+        return {uid: pod for uid, pod in self._members.items() if pod.node is None and uid not in self._bound}
 
     @property
     def preempts(self) -> bool:
         """Whether others may be evicted for it."""
-        return all(pod.preempts for pod in self._to_place())
+        return all(self._members[uid].preempts for uid in self._to_place)
 
     @property
     def unknown_asks(self) -> tuple[str, ...]:
@@ -86,15 +170,12 @@ class Roster:
 
     @property
     def unplaced_count(self) -> int:
-        return len(self._to_place())
+        return len(self._to_place)
 
     def unplaced(self) -> Iterator[Pod]:
         """Living members that are not bound, not about to go, and free to be placed; in order of creation."""
-        return iter(sorted(self._to_place(), key=lambda pod: (pod.created, pod.name, pod.uid)))
-
-    def _to_place(self) -> list[Pod]:
-        bound = self.bound
-        return [pod for uid, pod in self.members.items() if uid not in bound and not (pod.deleting or pod.gated)]
+        unplaced = (self._members[uid] for uid in self._to_place)
+        return iter(sorted(unplaced, key=lambda pod: (pod.created, pod.name, pod.uid)))
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ fewer than a quorum that may have run before, somebody is told, and no more. Mus
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from extender.core.back_off import doubled
@@ -46,6 +47,8 @@ class Quorums:
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs of which fewer than the quorum are bound, and of which nobody can know whether they ran; and when
     that is to be told."""
+    regrouped: Collection[str] = field(default=(), init=False)
+    """Namespaces with PodGroups that have changed, and of which not all members ask for what these say yet."""
     _untold: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs in part that nobody has been told of, and how many seconds the rest has."""
 
@@ -106,7 +109,7 @@ class Quorums:
         elif gang.key not in self.in_part:
             self._untold[gang.key] = seconds = _time_to_follow(gang)
             self.in_part[gang.key] = now + seconds
-        if proof is not None or not _unsettled(gang) or not gang.roster.staying():
+        if proof is not None or not _unsettled(gang) or not gang.roster.stays:
             self.in_doubt.pop(gang.key, None)
         elif gang.key not in self.in_doubt:
             self.in_doubt[gang.key] = now + gang.terms.timeout
@@ -124,8 +127,8 @@ class Quorums:
         return earliest(*self.in_part.values(), *self.in_doubt.values())
 
     def not_completed(self, now: float) -> list[GangKey]:
-        """Gangs bound in part whose time is over."""
-        return [key for key, until in self.in_part.items() if until <= now]
+        """Gangs bound in part whose time is over, and of which nobody has yet to ask for another quorum."""
+        return [key for key, until in self.in_part.items() if until <= now and key.namespace not in self.regrouped]
 
     def give_up_part(self, key: GangKey, now: float) -> None:
         """It was not completed in time: its part is to be evicted, so that none of it is bound instead of a part.
@@ -172,11 +175,13 @@ def _time_to_follow(gang: Gang) -> float:
 
 
 def part_of(gang: Gang) -> Proof | None:
-    """What proves that those who are bound are a part of a quorum that was never whole. O(members)."""
-    if not _unsettled(gang):
+    """What proves that those who are bound are a part of a quorum that was never whole. O(members), if so many are not
+    bound that there may be a proof."""
+    roster, trial = gang.roster, gang.barrier.trial
+    not_bound = len(roster.members) - len(roster.bound) + len(trial.refused if trial is not None else ())
+    if not roster.asked.spare or roster.asked.spare[0] >= not_bound or not _unsettled(gang):
         return None
-    roster = gang.roster
-    return proven_part(roster.staying(), roster.unbound(), gang.barrier.trial, gang.terms.quorum)
+    return proven_part(roster.staying(), roster.unbound(), trial, gang.terms.quorum)
 
 
 def _unsettled(gang: Gang) -> bool:
