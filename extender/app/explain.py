@@ -30,6 +30,7 @@ from extender.core.gangs.gang import (
     OVER_QUOTA,
     QUARANTINE,
     REFUSED_ELSEWHERE,
+    UNPLANNED,
     Gang,
 )
 from extender.core.gangs.machine import Phase
@@ -207,6 +208,9 @@ class Explain:
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+        elif why_not == UNPLANNED:
+            reason = f"{reason}; {why_not}"
+            remedies.insert(0, "have fewer of its members, or of what they require of others, differ")
         elif why_not in (GIVES_WAY, GOVERNED_ANEW):
             reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):

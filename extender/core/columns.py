@@ -6,7 +6,7 @@ when somebody asks, and from then on kept for the nodes that change. Must not kn
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,6 +25,97 @@ _MOST = 2**63 - 1
 _MOST_COPIES = 2**40
 _MOST_COLUMNS = 64
 """That are kept: tenants name the resources, and each column costs at every change of a node."""
+
+
+class Accepting:
+    """Which of these nodes are accepted, by whatever accepts nodes. No node is asked about twice."""
+
+    def __init__(self, names: Sequence[NodeName]) -> None:
+        self._names = names
+        self._known: dict[Hashable, npt.NDArray[np.int8]] = {}
+        """1 where it is accepted, -1 where it is not, 0 where nobody has asked."""
+
+    def __call__(self, key: Hashable, accepts: Callable[[NodeName], bool], at: Numbers) -> Numbers:
+        """Those of these nodes, by number, that are accepted. `key`: equal for what accepts the same nodes."""
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = np.zeros(len(self._names), np.int8)
+        for number in at[known[at] == 0].tolist():
+            known[number] = 1 if accepts(self._names[number]) else -1
+        return at[known[at] > 0]
+
+
+class Grid:
+    """What is free on some nodes, as arrays, for a plan that asks about all of them again and again. `read`: what the
+    node of that number has free of a resource; it is asked once, and what is taken from then on is to be told."""
+
+    def __init__(self, names: Sequence[NodeName], read: Callable[[int, ResourceKey], int]) -> None:
+        self.names = names
+        self.numbers = {name: number for number, name in enumerate(names)}
+        self._by_number = np.array(names, object)
+        self._read = read
+        self._free: dict[ResourceKey, Numbers] = {}
+        self.accepting = Accepting(names)
+
+    def copy(self, read: Callable[[int, ResourceKey], int]) -> Grid:
+        """Another, of which `read` tells what this one has not read yet."""
+        twin = object.__new__(Grid)
+        twin.names, twin.numbers, twin._by_number = self.names, self.numbers, self._by_number
+        twin._read, twin.accepting = read, self.accepting
+        twin._free = {resource: column.copy() for resource, column in self._free.items()}
+        return twin
+
+    def add(self, name: NodeName, resource: ResourceKey, units: int) -> None:
+        """So much more is free there."""
+        if (column := self._free.get(resource)) is not None and (number := self.numbers.get(name)) is not None:
+            column[number] = _clipped(int(column[number]) + units)
+
+    def _column(self, resource: ResourceKey) -> Numbers:
+        column = self._free.get(resource)
+        if column is None:
+            column = np.array([_clipped(self._read(n, resource)) for n in range(len(self.names))], np.int64)
+            self._free[resource] = column
+        return column
+
+    def has_room(self, need: Asked) -> npt.NDArray[np.bool_]:
+        """Whether one copy fits, by number of the node."""
+        found = np.ones(len(self.names), np.bool_)
+        for resource, units in need:
+            found &= self._column(resource) >= units if units <= _MOST else False
+        return found
+
+    def copies(self, need: Asked, most: int) -> Numbers:
+        """How often the need fits, by number of the node; not counted beyond `most`."""
+        found = np.full(len(self.names), most, np.int64)
+        for resource, units in need:
+            np.minimum(found, self._column(resource) // units if units <= _MOST else 0, out=found)
+        return np.maximum(found, 0, out=found)
+
+    def times(self, need: Asked, at: Numbers) -> npt.NDArray[np.float64]:
+        """As `fit.times`, of nodes that have room for one."""
+        found = np.full(len(at), np.inf)
+        for resource, units in need if len(at) else ():
+            np.minimum(found, self._column(resource)[at] / units, out=found)
+        return found
+
+    def part(self, need: Asked, at: Numbers) -> npt.NDArray[np.float64]:
+        """How large a part of the need is free, as `fit.part`, on these nodes."""
+        found = np.ones(len(at))
+        for resource, units in need:
+            np.minimum(found, np.maximum(self._column(resource)[at], 0) / units, out=found)
+        return found
+
+    def accepted(self, accepts: Callable[[NodeName], bool] | None, at: Numbers) -> Numbers:
+        """Those of these nodes that it accepts."""
+        return at if accepts is None else self.accepting(accepts, accepts, at)
+
+    def named(self, at: Numbers) -> list[NodeName]:
+        found: list[NodeName] = self._by_number[at].tolist()
+        return found
+
+
+def _clipped(units: int) -> int:
+    return max(-_MOST, min(_MOST, units))
 
 
 @dataclass(eq=False)
@@ -83,7 +174,7 @@ class Columns:
 
     def _free_on(self, name: NodeName, resource: ResourceKey, more: int = 0) -> int:
         self.read += 1
-        return max(-_MOST, min(_MOST, self._rows.free(name, resource) + more))
+        return _clipped(self._rows.free(name, resource) + more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,11 +54,14 @@ def test_why_no_plan_was_found() -> None:
         "room for 0 of 200 members; more than 128 different rules about other pods among its members "
         "(topology spread counts as 4): give them the same"
     )
-    assert in_words(Shortfall(1, 3, None, TOO_LARGE)) == (
+    assert in_words(Shortfall(1, 3, None, TOO_LARGE, unsure=True)) == (
         "room for 1 of 3 members; too many members, nodes and rules for one plan: have fewer of them differ"
     )
     assert in_words(Shortfall(1, 3, None, "topology spread")) == (
         "room for 1 of 3 members; topology spread keeps the next from every node that has room"
+    )
+    assert in_words(Shortfall(1, 3, None, "topology spread", unsure=True)) == (
+        "room for 1 of 3 members; topology spread keeps the next from every node that has room; not every way was tried"
     )
     assert in_words(Shortfall(1, 3, Short(CPU, 4000, 500))) == (
         "room for 1 of 3 members; the next asks for 4 cpu, and a node has at most 0.5 free"

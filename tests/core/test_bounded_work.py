@@ -10,6 +10,7 @@ import pytest
 
 from extender.core.cluster import Node, Pod
 from extender.core.fit import Asked
+from extender.core.gangs import fit_index, slots
 from extender.core.gangs.fit_index import CouldFit
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
@@ -142,6 +143,28 @@ class TestAGangOfManyKinds:
         world.do_the_rest()
         assert self.phase(world) is Phase.PLANNED
         world.check()
+
+    def test_no_node_is_looked_at_for_each_kind(self, world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        """There is room for each of them on many nodes, and for all but one together."""
+        looks = list[str]()
+        for owner, method in ((Room, "lacking"), (Room, "copies"), (fit_index, "copies"), (slots, "accepts")):
+            self._count(monkeypatch, owner, method, looks)
+        members = self.stage(world, free=self.KINDS - 1)
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do_the_rest()
+        assert self.phase(world) is Phase.WAITING
+        # Were each looked at for each kind, it would be NODES * KINDS several times.
+        assert len(looks) < 8 * (NODES + self.KINDS)
+        world.check()
+
+    def _count(self, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, looks: list[str]) -> None:
+        asked = getattr(owner, method)
+
+        def counting(*args: Any, **more: Any) -> Any:
+            looks.append(method)
+            return asked(*args, **more)
+
+        monkeypatch.setattr(owner, method, counting)
 
     def test_a_member_that_names_a_node_is_looked_for_on_that_alone(
         self, world: GangWorld, monkeypatch: pytest.MonkeyPatch

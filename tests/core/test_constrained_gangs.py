@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,10 @@ from extender.app.explain import Explain
 from extender.app.verbs import Verdict
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.gangs.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE
+from extender.core.gangs import together
+from extender.core.gangs.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, UNPLANNED, Gang
 from extender.core.gangs.machine import Phase
+from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.plans import FREE
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
@@ -218,6 +221,60 @@ def test_room_is_saved_where_most_is_free(fullest: int) -> None:
         held.node: held.units for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING
     }
     assert saved.keys() == {f"n{1 - fullest}"}
+
+
+class TestAPlanThatWouldTakeTooLong:
+    """A bound ends the search: that proves nothing."""
+
+    def waiting(self, monkeypatch: pytest.MonkeyPatch) -> tuple[KnowingWorld, Gang]:
+        monkeypatch.setattr(together, "_MOST_LOOKS", 12)
+        world = world_of("-" * 12 + "ab")
+        world.create(*gang(2, even(), cpu=1000))
+        world.schedule()
+        return world, world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+
+    def test_has_a_reason_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, found = self.waiting(monkeypatch)
+        assert found.phase is Phase.WAITING
+        assert set(world.asleep.values()) == {UNPLANNED}
+        assert world.turned_away[-1].reason == UNPLANNED
+        assert world.turned_away[-1].shortfall == Shortfall(0, 2, None, together.TOO_LARGE, unsure=True)
+        told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
+        assert together.TOO_LARGE in told.summary
+        assert UNPLANNED in told.summary
+        assert told.remedies[0].startswith("have fewer of its members")
+        world.check()
+
+    def test_is_looked_for_again_when_nodes_are_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, found = self.waiting(monkeypatch)
+        for number in range(12):
+            world.remove_node(NodeName(f"n{number}"))
+        world.schedule()
+        assert found.phase is Phase.BOUND
+        world.check()
+
+    def test_is_looked_for_again_when_a_node_has_gained_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        world, found = self.waiting(monkeypatch)
+        monkeypatch.undo()
+        world.add_node(node("more", {"cpu": 1000}))
+        world.schedule()
+        assert found.phase is Phase.BOUND
+
+    def test_no_room_is_saved_for_it_and_nothing_is_looked_for_while_nothing_changes(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        world, _ = self.waiting(monkeypatch)
+        tries, plan = list[int](), together._Attempt.greedily
+
+        def counted(*args: Any) -> Any:
+            tries.append(1)
+            return plan(*args)
+
+        monkeypatch.setattr(together._Attempt, "greedily", counted)
+        for _ in range(20):
+            world.pass_time(61)
+        assert not tries
+        assert unbound_held(world) == 0
 
 
 def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
 
 import hypothesis.strategies as st
 import pytest
@@ -11,8 +13,9 @@ from hypothesis import example, given
 
 from extender.core import audit as ledger_audit
 from extender.core.fit import Asked
-from extender.core.gangs import packing
+from extender.core.gangs import packing, room
 from extender.core.gangs.packing import Accepts, Shortfall, Slot, plan
+from extender.core.gangs.prospects import aim
 from extender.core.gangs.room import Room
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
@@ -338,3 +341,55 @@ def test_slots_that_accept_few_nodes_are_looked_at_on_these_alone(looks: list[No
     assert len(looks) == 51
     # A node is no candidate for being the only one.
     assert plan(ledger, pinned[:1], names(ledger)[:100]) == Shortfall(0, 1, None)
+
+
+# -- many templates ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", range(0, 300, 100))
+def test_of_many_kinds_arrays_say_what_is_said_node_by_node(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(first, first + 100):
+        found: list[object] = []
+        for few in (0, 10**9):
+            monkeypatch.setattr(room, "FEW_TEMPLATES", few)
+            found.append(_of_many_kinds(Random(seed)))
+        assert found[0] == found[1], seed
+
+
+def _of_many_kinds(random: Random) -> list[object]:
+    """Plans and aims of a random gang on a random ledger, of which some is held."""
+    nodes, size = random.choice((1, 6, 30, 150)), random.choice((3, 12, 1000))
+    having = {f"n{n}": {key: random.randint(0, 3 * size) for key in ("cpu", "memory", "gpu")} for n in range(nodes)}
+    ledger = ledger_of(having)
+    there = names(ledger)
+    for node in random.sample(there, nodes // 3):
+        ledger.confirm(PodUid(f"pod-{node}"), on=node, units=units(cpu=random.randint(0, 3 * size)))
+    some = frozenset(random.sample(there, nodes // 2))
+    wanted: list[Slot] = []
+    for kind in range(random.choice((2, 9, 25))):
+        least = random.choice((0, 1))
+        asks = units({key: random.randint(least, size) for key in random.sample(("cpu", "memory", "gpu"), 2)})
+        accepts, only = random.choice(((None, None), (None, None), (_AcceptsOf(some), None), (_AcceptsOf(some), some)))
+        wanted += [Slot(Holder(f"{kind}-{n}"), asks, accepts, only) for n in range(random.choice((1, 1, 4)))]
+    random.shuffle(wanted)
+    candidates = [*random.sample(there, random.randint(1, nodes)), there[0], NodeName("unknown")]
+    ever = {node: units(cpu=random.randint(0, size)) for node in there}
+    plans = [plan(ledger, wanted, candidates, filling=filling) for filling in (False, True)]
+    return [*plans, aim(ledger, wanted, candidates, lambda node: ever.get(node, {}))]
+
+
+@dataclass(frozen=True)
+class _AcceptsOf:
+    nodes: frozenset[NodeName]
+
+    def __call__(self, name: NodeName) -> bool:
+        return name in self.nodes
+
+
+def test_slots_that_have_no_room_together_are_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them fits on many nodes, but on each node there is room for one, and there are too few nodes."""
+    packed: list[int] = []
+    monkeypatch.setattr(packing, "_offer", lambda *args: packed.append(1))
+    ledger = cluster(*[30] * 19)
+    assert plan(ledger, slots(*range(16, 36 - 5), *[16] * 5), names(ledger)) == Shortfall(19, 20, Short(CPU, 16, 14))
+    assert not packed

@@ -163,7 +163,7 @@ class TestBounded:
         gang = [each for n in range(40) for each in members(1, apart("host", f"m{n}"), 2000, f"m{n}")]
         found = town.plan(gang)
         assert isinstance(found, Shortfall)
-        assert found.rule == together.TOO_LARGE
+        assert (found.rule, found.unsure) == (together.TOO_LARGE, True)
         assert found.placed == 4
         assert len(looked_at) <= 300
 
@@ -173,6 +173,39 @@ class TestBounded:
             others = tuple(apart("host", f"app-{n}").anti_affinity[0] for n in range(rules))
             gang = members(40, Constraints(anti_affinity=others), 100)
             assert isinstance(Town("a" * 40).plan(gang), dict) is found
+
+    def test_where_there_is_no_room_no_rule_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor does that cost more than it would without rules."""
+        others = tuple(apart("host", f"app-{n}").anti_affinity[0] for n in range(100))
+        gang = members(1, Constraints(anti_affinity=others), 4000)
+        town = Town("a" * 300)
+        for number in range(299):
+            town.fill(f"n{number}", 8000)
+        for most, found in ((350, True), (300, False)):
+            monkeypatch.setattr(together, "_MOST_LOOKS", most)
+            assert isinstance(town.plan(gang), dict) is found
+
+    def test_to_compare_places_leaves_half_of_the_looks_for_tries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Each member asks for something else, and wants to be in one zone with the others."""
+        monkeypatch.setattr(together, "_MOST_LOOKS", 400)
+        town = Town("ab" * 200, cpu=100_000)
+        gang = [each for n in range(50) for each in members(1, near(), 100 + n, f"m{n}")]
+        gang = [replace(each, labels={"app": "train"}) for each in gang]
+        assert len(set(town.zones(gang))) == 1
+
+    def test_what_is_told_of_a_search_that_ended_early_proves_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(together, "_MOST_STEPS", 3)
+        town = Town("ba")
+        [first], [second] = members(1, None, 5000, "web"), members(1, near(app="web"), 5000, "web")
+        gang = [first, replace(second, name="second", uid=PodUid("uid-second"))]
+        found = town.plan(gang)
+        assert isinstance(found, Shortfall)
+        assert found.unsure
+        # Where there is no room for all of them in any way, that is sure.
+        town.fill("n0", 8000)
+        found = town.plan(gang)
+        assert isinstance(found, Shortfall)
+        assert not found.unsure
 
     def test_a_thousand_members_on_thousands_of_nodes_are_far_below_the_limit(self) -> None:
         town = Town("ab" * 2_500, cpu=1000)
@@ -187,7 +220,7 @@ class TestBounded:
 
         town = Town("a")
         for gang in (of(MOST_RULES + 1), of(1, MOST_RULES // 4), of(MOST_RULES - 3, 1)):
-            assert town.plan(gang) == Shortfall(0, len(gang), None, TOO_MANY)
+            assert town.plan(gang) == Shortfall(0, len(gang), None, TOO_MANY, unsure=True)
         assert isinstance(Town("aa").plan(of(MOST_RULES)), dict)
         # Those that all have are looked at once.
         assert isinstance(town.plan(members(100, apart("host", "other"), 1)), dict)

@@ -7,17 +7,22 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import numpy as np
+
 from extender.core.audit import Violation
+from extender.core.columns import Numbers
 from extender.core.fit import MOST, Asked, Need
 from extender.core.units import count_in
 from extender.kube.names import NodeName
 
 _SPARE = 64
 _K = TypeVar("_K", bound=Hashable)
+CountAll = Callable[[Sequence[_K]], tuple[list[NodeName], Iterable[Numbers]]]
+"""The nodes that there are, and for each of the kinds how often it fits on each of them."""
 
 
 @dataclass(slots=True)
@@ -54,7 +59,7 @@ class Copies(Generic[_K]):
     """How often pods of a kind fit on each node, and on all together: kept, so that asking costs nothing.
 
     `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now; `count_all`: the
-    same at once for all on which it fits, or None; `least`: spares counting kind by kind where none fits.
+    same at once for several kinds and all nodes; `least`: spares counting kind by kind where none fits.
 
     A row of four bytes a node for each kind: a thousand kinds on ten thousand nodes are 40 MB.
     """
@@ -64,7 +69,7 @@ class Copies(Generic[_K]):
         nodes: Mapping[NodeName, object],
         count: Callable[[NodeName, _K], int],
         least: Least[_K] | None = None,
-        count_all: Callable[[_K], Mapping[NodeName, int] | None] = lambda kind: None,
+        count_all: CountAll[_K] | None = None,
     ) -> None:
         self._nodes = nodes
         self._count = count
@@ -80,25 +85,51 @@ class Copies(Generic[_K]):
     def __contains__(self, kind: _K) -> bool:
         return kind in self._counts
 
-    def follow(self, kind: _K) -> None:
-        """It will be asked about. O(nodes) for the first who follows it."""
-        counts = self._counts.get(kind)
-        if counts is None:
-            counts = self._counts[kind] = _Counts()
+    def follow(self, *kinds: _K) -> None:
+        """They will be asked about. O(nodes) for each that nobody has followed."""
+        if new := [kind for kind in kinds if kind not in self._counts]:
+            self._counts |= {kind: _Counts() for kind in new}
             self._learn_least()
-            found = self._count_all(kind)
-            for node in self._nodes if found is None else found:
-                self._set(node, counts, self._count(node, kind) if found is None else found[node])
-        counts.users += 1
+            self._count_new(new)
+        for kind in kinds:
+            self._counts[kind].users += 1
 
-    def leave(self, kind: _K) -> None:
-        """One who followed it does no more."""
-        counts = self._counts[kind]
-        counts.users -= 1
-        if not counts.users:
-            for node in list(self.with_room(kind)):
-                count_in(self._kinds_on, node, -1)
-            del self._counts[kind]
+    def _count_new(self, kinds: Sequence[_K]) -> None:
+        if self._count_all is None:
+            for kind in kinds:
+                for node in self._nodes:
+                    self._set(node, self._counts[kind], self._count(node, kind))
+            return
+        names, found = self._count_all(kinds)
+        numbers = np.arange(len(names))
+        if list(self._numbers) != names:
+            numbers = np.array([self._numbers.setdefault(name, len(self._numbers)) for name in names], np.int64)
+        kinds_on = np.zeros(len(names), np.int64)
+        for kind, on_each in zip(kinds, found, strict=True):
+            counts, by_node = self._counts[kind], np.zeros(len(self._numbers), np.intc)
+            by_node[numbers] = np.minimum(on_each, MOST)
+            counts.by_node = array("i", by_node.tobytes())
+            counts.total, counts.version = int(by_node.sum(dtype=np.int64)), counts.version + 1
+            kinds_on += on_each > 0
+        self._count_kinds(names, kinds_on, +1)
+
+    def _count_kinds(self, names: Sequence[NodeName], kinds_on: Numbers, sign: int) -> None:
+        for number in np.flatnonzero(kinds_on).tolist():
+            count_in(self._kinds_on, names[number], sign * int(kinds_on[number]))
+
+    def leave(self, *kinds: _K) -> None:
+        """Of those who followed each of them, one does no more."""
+        gone = list[_Counts]()
+        for kind in kinds:
+            counts = self._counts[kind]
+            counts.users -= 1
+            if not counts.users:
+                gone.append(self._counts.pop(kind))
+        if gone:
+            kinds_on = np.zeros(len(self._numbers), np.int64)
+            for counts in gone:
+                kinds_on[: len(counts.by_node)] += np.frombuffer(counts.by_node, np.intc) > 0
+            self._count_kinds(list(self._numbers), kinds_on, -1)
             self._learn_least()
 
     def _learn_least(self) -> None:

@@ -9,14 +9,17 @@ one of those numbers has changed. Knows nodes and what stays on them; must not k
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+
 from extender.core.audit import Violation
-from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.fit import NOTHING, Asked, Need, copies, lacking, need_of
+from extender.core.columns import Accepting, Grid, Numbers
+from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
+from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.copies import Copies, Least
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.placing import Places
@@ -34,6 +37,7 @@ from extender.kube.quantities import Vector
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
 """How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
 whose members require something of the pods around has a shape of its own."""
+_OnEach = tuple[list[NodeName], Iterable[Numbers]]
 Rank = int | None
 """Gangs that may preempt pods below that priority; None: those that may preempt none."""
 
@@ -81,8 +85,26 @@ class CouldFit:
         self._is_judged = is_judged
         self._stays = stays
         self._work = work
-        self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(ledger.rows, self._count)
+        self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(
+            ledger.rows, self._count, count_all=self._count_all
+        )
         self._answers: dict[Shape, dict[Rank, _Answer]] = {}
+
+    def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> _OnEach:
+        """Of kinds of one rank."""
+        rank = kinds[0][1]
+        names = list(self._ledger.rows.present())
+        capacity = [self._ledger.rows[name].capacity for name in names]
+        staying = [self._stays.on(name, rank) for name in names]
+        grid = Grid(
+            names, lambda number, resource: capacity[number].get(resource, 0) - staying[number].get(resource, 0)
+        )
+        return names, _where_accepted(
+            (kind for kind, _ in kinds),
+            grid.accepting,
+            (grid.copies(kind.need, MOST if kind.need else LARGEST) for kind, _ in kinds),
+            self._accepts,
+        )
 
     def _count(self, node: NodeName, kind: tuple[EquivalenceClass, Rank]) -> int:
         row = self._ledger.rows.get(node)
@@ -135,16 +157,14 @@ class CouldFit:
             if new and self._work.is_over:
                 return None
             self._work.take(len(self._ledger.rows) * len(new))
-            for kind, _ in kinds:
-                self._copies.follow(kind)
+            self._copies.follow(*(kind for kind, _ in kinds))
             answers[rank] = _Answer(kinds)
         return answers[rank]
 
     def forget(self, shape: Shape) -> None:
         """Nobody of that shape waits any more."""
         for answer in self._answers.pop(shape, {}).values():
-            for kind, _ in answer.kinds:
-                self._copies.leave(kind)
+            self._copies.leave(*(kind for kind, _ in answer.kinds))
 
     def violations(self) -> Iterator[Violation]:
         self.refresh()
@@ -178,11 +198,17 @@ class Fits:
         count = copies(row.capacity, row.held, kind.need)
         return count if count and self._slots.would_have(node, kind) else 0
 
-    def _count_all_free(self, kind: EquivalenceClass) -> dict[NodeName, int] | None:
-        offer = self._ledger.columns.offer(kind.need)
-        if offer is None:
-            return None
-        return {node: count for node, count in offer.where() if self._slots.would_have(node, kind)}
+    def _count_all_free(self, kinds: Sequence[EquivalenceClass]) -> _OnEach:
+        rows, columns = self._ledger.rows, self._ledger.columns
+        names = list(rows)
+
+        def on_each(kind: EquivalenceClass) -> Numbers:
+            if (offer := columns.offer(kind.need)) is not None:
+                return offer.copies
+            found = (copies(row.capacity, row.held, kind.need) if row.present else 0 for row in rows.values())
+            return np.fromiter(found, np.int64, len(names))
+
+        return names, _where_accepted(kinds, Accepting(names), map(on_each, kinds), self._slots.would_have)
 
     def _lacks(self, node: NodeName, asked: Asked) -> bool:
         row = self._ledger.rows.get(node, NOWHERE)
@@ -193,14 +219,12 @@ class Fits:
     def follow(self, shape: Shape) -> None:
         """It will be asked about."""
         self.refresh()
-        for kind, _ in shape[1]:
-            self.copies.follow(kind)
+        self.copies.follow(*(kind for kind, _ in shape[1]))
 
     def forget(self, shape: Shape) -> None:
         """Nobody of that shape waits any more."""
         self._ever.forget(shape)
-        for kind, _ in shape[1]:
-            self.copies.leave(kind)
+        self.copies.leave(*(kind for kind, _ in shape[1]))
 
     def refresh(self) -> None:
         """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
@@ -272,6 +296,23 @@ class Fits:
         yield from self._ever.violations()
         if self._ever.shapes - waiting:
             yield Violation("queue", "it is kept whether shapes could fit of which nobody waits")
+
+
+def _where_accepted(
+    kinds: Iterable[EquivalenceClass],
+    accepting: Accepting,
+    on_each: Iterable[Numbers],
+    accepts: Callable[[NodeName, EquivalenceClass], bool],
+) -> Iterator[Numbers]:
+    """How often each of the kinds fits on each node, as is given, where the node accepts it; else 0."""
+
+    def only_accepted(kind: EquivalenceClass, found: Numbers) -> Numbers:
+        at = accepting(matching_of(kind.like), lambda name: accepts(name, kind), np.flatnonzero(found))
+        only = np.zeros_like(found)
+        only[at] = found[at]
+        return only
+
+    return map(only_accepted, kinds, on_each)
 
 
 def shape_of(gang: Gang) -> Shape:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from extender.core.columns import Offer
-from extender.core.gangs.room import Accepts, Candidates, Room, Slot, Template, templates_of
+from extender.core.gangs.room import Accepts, Candidates, Lack, Room, Slot, Template, templates_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
@@ -45,7 +45,7 @@ class Shortfall:
     `cause`: for that one, the resource of which most nodes had too little, and the most that one of those had free.
     None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts; or, as
     `rule` then says, what it requires of the pods around it kept it from every node with room. `others`: of what the
-    other nodes had too little, by name.
+    other nodes had too little, by name. `unsure`: a bound ended the search, so it proves nothing.
     """
 
     placed: int
@@ -53,6 +53,7 @@ class Shortfall:
     cause: Short | None
     rule: str = ""
     others: tuple[ResourceKey, ...] = ()
+    unsure: bool = False
 
     @property
     def kind(self) -> str:
@@ -80,7 +81,9 @@ def plan(
     """
     room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
     templates = templates_of(slots)
-    if filling and (filled := _fill(room.copy(), templates, candidates)):
+    room.index(candidates, len(templates))
+    here = Candidates(candidates)
+    if filling and (filled := _fill(room.copy(), templates, here)):
         return filled
     before = room.copy() if len(templates) > 1 else room
     if len(templates) == 1 and room.rows is ledger.rows and len(candidates) >= _MANY:
@@ -90,10 +93,9 @@ def plan(
             found = _too_few(ledger.columns.offer(templates[0].need, room.change), templates[0])
             if found is not None:
                 return found
-    here = Candidates(candidates)
     nodes, shortfall = _spread(room, templates, here)
     # A shortfall within the first template is final: nothing else was in its way.
-    if shortfall is not None and shortfall.placed >= len(templates[0].slots):
+    if shortfall is not None and shortfall.placed >= len(templates[0].slots) and not before.is_too_small(templates):
         offers = [_offer(before, template, here) for template in templates]
         if all(offer.copies >= len(offer.template.slots) for offer in offers):
             least_choice = sorted(offers, key=lambda offer: offer.copies / len(offer.template.slots))
@@ -131,17 +133,18 @@ def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
     return Shortfall(placed, asked, cause, others=others)
 
 
-def _fill(room: Room, templates: Sequence[Template], candidates: Sequence[NodeName]) -> dict[Holder, NodeName]:
+def _fill(room: Room, templates: Sequence[Template], candidates: Candidates) -> dict[Holder, NodeName]:
     """As many slots on a node as it has room for, before the next; empty if one finds no node."""
     nodes: dict[Holder, NodeName] = {}
+    names = dict.fromkeys(candidates.names)
     for template in templates:
         left = list(template.slots)
-        for node in candidates:
-            if not left:
-                break
-            for _ in range(room.copies(node, template.need, len(left)) if template.may_be_on(node) else 0):
+        for node in room.open_to(template, names, [], in_order=True):
+            for _ in range(room.copies(node, template.need, len(left))):
                 nodes[left.pop(0).holder] = node
                 room.take(node, template.need)
+            if not left:
+                break
         if left:
             return {}
     return nodes
@@ -157,22 +160,21 @@ def _spread(
     for template in templates:
         need, waiting = template.need, iter(template.slots)
         names = candidates.of(template)
+        anywhere = names is candidates.names
         slot = next(waiting, None)
-        lacks: list[tuple[ResourceKey, int, int]] = []
+        lacks: list[Lack] = []
         number = 0
         while slot is not None and number < len(rounds):
             there, go_on = rounds[number], dict[NodeName, None]()
-            for node in there if names is candidates.names else [name for name in names if name in there]:
-                lack = room.lacking(node, need)
-                if lack is not None:
-                    lacks.append(lack)
-                elif template.may_be_on(node):
-                    nodes[slot.holder] = node
-                    room.take(node, need)
-                    go_on[node] = None
-                    slot = next(waiting, None)
-                    if slot is None:
-                        break
+            names_there = there if anywhere else dict.fromkeys(each for each in names if each in there)
+            # The first round is in the order of the candidates, less those that have gone on.
+            for node in room.open_to(template, names_there, lacks, in_order=not number):
+                nodes[slot.holder] = node
+                room.take(node, need)
+                go_on[node] = None
+                slot = next(waiting, None)
+                if slot is None:
+                    break
             for node in go_on:
                 del there[node]
             number += 1
@@ -181,12 +183,15 @@ def _spread(
                     rounds.append({})
                 rounds[number].update(go_on)
         if slot is not None:
+            seen = (node for there in rounds for node in (there if anywhere else names) if node in there)
+            # With arrays nobody has told: what each lacks is what it lacked when it was looked at last.
+            lacks = lacks or [lack for node in seen if (lack := room.lacking(node, need)) is not None]
             cause, others = cause_of(lacks)
             return nodes, Shortfall(len(nodes), asked, cause, others=others)
     return nodes, None
 
 
-def cause_of(lacks: Sequence[tuple[ResourceKey, int, int]]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
+def cause_of(lacks: Sequence[Lack]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
     """Of what was lacking, node by node, as `Room.lacking` tells: what most lacked, and the most that one of these had
     free; and what the others lacked, by name."""
     if not lacks:
@@ -207,28 +212,24 @@ class _Offer:
 
 
 def _offer(room: Room, template: Template, candidates: Candidates) -> _Offer:
-    nodes: list[NodeName] = []
-    copies = 0
-    for node in dict.fromkeys(candidates.of(template)):
-        whole = room.copies(node, template.need, len(template.slots))
-        if whole and template.may_be_on(node):
-            nodes.append(node)
-            copies += whole
-    return _Offer(template, nodes, copies)
+    return _Offer(template, *room.offer(template, candidates.of(template), len(template.slots)))
 
 
 def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
     """Each slot on the node where it leaves least, templates in the order of the offers; empty if one finds no node."""
     nodes: dict[Holder, NodeName] = {}
     for offer in offers:
-        template, waiting = offer.template, iter(offer.template.slots)
-        times = {node: room.times(node, template.need) for node in offer.nodes}
+        template, left = offer.template, len(offer.template.slots)
+        waiting = iter(template.slots)
         # Where it fits least often is tightest, and stays so while it is filled.
-        for node in sorted(offer.nodes, key=times.__getitem__):
+        for node in room.tightest_first(template, offer.nodes):
             for slot in islice(waiting, room.copies(node, template.need, len(template.slots))):
                 nodes[slot.holder] = node
                 room.take(node, template.need)
-        if next(waiting, None) is not None:
+                left -= 1
+            if not left:
+                break
+        if left:
             return {}
     return nodes
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import count, islice
 
 from extender.core.cluster import Pod
@@ -247,25 +247,32 @@ def aim(
     for held in kept:
         ever.take(held.node, held.units.items())
     aims: dict[Holder, tuple[NodeName, Vector]] = {}
-    here = Candidates(list(dict.fromkeys(candidates)))
-    for template in templates_of(slots):
+    names, templates = list(dict.fromkeys(candidates)), templates_of(slots)
+    for room in (now, ever):
+        room.index(names, len(templates))
+    if templates and ever.is_too_small(templates):
+        return None
+    here = Candidates(names)
+    for template in templates:
         need, waiting = template.need, iter(template.slots)
-        nodes = [node for node in here.of(template) if ever.lacking(node, need) is None and template.may_be_on(node)]
-        slot = next(waiting, None)
-        largest = [(-now.part(node, need)[1], index) for index, node in enumerate(nodes)]
-        heapify(largest)
+        nodes, again = here.of(template), list[tuple[float, int]]()
+        ahead = now.largest_parts(template, nodes, ever)
+        best, slot = next(ahead, None), next(waiting, None)
         while slot is not None:
-            if not largest:
+            if again and (best is None or again[0] < best):
+                index = heappop(again)[1]
+            elif best is not None:
+                index, best = best[1], next(ahead, None)
+            else:
                 return None
-            _, index = heappop(largest)
             node = nodes[index]
-            if ever.lacking(node, need) is not None:
+            if ever.lacking(node, need) is not None or not template.may_be_on(node):
                 continue
             part, _ = now.part(node, need)
             aims[slot.holder] = (node, part)
             now.take(node, part.items())
             ever.take(node, need)
-            heappush(largest, (-now.part(node, need)[1], index))
+            heappush(again, (-now.part(node, need)[1], index))
             slot = next(waiting, None)
     return aims
 

@@ -5,11 +5,15 @@ Reads the ledger and changes nothing. Must not know how nodes are chosen: see `p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop
+
+import numpy as np
 
 from extender.core import fit
 from extender.core.cluster import Pod
+from extender.core.columns import Grid, Numbers
 from extender.core.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
 from extender.core.rows import NOWHERE
 from extender.core.units import add_to
@@ -20,8 +24,14 @@ Accepts = Callable[[NodeName], bool]
 Staying = Callable[[NodeName], Vector]
 """What stays on a node, whoever else leaves it."""
 _Where = tuple[Accepts | None, frozenset[NodeName] | None]
+Lack = tuple[ResourceKey, int, int]
+"""Of a resource: so much is asked for, and so much is free."""
 Promised = Sequence[tuple[Pod, NodeName]]
 """Pods that are not bound, and on which node room is kept for each by others than us."""
+FEW_TEMPLATES = 8
+"""With more it is cheaper to read every node once into arrays."""
+_FIRST_LOOK = 64
+"""So many nodes with room are first asked about at once; then twice as many, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +82,8 @@ class Candidates:
 class Room:
     """What is free on the nodes if the plan so far were committed."""
 
+    _grid: Grid | None = None
+
     def __init__(self, ledger: Ledger, returning: Iterable[Holder], leaving: Iterable[Holder] = ()) -> None:
         """`returning`: what they hold is free, but for what is bound; `leaving`: also what is bound."""
         self.rows: Mapping[NodeName, Row | RowCopy] = ledger.rows
@@ -95,9 +107,30 @@ class Room:
         twin = object.__new__(Room)
         twin.rows = self.rows
         twin.change = {node: dict(change) for node, change in self.change.items()}
+        if self._grid is not None:
+            twin._grid = self._grid.copy(twin._reading(self._grid.names))
         return twin
 
-    def lacking(self, node: NodeName, need: fit.Asked) -> tuple[ResourceKey, int, int] | None:
+    def index(self, names: Iterable[NodeName], kinds: int) -> None:
+        """So many kinds of slots are looked for on these nodes."""
+        self._grid = self.grid(names) if kinds > FEW_TEMPLATES else None
+
+    def grid(self, names: Iterable[NodeName]) -> Grid:
+        """What is free on these nodes."""
+        there = list(dict.fromkeys(names))
+        return Grid(there, self._reading(there))
+
+    def _reading(self, names: Sequence[NodeName]) -> Callable[[int, ResourceKey], int]:
+        rows, change = [self.rows.get(name, NOWHERE) for name in names], self.change
+
+        def free(number: int, resource: ResourceKey) -> int:
+            row = rows[number]
+            found = row.capacity.get(resource, 0) - row.held.get(resource, 0)
+            return found + change[name].get(resource, 0) if (name := names[number]) in change else found
+
+        return free
+
+    def lacking(self, node: NodeName, need: fit.Asked) -> Lack | None:
         """The first resource of which less is free than needed, with both; None if all fits."""
         row = self.rows.get(node, NOWHERE)
         return fit.lacking(row.capacity, row.held, need, self.change.get(node))
@@ -116,6 +149,92 @@ class Room:
         """As much of the need as is free, and how large a part of it that is: of the scarcest resource, 0 to 1."""
         row = self.rows.get(node, NOWHERE)
         return fit.part(row.capacity, row.held, need, self.change.get(node))
+
+    # All nodes at once: what is answered is what is above, node by node. Where the room is indexed, the names are among
+    # those that are.
+
+    def _grid_for(self, template: Template) -> Grid | None:
+        """None: nodes are looked at one by one."""
+        return self._grid if template.need and template.slots[0].only is None else None
+
+    def open_to(
+        self, template: Template, names: Mapping[NodeName, None], lacks: list[Lack], *, in_order: bool
+    ) -> Iterator[NodeName]:
+        """Those of the names, in their order, that have room for one of the template and that it may be on. Only of
+        what was yielded may be taken meanwhile. `lacks`: gets what others lack, where they are looked at one by one.
+        `in_order`: they are in the order of the index."""
+        if (grid := self._grid_for(template)) is None:
+            return self._open_one_by_one(template, names, lacks)
+        if in_order:
+            return (name for name in self._open_in_order(grid, template) if name in names)
+        has_room = grid.has_room(template.need).tolist()
+        return (name for name in names if has_room[grid.numbers[name]] and template.may_be_on(name))
+
+    def _open_one_by_one(self, template: Template, names: Iterable[NodeName], lacks: list[Lack]) -> Iterator[NodeName]:
+        for name in names:
+            if (lack := self.lacking(name, template.need)) is not None:
+                lacks.append(lack)
+            elif template.may_be_on(name):
+                yield name
+
+    @staticmethod
+    def _open_in_order(grid: Grid, template: Template) -> Iterator[NodeName]:
+        for at in _accepted(grid, template, np.flatnonzero(grid.has_room(template.need))):
+            yield from grid.named(at)
+
+    def offer(self, template: Template, names: Sequence[NodeName], most: int) -> tuple[list[NodeName], int]:
+        """Those of the names that have room for one, and that it may be on; and for how many in all, `most` on each."""
+        grid, need = self._grid_for(template), template.need
+        if grid is not None:
+            copies = grid.copies(need, most)
+            at = grid.accepted(template.slots[0].accepts, np.flatnonzero(copies))
+            return grid.named(at), int(copies[at].sum())
+        found = ((name, self.copies(name, need, most)) for name in dict.fromkeys(names))
+        could = {name: whole for name, whole in found if whole and template.may_be_on(name)}
+        return list(could), sum(could.values())
+
+    def total(self, template: Template, names: Iterable[NodeName], most: int) -> int:
+        """For how many of the template there is room on these nodes; not counted beyond `most`."""
+        if self._grid_for(template) is not None:
+            return self.offer(template, (), most)[1]
+        found = 0
+        for name in names:
+            if found >= most:
+                break
+            if whole := self.copies(name, template.need, most):
+                found += whole if template.may_be_on(name) else 0
+        return found
+
+    def tightest_first(self, template: Template, names: Sequence[NodeName]) -> Iterable[NodeName]:
+        """Those of the names that have room, where it is least first. They accept the template."""
+        grid, need = self._grid_for(template), template.need
+        if grid is None:
+            times = {name: self.times(name, need) for name in names}
+            return sorted(names, key=times.__getitem__)
+        at = grid.accepted(template.slots[0].accepts, np.flatnonzero(grid.has_room(need)))
+        return iter(grid.named(at[np.argsort(grid.times(need, at), kind="stable")]))
+
+    def largest_parts(self, template: Template, names: Sequence[NodeName], ever: Room) -> Iterator[tuple[float, int]]:
+        """The nodes that `ever` have room for one, by number, where the largest part of it is free first; with less
+        than 0 for how large that is. Some of them may not accept the template, and nothing may be taken meanwhile but
+        of what was yielded."""
+        grid, emptied, need = self._grid_for(template), ever._grid_for(template), template.need
+        if grid is None or emptied is None:
+            could = (number for number, name in enumerate(names) if ever.lacking(name, need) is None)
+            heap = [(-self.part(names[number], need)[1], number) for number in could]
+            heapify(heap)
+            return (heappop(heap) for _ in range(len(heap)))
+        at = np.flatnonzero(emptied.has_room(need))
+        at = at[np.argsort(-grid.part(need, at), kind="stable")]
+        return (
+            each
+            for some in _accepted(grid, template, at)
+            for each in zip((-grid.part(need, some)).tolist(), some.tolist(), strict=True)
+        )
+
+    def is_too_small(self, templates: Sequence[Template]) -> bool:
+        """Whether there is surely no place for all of them. False where the room is not indexed."""
+        return self._grid is not None and is_too_small(self._grid, templates)
 
     def take(self, node: NodeName, need: Iterable[tuple[ResourceKey, int]]) -> None:
         self._add(node, need, -1)
@@ -140,6 +259,32 @@ class Room:
         change = self.change.setdefault(node, {})
         for resource, number in units:
             change[resource] = change.get(resource, 0) + sign * number
+            if self._grid is not None:
+                self._grid.add(node, resource, sign * number)
+
+
+def is_too_small(grid: Grid, templates: Sequence[Template]) -> bool:
+    """Whether there is surely no place for all of these, largest first: for so many of the least that the first few of
+    them ask for. False says nothing."""
+    least, asked, end = dict(templates[0].need), 0, 1
+    for number, template in enumerate(templates, 1):
+        need = dict(template.need)
+        least = {resource: min(units, need[resource]) for resource, units in least.items() if resource in need}
+        asked += len(template.slots)
+        if number == end or number == len(templates):
+            end *= 2
+            if least and int(grid.copies(least.items(), asked).sum()) < asked:
+                return True
+    return False
+
+
+def _accepted(grid: Grid, template: Template, at: Numbers) -> Iterator[Numbers]:
+    """Those of these nodes that the template may be on, in their order: the first few, then more. Mostly the first few
+    are enough."""
+    start, end = 0, _FIRST_LOOK
+    while start < len(at):
+        yield grid.accepted(template.slots[0].accepts, at[start:end])
+        start, end = end, 2 * end
 
 
 def templates_of(slots: Sequence[Slot]) -> list[Template]:

@@ -14,7 +14,7 @@ from extender.core.cluster import Node, Pod
 from extender.core.equivalence import EquivalenceClass, matching_of
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
-from extender.core.gangs.room import Accepts, Room, Slot
+from extender.core.gangs.room import Accepts, Room, Slot, Template
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Ledger
 from extender.core.policy_types import HOSTNAME
@@ -121,27 +121,20 @@ class Slots:
         members = sorted(gang.roster.unplaced(), key=size_of)
         if len(members) <= gang.needed:
             return members
-        room = room_to_ask()
-        kinds, left = _Kinds(), dict[int, int]()
+        room, kinds, left = room_to_ask(), _Kinds(), dict[int, int]()
+        numbered = [(kinds.of(pod), pod) for pod in members]
+        room.index(self.nodes, len({kind for kind, _ in numbered}))
+        shared: dict[Hashable, Accepts] = {}
         chosen: list[Pod] = []
         rest: list[Pod] = []
-        for pod in members:
-            kind = kinds.of(pod)
+        for kind, pod in numbered:
             if kind not in left:
-                left[kind] = self._copies(room, pod, gang.needed)
+                accepting = shared.setdefault(matching_of(pod), self._by_nodes(pod))
+                template = Template([Slot(Holder(pod.uid), pod.requests, accepting)], asked_of(pod.requests))
+                left[kind] = room.total(template, self.nodes, gang.needed)
             (chosen if left[kind] > 0 else rest).append(pod)
             left[kind] -= 1
         return [*chosen, *rest]
-
-    def _copies(self, room: Room, pod: Pod, most: int) -> int:
-        """How many pods like this one have room, if no others are placed; not counted beyond `most`."""
-        need, found = asked_of(pod.requests), 0
-        for name, node in self.nodes.items():
-            if found >= most:
-                break
-            if whole := room.copies(name, need, most):
-                found += whole if accepts(node, pod) else 0
-        return found
 
     def emptied(self, gang: Gang) -> Room:
         """The room there would be if nothing were held but what stays as long as the gang waits."""
@@ -201,11 +194,12 @@ class Slots:
         of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
         kinds = _Kinds()
         acceptances = {kinds.of(template): of_template}
+        shared: dict[Hashable, Accepts] = {}
         slots: list[Slot] = []
         for pod in members:
             kind = kinds.of(pod)
             if kind not in acceptances:
-                acceptances[kind] = self._acceptance(pod)
+                acceptances[kind] = self._acceptance(pod, shared)
             slots.append(Slot(Holder(pod.uid), pod.requests, acceptances[kind]))
         if any(HOSTNAME in pod.node_selector for pod in members):
             named: dict[str | None, set[NodeName]] = {}
@@ -229,11 +223,16 @@ class Slots:
                 slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
         return slots, anywhere
 
-    def _acceptance(self, pod: Pod) -> Accepts:
-        nodes, judged = self.nodes, self.judged(pod)
-        if judged is None:
-            return lambda name: name in nodes and accepts(nodes[name], pod)
-        return lambda name: name in nodes and accepts(nodes[name], pod) and judged(name)
+    def _acceptance(self, pod: Pod, known: dict[Hashable, Accepts] | None = None) -> Accepts:
+        """`known`: of pods before: the same for who asks for something else, if policies say nothing of it."""
+        accepting, judged = self._by_nodes(pod), self.judged(pod)
+        if judged is not None:
+            return lambda name: accepting(name) and judged(name)
+        return accepting if known is None else known.setdefault((matching_of(pod), pod.governed), accepting)
+
+    def _by_nodes(self, pod: Pod) -> Accepts:
+        nodes = self.nodes
+        return lambda name: name in nodes and accepts(nodes[name], pod)
 
 
 def slot_name(gang: Gang) -> Holder:

@@ -22,17 +22,20 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from itertools import chain
+
+import numpy as np
 
 from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
 from extender.core.fit import asked_of
 from extender.core.gangs.packing import Shortfall, cause_of
-from extender.core.gangs.room import Candidates, Room, Slot, Template, shares_of
+from extender.core.gangs.room import Candidates, Room, Slot, Template, is_too_small, shares_of
 from extender.core.ledger import Holder
-from extender.core.neighbours import TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
 from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
@@ -41,6 +44,7 @@ _FEW = 64
 _MOST_STEPS = 4_000
 _MOST_LOOKS = 400_000
 """Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 8,000."""
+_COUNTED_AT_ONCE = 64
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
@@ -62,7 +66,7 @@ def plan(
     if not seats:
         return {}
     if are_too_many(seat.pod for seat in seats):
-        return Shortfall(0, len(seats), None, TOO_MANY)
+        return Shortfall(0, len(seats), None, TOO_MANY, unsure=True)
     candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
     rules = Rules([seat.pod for seat in seats], nodes, around)
     attempt = _Attempt(room.copy(), rules, _templates_of(seats, rules))
@@ -75,10 +79,13 @@ def plan(
             if best is None or found.placed > best.placed:
                 best = found
             if attempt.looks >= _MOST_LOOKS:
-                return best
+                return Shortfall(best.placed, best.asked, None, TOO_LARGE, unsure=True)
     assert best is not None
-    if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
-        return searched
+    if len(seats) * len(candidates) <= _FEW:
+        if (searched := attempt.every_way(candidates)) is not None:
+            return searched
+        if attempt.steps > _MOST_STEPS and not attempt.is_too_small(candidates):
+            return replace(best, unsure=True)
     return best
 
 
@@ -90,7 +97,7 @@ class _Template(Template):
 
     @property
     def cost(self) -> int:
-        """Of a look at a node, in looks of a template that few rules are about."""
+        """Of asking the rules about a node, in looks of a template that few are about. A look for room alone is 1."""
         return 1 + self.kind.rules // 8
 
 
@@ -127,11 +134,11 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
             labels = rules.nodes[name].labels
             if all(key in labels for key in keys):
                 places.setdefault(tuple(labels[key] for key in keys), []).append(name)
+        there = list(places.values())
         for together in dict.fromkeys((wanting | wanted, wanting)):
-            sizes = ((attempt.copies(names, together), names) for names in places.values())
-            large_enough = [(size, names) for size, names in sizes if size is not None]
-            for _, names in sorted(large_enough, key=lambda each: each[0]):
-                yield _Within(Candidates(names), together)
+            sizes = attempt.copies(there, together)
+            for number in sorted(sizes, key=sizes.__getitem__):
+                yield _Within(Candidates(there[number]), together)
     yield None
 
 
@@ -140,8 +147,8 @@ class _Attempt:
         self.room = room
         self.rules = rules
         self.templates = templates
-        self.looks = 0
-        """How often a node was looked at for a slot."""
+        self.looks = self.steps = 0
+        """How often a node was looked at for a slot; and in the search of every way."""
         self._asked = sum(len(template.slots) for template in templates)
 
     def orders(self) -> list[Sequence[int]]:
@@ -157,21 +164,30 @@ class _Attempt:
         largest_first = tuple(sorted(numbers, key=lambda number: (follows(number), -shares[number])))
         return list(dict.fromkeys((as_given, largest_first)))
 
-    def copies(self, names: Sequence[NodeName], numbers: Collection[int]) -> int | None:
-        """For how many slots of these templates there is room on these nodes; None if for one of them there is less
-        than it has slots."""
-        found = 0
-        for number in numbers:
-            template = self.templates[number]
-            # Room alone is a quarter of what there is to look at.
-            self.looks += -(-len(names) // 4)
-            if self.looks > _MOST_LOOKS:
-                return None
-            whole = sum(self.room.copies(name, template.need, self._asked) for name in names)
-            if whole < len(template.slots):
-                return None
-            found += whole
-        return found
+    def copies(self, places: Sequence[Sequence[NodeName]], numbers: Iterable[int]) -> dict[int, int]:
+        """For how many slots of these templates there is room on the nodes of each place, by its number; without places
+        where there is less for one of them than it has slots. At least half of the looks are left for tries: of very
+        many templates the first decide."""
+        if not places:
+            return {}
+        grid = self.room.grid(chain.from_iterable(places))
+        place_of = np.repeat(np.arange(len(places)), [len(names) for names in places])
+        total, enough = np.zeros(len(places)), np.ones(len(places), np.bool_)
+        for template in (self.templates[number] for number in sorted(numbers)):
+            if self.looks > _MOST_LOOKS // 2:
+                break
+            # All nodes at once: so many cost no more than a look at one.
+            self.looks += 1 + len(place_of) // _COUNTED_AT_ONCE
+            whole = np.bincount(place_of, grid.copies(template.need, self._asked), len(places))
+            total += whole
+            enough &= whole >= len(template.slots)
+        return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
+
+    def is_too_small(self, names: Sequence[NodeName]) -> bool:
+        """Whether there is surely no room for all, whatever they require of each other."""
+        shares = shares_of(self.templates)
+        largest_first = sorted(range(len(shares)), key=lambda number: -shares[number])
+        return is_too_small(self.room.grid(names), [self.templates[number] for number in largest_first])
 
     # One seat after the other.
 
@@ -203,11 +219,13 @@ class _Attempt:
         return placed if shortfall is None else shortfall
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
-        """For want of room or by a rule: whether that lasts as long as nobody leaves; None if it is not refused."""
+        """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
+        not refused. Whom it wants to be near stands where they stood: who is like it is let near them alone."""
         if self.room.lacking(name, template.need) is not None:
             return True
+        self.looks += template.cost - 1
         refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
-        return None if refusal is None else refusal[1]
+        return None if refusal is None else refusal[1] or refusal[0] == NEAR
 
     def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
         self.rules.place(template.kind, self.rules.nodes[name], by)
@@ -215,7 +233,7 @@ class _Attempt:
 
     def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
         if self.looks > _MOST_LOOKS:
-            return Shortfall(placed, self._asked, None, TOO_LARGE)
+            return Shortfall(placed, self._asked, None, TOO_LARGE, unsure=True)
         said: Counter[str] = Counter()
         lacks: list[tuple[ResourceKey, int, int]] = []
         self.looks += len(names)
@@ -224,7 +242,9 @@ class _Attempt:
                 continue
             if (lack := self.room.lacking(name, template.need)) is not None:
                 lacks.append(lack)
-            elif (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
+                continue
+            self.looks += template.cost - 1
+            if (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
                 said[refusal[0]] += 1
         if said:
             return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
@@ -234,19 +254,16 @@ class _Attempt:
     # Every way.
 
     def every_way(self, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
-        """A plan if there is one; None also if that takes too long to find out."""
+        """A plan if there is one; None also if that takes too long to find out: more than `_MOST_STEPS`."""
         waiting = [list(template.slots) for template in self.templates]
         fitting = [[name for name in candidates if template.may_be_on(name)] for template in self.templates]
         placed: dict[Holder, NodeName] = {}
         there: Counter[tuple[int, NodeName]] = Counter()
         in_vain: set[frozenset[tuple[tuple[int, NodeName], int]]] = set()
         # How many of each template are on each node, where that led to no plan: in which order they came says nothing.
-        steps = 0
-
         ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
 
         def search() -> bool:
-            nonlocal steps
             if len(placed) == self._asked:
                 return True
             state = frozenset(there.items())
@@ -256,8 +273,8 @@ class _Attempt:
                 if not waiting[number]:
                     continue
                 for name in fitting[number]:
-                    steps += 1
-                    if steps > _MOST_STEPS:
+                    self.steps += 1
+                    if self.steps > _MOST_STEPS:
                         return False
                     if self.refused_for_good(template, name) is not None:
                         continue
@@ -322,7 +339,7 @@ class _Queue:
             return None
         turns = self._areas[area]
         for name in turns.round():
-            self._attempt.looks += template.cost
+            self._attempt.looks += 1
             if self._attempt.looks > _MOST_LOOKS:
                 return None
             if not template.may_be_on(name):
