@@ -132,7 +132,8 @@ class Tables:
         self.gangs.slots.judged = self.policies.judging.beside_plans
         self.gangs.slots.preferred = self.policies.judging.preferred
         order = self.gangs.waiting.queue.order
-        order.of, order.version = self.policies.following.order, self.policies.following.order_version
+        following = self.policies.following
+        order.of, order.version, order.alike = following.order, following.order_version, following.order_alike
         self.of_one = GangsOfOne(self)
         self.observing = Observing(self.policies)
         self.knowledge = Knowledge()

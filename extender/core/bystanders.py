@@ -313,6 +313,9 @@ class Around:
         gone = (bystanders.get(uid) for uid in dict.fromkeys(leaving)) if not emptied else ()
         self._leaving = [(pod, pod.node) for pod in gone if pod is not None and pod.node is not None]
         self._besides = besides
+        self._repelling_leave = [
+            each for each in self._leaving if (each[0].constraints or NO_CONSTRAINTS).anti_affinity
+        ]
         self._counts: dict[tuple[Ask, bool], OnNodes] = {}
         self._ports_besides: dict[NodeName, list[HostPort]] = {}
         for pod, node in besides:
@@ -325,7 +328,8 @@ class Around:
 
     def look_at(self, asks: Iterable[Ask], attracting: Iterable[Ask] = ()) -> None:
         """These will be asked for: they are counted in one go. `attracting`: because somebody wants to be near them."""
-        attracted, others = dict.fromkeys(attracting), dict.fromkeys(asks)
+        attracted = {ask: None for ask in attracting if (ask, True) not in self._counts}
+        others = {ask: None for ask in asks if (ask, False) not in self._counts}
         base = dict(self._bystanders.count([*attracted, *(others if not self._emptied else ())]))
         for kind, these in ((True, attracted), (False, others)):
             found = {ask: base[ask] if kind or not self._emptied else _NOWHERE for ask in these}
@@ -350,7 +354,7 @@ class Around:
         these."""
         there = {} if self._emptied else self._bystanders.repelling(meant)
         found = {term: dict(nodes) for term, nodes in there.items()}
-        for by, pods in ((-1, self._leaving), (+1, self._besides)):
+        for by, pods in ((-1, self._repelling_leave), (+1, self._besides)):
             for pod, node in pods:
                 for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity:
                     if by < 0 and term not in found:

@@ -314,6 +314,16 @@ class Orders(Protocol):
 
 
 @runtime_checkable
+class OrdersAlike(Protocol):
+    """For `Orders` that can say whom it has in one place: thousands may wait, and one of them is asked about."""
+
+    def order_alike(self, members: Sequence[Pod]) -> Hashable:
+        """The same for gangs that `order` never tells apart, as long as they have these members; None: that is not
+        known."""
+        ...
+
+
+@runtime_checkable
 class CountsHeld(Protocol):
     """For whom a pod counts from when it is let in, and not only from when it is bound."""
 

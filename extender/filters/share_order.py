@@ -10,7 +10,7 @@ go before shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
@@ -84,6 +84,9 @@ class ShareOrder:
         if self._used:
             self._used.clear()
             self.order_version += 1
+
+    def order_alike(self, members: Sequence[Pod]) -> Hashable:
+        return next((pod.annotations[SHARE] for pod in members if SHARE in pod.annotations), "")
 
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
         share = next((pod.annotations[SHARE] for pod in members if SHARE in pod.annotations), None)

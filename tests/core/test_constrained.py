@@ -12,7 +12,7 @@ import pytest
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, Peers
-from extender.core.gangs.constrained import Constrained
+from extender.core.gangs.constrained import _GANGS_REMEMBERED, Constrained
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.room import Room, Slot
@@ -388,15 +388,15 @@ class TestWhatIsRemembered:
         assert (block.constrained.known_hopeless(gang) is None) is is_asked
         assert block.constrained.hopeless(gang, lambda: None) == (None if is_asked else self.LACKS)
 
-    def test_is_of_each_gang_and_of_the_latest_thousand(self) -> None:
+    def test_is_of_each_gang_and_of_the_latest_thousands(self) -> None:
         block = Block("a")
-        gangs = [gang_of(*made(1, apart(), name=f"g{n}"), name=f"g{n}") for n in range(1025)]
-        lacks = [Shortfall(number, 9, None) for number in range(1024)]
+        gangs = [gang_of(*made(1, apart(), name=f"g{n}"), name=f"g{n}") for n in range(_GANGS_REMEMBERED + 1)]
+        lacks = [Shortfall(number, 9, None) for number in range(_GANGS_REMEMBERED)]
         for gang, each in zip(gangs, lacks, strict=False):
             assert block.constrained.hopeless(gang, [each].pop) == each
         # Who was asked about lately is kept.
         assert block.constrained.hopeless(gangs[0], self.never) == lacks[0]
-        assert block.constrained.hopeless(gangs[1024], lambda: self.LACKS) == self.LACKS
+        assert block.constrained.hopeless(gangs[-1], lambda: self.LACKS) == self.LACKS
         known = [block.constrained.known_hopeless(gang) for gang in gangs]
         assert known == [lacks[0], None, *lacks[2:], self.LACKS]
 

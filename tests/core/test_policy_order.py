@@ -130,3 +130,39 @@ def test_room_is_saved_for_the_first_by_share(shares: Shares) -> None:
     shares.clock.time += 61
     shares.do(shares.keeper.tick())
     assert [each.gang.name for each in shares.effects if isinstance(each, RoomSaved)] == ["late"]
+
+
+def test_of_those_that_are_alike_one_is_asked_about_when_what_is_used_changes(shares: Shares) -> None:
+    for number in range(30):
+        shares.gang(f"rich{number}", "rich")
+        shares.gang(f"poor{number}", "poor")
+    order, asked = shares.keeper.tables.gangs.waiting.queue.order, list[Sequence[Pod]]()
+    of = order.of
+    order.of = lambda members: asked.append(members) or of(members)  # type: ignore[func-returns-value]
+    shares.free(0)
+    assert 0 < len(asked) <= 6
+    assert shares.planned() == []
+    shares.free(2)
+    assert shares.planned() == ["poor0"]
+
+
+def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried_in(shares: Shares) -> None:
+    for number in range(30):
+        shares.gang(f"g{number}", created=float(number + 1))
+    gangs = shares.keeper.tables.gangs
+    gangs.waiting.queue.fits.work.limit = 1
+    tried, lined_up = list[str](), list[str]()
+    plan, line_up = gangs.planning.plan, gangs.settling._line_up
+    gangs.planning.plan = lambda gang, *rest: tried.append(gang.key.name) or plan(gang, *rest)  # type: ignore[method-assign,func-returns-value]
+    gangs.settling._line_up = lambda gang, now: lined_up.append(gang.key.name) or line_up(gang, now)  # type: ignore[method-assign,func-returns-value]
+    for gang in gangs.by_key.values():
+        gang.wait.tried_at = None
+    gangs.settling.look_again()
+    shares.do(shares.keeper.settle())
+    turns = 0
+    while shares.keeper.more_to_do:
+        shares.do(shares.keeper.tick())
+        turns += 1
+    assert tried == [f"g{number}" for number in range(30)]
+    assert turns >= 29
+    assert lined_up == []

@@ -210,6 +210,7 @@ def test_the_gang_has_every_point_but_those_that_are_for_others_to_say() -> None
         seam.ForeseesInSlices,
         seam.Reserves,
         seam.Orders,
+        seam.OrdersAlike,
         seam.CountsHeld,
     }
     assert missing == others

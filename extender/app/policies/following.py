@@ -6,7 +6,7 @@ Dispatch and nothing else. Must not know what any policy is for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import chain
 
 from extender.app.policies.containment import Containment, having
@@ -15,7 +15,18 @@ from extender.core.due import earliest
 from extender.core.feedback import Feedback
 from extender.core.gangs.gang import GangEffect
 from extender.core.ledger import HoldingKind
-from extender.core.policy import Acts, CountsHeld, Facts, KeepsTime, Observes, Orders, Outlives, Policy, Stirs
+from extender.core.policy import (
+    Acts,
+    CountsHeld,
+    Facts,
+    KeepsTime,
+    Observes,
+    Orders,
+    OrdersAlike,
+    Outlives,
+    Policy,
+    Stirs,
+)
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()
@@ -33,6 +44,7 @@ class Following:
         self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
         self._stirs = having(Stirs, policies)
         self._orders = having(Orders, policies)
+        self._orders_alike = having(OrdersAlike, policies)
         self._counts_held = having(CountsHeld, policies)
         self._keeps_time = having(KeepsTime, policies)
 
@@ -94,6 +106,13 @@ class Following:
     def order(self, members: Sequence[Pod]) -> tuple[float, ...]:
         """Where a gang stands among those of its priority that wait: the policies in their order, the lower first."""
         return tuple(self._contained.ask_each(self._orders, lambda policy: policy.order(members, self._facts), 0.0))
+
+    def order_alike(self, members: Sequence[Pod]) -> Hashable:
+        """The same for gangs that none of the policies tells apart in `order`; None: that is not known."""
+        if len(self._orders_alike) < len(self._orders):
+            return None
+        alike = tuple(self._contained.ask_each(self._orders_alike, lambda policy: policy.order_alike(members), None))
+        return None if None in alike else alike
 
     def next_deadline(self) -> float | None:
         resting = self._contained.resting

@@ -29,7 +29,10 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
+_GANGS_REMEMBERED = 16_384
+"""As many as may wait: else each is looked at anew whenever all are gone through."""
 
+Surroundings = tuple[Room, Around]
 _Stamp = tuple[int, ...]
 _Answer = tuple[Gang, _Stamp, Shortfall | None]
 """What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
@@ -44,9 +47,11 @@ class Constrained:
     place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
     """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
     require to be apart from such."""
-    _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_REMEMBERED), init=False)
+    looks: int = field(default=0, init=False)
+    """How often nodes were looked at for a place, at least."""
+    _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
-        default_factory=lambda: Bounded(_REMEMBERED), init=False
+        default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False
     )
     # A gang that is made anew under its name is another.
 
@@ -92,10 +97,29 @@ class Constrained:
         promised: Promised = (),
     ) -> dict[Holder, NodeName] | Shortfall:
         """As `packing.plan`, with all that the members require; and beside what is `promised`."""
+        return self.plan_in(self.surroundings(gang, slots, releasing, leaving, promised), gang, slots, candidates)
+
+    def surroundings(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        releasing: Sequence[Holder],
+        leaving: Collection[Holder],
+        promised: Promised,
+    ) -> Surroundings:
+        """What such plans are made in. O(those who leave)."""
         own = [slot.holder for slot in slots]
         room = Room(self._ledger, [*releasing, *own], leaving)
         room.keep_for(promised)
-        around = Around(self._bystanders, [*self._besides(gang, {*releasing, *own}), *promised], map(PodUid, leaving))
+        besides = [*self._besides(gang, {*releasing, *own}), *promised]
+        return room, Around(self._bystanders, besides, map(PodUid, leaving))
+
+    def plan_in(
+        self, surroundings: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """As `plan`, where the surroundings are known."""
+        self.looks += len(candidates)
+        room, around = surroundings
         return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
 
     def allowed(
@@ -167,6 +191,21 @@ class Constrained:
                     found.append((pod, node))
         return found
 
+    def concerned_by(self, gang: Gang, slots: Sequence[Slot], pods: Iterable[Pod]) -> list[Pod]:
+        """Those of these bound pods that may be in the way of some plan for the slots. Most share their labels."""
+        members = dict.fromkeys(like(gang, slot.holder).constraints or NO_CONSTRAINTS for slot in slots)
+        terms = dict.fromkeys(term for own in members for term in own.anti_affinity)
+        meant: dict[tuple[str, int], bool] = {}
+
+        def is_meant(pod: Pod) -> bool:
+            labels = (pod.namespace, id(pod.labels))
+            if labels not in meant:
+                meant[labels] = any(term.peers.include(pod.namespace, pod.labels) for term in terms)
+            return meant[labels]
+
+        own = ((pod, pod.constraints or NO_CONSTRAINTS) for pod in pods)
+        return [pod for pod, said in own if said.host_ports or said.anti_affinity or is_meant(pod)]
+
     def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
         """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
         planned = _Planned(((like(gang, holder), node) for holder, node in found.items()), self._nodes)
@@ -177,6 +216,7 @@ class Constrained:
     def lacks_when_empty(self, gang: Gang, slots: Sequence[Slot], lasting: Room) -> Shortfall | None:
         """Why the slots would have no place though nobody were there but who stays; None if they would have one.
         `lasting`: the room that there would be."""
+        self.looks += len(self._nodes)
         found = plan(lasting, self._seats(gang, slots), list(self._nodes), self._nodes, self._emptied(gang))
         return found if isinstance(found, Shortfall) else None
 

@@ -8,7 +8,7 @@ Its phases, and what leads from one to another, are the tables of `gang_phases`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt
@@ -109,11 +109,13 @@ class Gang:
 
 class TurnOrder:
     """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say. `version`:
-    another number whenever it may be another place."""
+    another number whenever it may be another place. `alike`: the same for those that always have one and the same
+    place; None: that is not known."""
 
     def __init__(self) -> None:
         self.of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()
         self.version: Callable[[], int] = lambda: 0
+        self.alike: Callable[[Sequence[Pod]], Hashable] = lambda members: None
 
     def place(self, gang: Gang) -> None:
         """Its turn, waiting or not, is where the policies have it now."""

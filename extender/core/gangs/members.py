@@ -180,11 +180,12 @@ class Members:
         """Policies of the namespace have changed: a plan of gangs there that they do not allow any more is given up.
         They may govern others alone, who keep away from these."""
         for gang in [each for key, each in self._table.by_key.items() if key.namespace == namespace]:
-            with self._quarantine.containing(gang.key):
-                if gang.phase is Phase.PLANNED and not self._places.are_allowed(gang):
-                    self._planning.plans.in_vain(gang, now)
-                    self._planning.give_up(gang, now, GOVERNED_ANEW)
-                self._waiting.changed(gang)
+            if gang.phase is Phase.PLANNED:
+                with self._quarantine.containing(gang.key):
+                    if not self._places.are_allowed(gang):
+                        self._planning.plans.in_vain(gang, now)
+                        self._planning.give_up(gang, now, GOVERNED_ANEW)
+            self._waiting.changed(gang)
 
     def take_for_asleep(self, uid: PodUid) -> None:
         """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""

@@ -149,6 +149,11 @@ class Places:
             return plan(self._ledger, slots, best_first, releasing=releasing, filling=True)
         return plan(self._ledger, slots, candidates, releasing=releasing)
 
+    @property
+    def looks(self) -> int:
+        """How often nodes were looked at for gangs that are so, at least."""
+        return self._constrained.looks
+
     def is_constrained(self, gang: Gang) -> bool:
         """Whether its places depend on which pods stand where."""
         return self._constrained.concerns(gang)

@@ -13,7 +13,7 @@ from itertools import count, islice
 
 from extender.core.cluster import Pod
 from extender.core.fit import NOTHING, asked_of, part
-from extender.core.gangs.constrained import Constrained
+from extender.core.gangs.constrained import Constrained, Surroundings
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.placing import Places, commit
@@ -163,9 +163,11 @@ class Prospects:
         room, need = Room(self._ledger, ()), asked_of(slots[0].units)
         room.keep_for(promised)
         lost: dict[NodeName | None, int] = {}
-        for unit in units:
+        on_node: dict[NodeName | None, list[int]] = {}
+        for number, unit in enumerate(units):
             for pod in unit.pods:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
+                on_node.setdefault(pod.node, []).append(number)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
         nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
@@ -173,8 +175,15 @@ class Prospects:
                 return choose_for_one(self._ledger, slots[0], nodes, units, going, saved, promised)
             return choose(self._ledger, slots, nodes, units, going, saved, promised)
 
+        pods = [pod for unit in units for pod in unit.pods]
+        gone = [Holder(pod.uid) for pod in (*going, *pods)]
+        emptied = self._constrained.surroundings(gang, slots, saved, gone, promised)
+        concerned = self._constrained.concerned_by(gang, slots, pods)
+
         def beside_others(on: Sequence[NodeName]) -> Choice | None:
-            return self._beside_others(gang, slots, on, units, going, saved, promised, for_policies=for_policies)
+            return self._beside_others(
+                gang, slots, on, units, on_node, going, saved, promised, emptied, concerned, for_policies=for_policies
+            )
 
         first = beside_others(nodes)
         if len(slots) != 1 or first is None or not first.units:
@@ -188,21 +197,27 @@ class Prospects:
         slots: Sequence[Slot],
         nodes: Sequence[NodeName],
         units: Sequence[Unit],
+        on_node: Mapping[NodeName | None, Sequence[int]],
         going: Sequence[Pod],
         saved: Sequence[Holder],
         promised: Promised,
+        surroundings: Surroundings,
+        concerned: Sequence[Pod],
         *,
         for_policies: bool,
     ) -> Choice | None:
-        """The same where members require something of the pods around them."""
+        """The same where members require something of the pods around them. `surroundings`: without all
+        of these, of whom others than the `concerned` are in nobody's way but by what they hold."""
         gone = [Holder(pod.uid) for pod in going]
         staying: set[PodUid] = set()
         for _ in range(_ROUNDS):
-            leaving = [Holder(pod.uid) for unit in units for pod in unit.pods if pod.uid not in staying]
-            could = self._constrained.plan(gang, slots, nodes, saved, [*gone, *leaving], promised)
+            if staying:
+                leaving = [Holder(pod.uid) for unit in units for pod in unit.pods if pod.uid not in staying]
+                surroundings = self._constrained.surroundings(gang, slots, saved, [*gone, *leaving], promised)
+            could = self._constrained.plan_in(surroundings, gang, slots, nodes)
             if isinstance(could, Shortfall):
                 return None
-            in_the_way = self._constrained.in_the_way(gang, could, (pod for unit in units for pod in unit.pods))
+            in_the_way = self._constrained.in_the_way(gang, could, concerned)
             if for_policies or not in_the_way:
                 break
             staying |= in_the_way
@@ -210,7 +225,10 @@ class Prospects:
             return None
         must: list[Unit] = []
         others: list[Unit] = []
-        for unit in units:
+        # No other is in the way, nor makes room for the plan.
+        nodes_left = {*could.values(), *(pod.node for pod in concerned if pod.uid in in_the_way)}
+        for number in sorted({number for node in nodes_left for number in on_node.get(node, ())}):
+            unit = units[number]
             (must if any(pod.uid in in_the_way for pod in unit.pods) else others).append(unit)
         also = [*going, *(pod for unit in must for pod in unit.pods)]
         # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.

@@ -17,7 +17,7 @@ Knows who waits and what for; must not know phases, barriers, nor how a gang is 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import inf, nextafter
@@ -50,6 +50,8 @@ class _Entry:
     turn: Turn
     rank: Rank
     changes: int
+    alike: Hashable
+    """The same for all that the policies have in one place; None: that is not known."""
 
 
 class Queue:
@@ -64,13 +66,20 @@ class Queue:
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Those who wait, by shape, each in turn."""
+        self._line: list[Turn] = []
+        """All of them, in turn."""
+        self._alike: dict[Hashable, dict[GangKey, None]] = {}
+        """Those who wait, by whom the policies have in one place."""
+        self._orders: dict[Hashable, tuple[float, ...] | None] = {}
+        """Where these stand, all of them; of some it is not known."""
         self._alone = 0
         """How many of them have a shape of their own."""
         self._paused: dict[GangKey, float] = {}
         """Gangs that wait and that no room is saved for, until then at least."""
         self.after_others: dict[str, float] = {}
         """Namespaces of which a gang has lost its turn: until when their gangs come after those of others."""
-        self._version = 0
+        self.version = 0
+        """Another whenever somebody has come, gone, or stands elsewhere."""
         self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
         self._ordered_by = 0
         self.left_alone: GangKey | None = None
@@ -88,36 +97,61 @@ class Queue:
         self._take_out(gang.key)
         self.order.place(gang)
         rank = gang.terms.claims if gang.roster.preempts else None
-        entry = self._entries[gang.key] = _Entry(gang, shape_of(gang), gang.turn, rank, gang.roster.changes)
+        alike = self.order.alike(list(gang.roster.unplaced()))
+        entry = self._entries[gang.key] = _Entry(gang, shape_of(gang), gang.turn, rank, gang.roster.changes, alike)
+        if alike not in self._alike:
+            self._orders[alike] = gang.wait.order
+        elif self._orders.get(alike) != gang.wait.order:
+            self._orders.pop(alike, None)
+        self._alike.setdefault(alike, {})[gang.key] = None
         if entry.shape not in self._queues:
             self._queues[entry.shape] = []
             self._alone += entry.shape[2] is not None
             self.fits.follow(entry.shape)
         insort(self._queues[entry.shape], entry.turn)
+        insort(self._line, entry.turn)
         if gang.wait.saves_after:
             self._paused[gang.key] = gang.wait.saves_after
-        self._version += 1
+        self.version += 1
 
     def reorder(self) -> bool:
         """Everybody who waits stands where the policies have it now. Whether that is another place for somebody.
-        O(those that wait), if they have it otherwise."""
+        O(those that wait), if they have it otherwise; one is asked about for all that have one place."""
         if not self._entries:
             return False
         if self._ordered_by == (version := self.order.version()):
             return False
         self._ordered_by = version
-        self.fits.work.take(len(self._entries))
-        changed = False
-        for key, entry in self._entries.items():
-            self.order.place(entry.gang)
-            if (turn := entry.gang.turn) != entry.turn:
-                changed = True
-                queue = self._queues[entry.shape]
-                del queue[bisect_left(queue, entry.turn)]
-                insort(queue, turn)
-                self._entries[key] = replace(entry, turn=turn)
-        self._version += changed
-        return changed
+        moved: dict[int, list[Turn]] = {}
+        for alike, keys in self._alike.items():
+            self.fits.work.take(1)
+            order = None if alike is None else self._order_of_all(keys)
+            if order is not None and self._orders.get(alike) == order:
+                continue
+            self._orders[alike] = order
+            self.fits.work.take(len(keys))
+            for key in keys:
+                entry = self._entries[key]
+                if order is None or entry.changes != entry.gang.roster.changes:
+                    self.order.place(entry.gang)
+                else:
+                    entry.gang.wait.order = order
+                if (turn := entry.gang.turn) != entry.turn:
+                    queue = self._queues[entry.shape]
+                    moved[id(queue)] = queue
+                    self._entries[key] = replace(entry, turn=turn)
+        for queue in [*moved.values(), *([self._line] if moved else ())]:
+            queue[:] = self.in_turn(turn[-1] for turn in queue)
+        self.version += bool(moved)
+        return bool(moved)
+
+    def _order_of_all(self, keys: Iterable[GangKey]) -> tuple[float, ...] | None:
+        """Where the policies have all of these, which are alike; None: none of them is as it was when it came."""
+        entries = (self._entries[key] for key in keys)
+        one = next((each.gang for each in entries if each.changes == each.gang.roster.changes), None)
+        if one is not None:
+            self.order.place(one)
+        return None if one is None else one.wait.order
 
     def leave(self, gang: Gang) -> None:
         """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
@@ -136,10 +170,15 @@ class Queue:
         if entry is None:
             return
         self._held_back.pop(key, None)
-        self._version += 1
+        del self._alike[entry.alike][key]
+        if not self._alike[entry.alike]:
+            del self._alike[entry.alike]
+            self._orders.pop(entry.alike, None)
+        self.version += 1
         self._paused.pop(key, None)
         queue = self._queues[entry.shape]
-        del queue[bisect_left(queue, entry.turn)]
+        for turns in (queue, self._line):
+            del turns[bisect_left(turns, entry.turn)]
         if not queue:
             del self._queues[entry.shape]
             self._alone -= entry.shape[2] is not None
@@ -147,33 +186,39 @@ class Queue:
 
     # -- whom to try ---------------------------------------------------------------------------------------------
 
-    def candidates(self, gains: Collection[NodeName], stirred: Collection[GangKey]) -> Iterator[Gang]:
-        """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed.
+    def candidates(self, gains: Collection[NodeName], changed: Sequence[Turn]) -> Iterator[Gang]:
+        """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed, as `in_turn`.
 
         One of each shape at a time: only if it was placed (it has left by the next step), or is `left_alone`, the next
         of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
         """
-        self.reorder()
+        if self.reorder():
+            changed = self.in_turn(turn[-1] for turn in changed)
         self.fits.refresh()
         # Mostly nobody has room.
         anybody = self.fits.anybody_gained(gains)
         shapes = self._queues if anybody else self._before_saved()
         heads = {shape: self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)}
         first = set(heads.values())
-        single = {turn for key in stirred if (entry := self._entries.get(key)) and (turn := entry.turn) not in first}
-        if self.saved.gang is not None and gains and self.saved.gang.turn not in first:
-            single.add(self.saved.gang.turn)
-        heap = [*heads.values(), *single]
+        # Those who have changed may be thousands, and are looked at one by one.
+        single = {self.saved.gang.turn} - first if self.saved.gang is not None and gains else set()
+        heap, at = [*heads.values(), *single], 0
         heapify(heap)
         passed: dict[Shape, Turn] = {}
         passed_over: set[GangKey] = set()
-        while heap:
-            turn = heappop(heap)
+        while heap or at < len(changed):
+            if has_changed := at < len(changed) and not (heap and heap[0] < changed[at]):
+                turn, at = changed[at], at + 1
+                if turn in first or turn in single:
+                    continue
+            else:
+                turn = heappop(heap)
             key = turn[-1]
             entry = self._entries.get(key)
             if entry is None:
                 continue
-            if turn not in single:
+            by_itself = has_changed or turn in single
+            if not by_itself:
                 # Those before it may have taken the room.
                 self.fits.refresh()
                 if not self._may_gain(entry.shape, gains):
@@ -181,9 +226,9 @@ class Queue:
                     continue
             yield entry.gang
             placed = key not in self._entries
-            if turn not in single:
+            if not by_itself:
                 heads.pop(entry.shape, None)
-            if turn not in single and (placed or key == self.left_alone):
+            if not by_itself and (placed or key == self.left_alone):
                 if not placed:
                     # Why nothing is planned for it is its own trouble: nobody waits behind it.
                     passed[entry.shape] = turn
@@ -198,6 +243,7 @@ class Queue:
                 # What it uses counts from now on.
                 passed.clear()
                 to_try = {each[-1] for each in single}
+                changed, at = self.in_turn(each[-1] for each in changed[at:] if each not in first), 0
                 for shape in list(heads):
                     following = self._not_giving_way(self._queues.get(shape, ()), 0, passed_over)
                     if following is None:
@@ -210,6 +256,16 @@ class Queue:
                 heap = [*first, *single]
                 heapify(heap)
 
+    def in_turn(self, keys: Iterable[GangKey]) -> list[Turn]:
+        """Where those of them stand that wait."""
+        entries = map(self._entries.get, keys)
+        return sorted([entry.turn for entry in entries if entry is not None])
+
+    def is_as_it_was(self, gang: Gang) -> bool:
+        """It waits here, and nothing about its members has changed since it came."""
+        known = self._entries.get(gang.key)
+        return known is not None and known.changes == gang.roster.changes and known.shape[0] == gang.needed
+
     def _not_giving_way(self, queue: Sequence[Turn], after: int, but: Collection[GangKey]) -> Turn | None:
         """The first from there on, but for these, of whose namespace gangs may be planned: those that give way may be
         thousands."""
@@ -219,8 +275,10 @@ class Queue:
 
     def _before_saved(self) -> list[Shape]:
         """Those of whom one has its turn no later than the gang for which room is saved: it may use that."""
-        saver = self.saved.gang
-        return [] if saver is None else [shape for shape, queue in self._queues.items() if queue[0] <= saver.turn]
+        if self.saved.gang is None:
+            return []
+        turn = self.saved.gang.turn
+        return [shape for shape, queue in self._queues.items() if queue[0] <= turn]
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
@@ -270,20 +328,33 @@ class Queue:
         saved for."""
         if not self._entries:
             return None
-        versions = self._version, self._brake.version, self.fits.plans.version
+        versions = self.version, self._brake.version, self.fits.plans.version
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
             self._first = (now, self._find_first())
         return self._first[1]
 
     def _find_first(self) -> Gang | None:
-        heads = (next(filter(self._may_save, queue), None) for queue in self._queues.values())
-        turns = (turn for turn in heads if turn is not None)
-        for turn in sorted(turns, key=lambda turn: (turn[0], turn[-1].namespace in self.after_others, turn)):
-            entry = self._entries[turn[-1]]
-            if self.fits.could_ever(entry.gang, entry.shape, entry.rank):
-                return entry.gang
-        return None
+        entries = (self._entries[turn[-1]] for turn in self._firsts())
+        return next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
+
+    def _firsts(self) -> Iterator[Turn]:
+        """Of each shape the first for which room may be saved, in turn; of one priority those of namespaces that come
+        after others last."""
+        after: list[Turn] = []
+        seen: set[Shape] = set()
+        for turn in filter(self._may_save, self._line):
+            if (shape := self._entries[turn[-1]].shape) in seen:
+                continue
+            seen.add(shape)
+            if after and after[0][0] != turn[0]:
+                yield from after
+                after = []
+            if turn[-1].namespace in self.after_others:
+                after.append(turn)
+            else:
+                yield turn
+        yield from after
 
     def _may_save(self, turn: Turn) -> bool:
         namespace = turn[-1].namespace
@@ -323,10 +394,10 @@ class Queue:
         more_may_be_saved = self.saved.savings.heed_time(now)
         for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
-            self._version += 1
+            self.version += 1
         for namespace in [namespace for namespace, until in self.after_others.items() if until <= now]:
             del self.after_others[namespace]
-            self._version += 1
+            self.version += 1
         saver = self.saved.gang
         if saver is not None and not self._may_be_saved_for(self._entries[saver.key]):
             self.saved.give_back()
@@ -378,3 +449,5 @@ class Queue:
             anew = sorted(turns.get(shape, ()))
             if queue != anew:
                 yield Violation("queue", f"queue {queue}, by the entries {anew}")
+        if self._line != (anew := sorted(entry.turn for entry in self._entries.values())):
+            yield Violation("queue", f"in turn {self._line}, by the entries {anew}")

@@ -72,6 +72,10 @@ class PlaceQuota:
         self.aside[gang.key] = None
         return True
 
+    def concerns(self, namespace: str) -> bool:
+        """Whether gangs of the namespace may be set aside, or are."""
+        return namespace in self._of or self.isolation.limit(namespace, Counted.GANG_PLACES) is not None
+
     def watch(self, gang: Gang) -> None:
         """It is to be looked at when its namespace holds another number of places."""
         self._of.setdefault(gang.key.namespace, {})[gang.key] = None

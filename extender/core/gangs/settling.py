@@ -7,6 +7,7 @@ members' coming and going, nor the barrier.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -22,6 +23,9 @@ from extender.core.gangs.waiting import Waiting
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
+
+_A_LOOK = 3
+"""Steps that a look at a node costs for a gang whose members require something of the pods around."""
 
 
 @dataclass(eq=False)
@@ -39,6 +43,11 @@ class Settling:
     """Nodes that gained room, and were not tried for all who wait when the slice of work was over."""
     _next_turn: Turn | None = field(default=None, init=False)
     """Of the first who was not tried then."""
+    _changed: dict[GangKey, None] = field(default_factory=dict, init=False)
+    """Gangs that wait and of which something has changed: they were lined up, and are to be tried."""
+    _in_turn: list[Turn] = field(default_factory=list, init=False)
+    """These, as they stand in the queue; and at which version of it."""
+    _in_turn_at: int = field(default=-1, init=False)
     _tried: set[GangKey] = field(default_factory=set, init=False)
     """Gangs that were tried since all who wait were last through: one that changes meanwhile is tried in the next time
     through. Else a namespace that changes its gangs without end would use up every slice."""
@@ -52,7 +61,7 @@ class Settling:
     def has_work(self) -> bool:
         """Whether there is something to settle, though no node may have gained room."""
         news = self._surplus.has_news or self._waiting.quota.has_news
-        return news or bool(self._waiting.stirred or self._left or self._news_for_surplus)
+        return news or bool(self._waiting.stirred or self._changed or self._left or self._news_for_surplus)
 
     def begin_slice(self) -> None:
         """As much work as one slice holds may be done from now on."""
@@ -80,25 +89,22 @@ class Settling:
             self._tried.clear()
         self._left, self._next_turn = {}, None
         self._waiting.heed_quota()
-        stirred, self._waiting.stirred = self._waiting.stirred, {}
-        for gang in self._handled(stirred):
-            self._line_up(gang, now)
-        for gang in self._handled(stirred):
-            for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
-                self._table.wake(gang, uid)
-        later = self._tried & stirred.keys()
-        self._waiting.stirred |= dict.fromkeys(sorted(later))
-        for gang in self._queue.candidates(gains, stirred):
+        later = self._line_up_stirred(now)
+        for gang in self._queue.candidates(gains, self._in_turn):
             if gang.key in later:
                 self._queue.left_alone = gang.key
                 continue
             if self._queue.fits.work.is_over or self._overtakes(gang, now):
-                self._leave_rest(gang, gains, stirred)
+                self._leave_rest(gang, gains)
                 break
             self._table.handled = gang.key
             self._tried.add(gang.key)
             self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
-            self._try(gang, gains, stirred, now)
+            looks = self._places.looks
+            self._try(gang, gains, self._changed, now)
+            self._queue.fits.work.take(_A_LOOK * (self._places.looks - looks))
+        else:
+            self._changed, self._in_turn = {}, []
         self._news_for_surplus |= dict.fromkeys(news)
         if not (self._left or self._ledger.changes.has_gains):
             # What was given up on the way is saved again by now.
@@ -106,6 +112,45 @@ class Settling:
             self._queue.fits.refresh()
             for gang, uid in self._surplus.to_wake(news, now):
                 self._table.wake(gang, uid)
+
+    def _line_up_stirred(self, now: float) -> Collection[GangKey]:
+        """Of whom something has changed is to be tried; but for these, who were, and are once all others were."""
+        stirred, self._waiting.stirred = self._waiting.stirred, {}
+        if self._in_turn_at != self._queue.version:
+            gone = [
+                key for key in self._changed if (gang := self._table.by_key.get(key)) is None or gang not in self._queue
+            ]
+            stirred = {**dict.fromkeys(gone), **stirred}
+            for key in gone:
+                del self._changed[key]
+        calm: dict[str, bool] = {}
+        anew = []
+        for gang in self._handled(stirred):
+            namespace = gang.key.namespace
+            if namespace not in calm:
+                calm[namespace] = not (self._brake.observes(namespace) or self._waiting.quota.concerns(namespace))
+            # All gangs of a namespace are stirred at once where its policies change.
+            if not (calm[namespace] and self._queue.is_as_it_was(gang) and not gang.holds_a_plan):
+                self._line_up(gang, now)
+                anew.append(gang)
+        for gang in anew:
+            self._table.handled = gang.key
+            for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
+                self._table.wake(gang, uid)
+        later = self._tried & stirred.keys()
+        self._waiting.stirred |= dict.fromkeys(sorted(later))
+        self._changed |= stirred
+        for key in later:
+            del self._changed[key]
+        if stirred:
+            self._in_turn_at = -1
+        self._stand_in_turn()
+        return later
+
+    def _stand_in_turn(self) -> None:
+        if self._in_turn_at != self._queue.version:
+            self._in_turn_at, self._in_turn = self._queue.version, self._queue.in_turn(self._changed)
+            self._changed = {turn[-1]: None for turn in self._in_turn}
 
     def _handled(self, keys: Iterable[GangKey]) -> Iterator[Gang]:
         """Those of the gangs that there are; where one of them fails while it is looked at, it is its defect."""
@@ -167,13 +212,14 @@ class Settling:
             gang.wait.passed_over_at = state
             self._queue.fits.work.take(1)
 
-    def _leave_rest(self, first: Gang, gains: Mapping[NodeName, None], stirred: Mapping[GangKey, None]) -> None:
+    def _leave_rest(self, first: Gang, gains: Mapping[NodeName, None]) -> None:
         self._left = dict(gains)
         self._next_turn = first.turn
-        for key in stirred:
-            gang = self._table.by_key.get(key)
-            if gang is not None and gang in self._queue and gang.turn >= first.turn:
-                self._waiting.stirred.setdefault(key)
+        self._stand_in_turn()
+        at = bisect_left(self._in_turn, first.turn)
+        for turn in self._in_turn[:at]:
+            self._changed.pop(turn[-1], None)
+        del self._in_turn[:at]
 
     def postpone(self, gang: Gang, now: float) -> bool:
         """Whether somebody before it in turn is still to be tried; it is then tried itself when its turn has come."""
@@ -197,6 +243,7 @@ class Settling:
     def look_again(self) -> None:
         """Everybody is to be settled, as if something about each had changed."""
         self._waiting.stirred |= dict.fromkeys(self._queue)
+        self._changed, self._in_turn = {}, []
         self._surplus.look_again()
 
     # -- turns ---------------------------------------------------------------------------------------------------

@@ -76,9 +76,13 @@ class PolicyFairShare:
             self._places.clear()
             self.order_version += 1
 
+    def order_alike(self, members: Sequence[Pod]) -> _Chain:
+        """The chain that decides; empty where none does."""
+        return next((found for pod in members if pod.governed and (found := chain_of(pod))), ())
+
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
-        chain = next((found for pod in members if pod.governed and (found := chain_of(pod))), None)
-        if chain is None:
+        chain = self.order_alike(members)
+        if not chain:
             return 0.0
         if chain not in self._places:
             # Places are among all: with one more others may have another number.

@@ -6,7 +6,7 @@ server. Must not know any other clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -74,6 +74,9 @@ class PolicyPriority:
 
     def _next(self, uid: PodUid) -> float:
         return self._start(uid) + (self._aged[uid] + 1) * self._waiting[uid].ageing_seconds
+
+    def order_alike(self, members: Sequence[Pod]) -> Hashable:
+        return None if any(True for pod in members for _ in of_type(pod.governed, Priority)) else ()
 
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
         levels = [self._waiting[pod.uid].priority + self._aged[pod.uid] for pod in members if pod.uid in self._waiting]
