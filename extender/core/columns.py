@@ -145,6 +145,11 @@ class Columns:
         copies: Numbers = np.minimum.reduce([column // units for (_, units), column in zip(need, free, strict=True)])
         return Offer(need, self._names, self._present, free, np.where(self._present, np.maximum(copies, 0), 0))
 
+    def names(self) -> list[NodeName]:
+        """The nodes, in the order of all that is answered until one comes or goes."""
+        self._refresh()
+        return self._names
+
     def __len__(self) -> int:
         """How many nodes are there."""
         self._refresh()

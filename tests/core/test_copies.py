@@ -14,8 +14,9 @@ from extender.core.gangs.copies import Copies, Least
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.rows import NOWHERE
-from extender.kube.names import NodeName, ResourceKey
-from tests.builders import units
+from extender.kube.names import CPU, NodeName, ResourceKey
+from tests.builders import gang_pods, node, units
+from tests.core.gang_world import GangWorld
 
 A, B, C = NodeName("a"), NodeName("b"), NodeName("c")
 
@@ -174,3 +175,15 @@ def test_they_are_what_they_would_be_if_counted_anew(
         assert list(counted.copies.violations()) == []
     last: Mapping[str, int] = dict(changes)
     assert counted.copies.total(need) == sum(cpu // asked for cpu in last.values())
+
+
+def test_a_node_that_went_and_came_back_is_counted_as_itself() -> None:
+    world, nodes = GangWorld(), [node(f"n{number}", {"cpu": cpu}) for number, cpu in enumerate((4000, 1000, 1000))]
+    for each in nodes:
+        world.add_node(each)
+    ledger = world.keeper.tables.ledger
+    ledger.columns.offer(((CPU, 1),))
+    ledger.capacity.remove_node(nodes[0].name)
+    ledger.capacity.set_node(nodes[0].name, nodes[0].allocatable)
+    world.create(*gang_pods("train", 2, {"cpu": 4000}))
+    world.check()

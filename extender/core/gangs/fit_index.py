@@ -200,12 +200,13 @@ class Fits:
 
     def _count_all_free(self, kinds: Sequence[EquivalenceClass]) -> _OnEach:
         rows, columns = self._ledger.rows, self._ledger.columns
-        names = list(rows)
+        names = columns.names()
 
         def on_each(kind: EquivalenceClass) -> Numbers:
             if (offer := columns.offer(kind.need)) is not None:
                 return offer.copies
-            found = (copies(row.capacity, row.held, kind.need) if row.present else 0 for row in rows.values())
+            there = map(rows.__getitem__, names)
+            found = (copies(row.capacity, row.held, kind.need) if row.present else 0 for row in there)
             return np.fromiter(found, np.int64, len(names))
 
         return names, _where_accepted(kinds, Accepting(names), map(on_each, kinds), self._slots.would_have)
