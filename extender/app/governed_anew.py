@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk
-from extender.core.gangs.pod_groups import PodGroups
+from extender.core.gangs.pod_groups import PodGroups, name_of
 from extender.core.governing import Governing
+from extender.core.names import GangKey
 from extender.core.work import Work
 from extender.kube.names import PodUid
 
@@ -43,6 +44,8 @@ class _Pass:
     """Once through pods of a namespace. `left`: who is still to be looked at, the first last."""
 
     left: dict[PodUid, None]
+    what: Collection[str]
+    """For which changes."""
     again: dict[str, None] = field(default_factory=dict)
     """What has changed since it began."""
     changed: bool = False
@@ -64,7 +67,7 @@ class _InPasses(ABC):
         if (under_way := self._passes.get(namespace)) is not None:
             under_way.again |= dict.fromkeys(what)
         else:
-            self._passes[namespace] = _Pass(self._begun(namespace, what))
+            self._passes[namespace] = _Pass(self._begun(namespace, what), dict.fromkeys(what))
 
     def go_on(self) -> Iterator[Done]:
         """What is left of the slice is used up, or all is done."""
@@ -89,7 +92,8 @@ class _InPasses(ABC):
         yield self._done(namespace, under_way)
 
     def _begin_anew(self, namespace: str, under_way: _Pass) -> None:
-        under_way.left, under_way.again = self._begun(namespace, under_way.again), {}
+        under_way.what, under_way.again = under_way.again, {}
+        under_way.left = self._begun(namespace, under_way.what)
 
     @abstractmethod
     def _begun(self, namespace: str, what: Iterable[str]) -> dict[PodUid, None]:
@@ -103,7 +107,8 @@ class _InPasses(ABC):
 
 
 class Regrouped(_InPasses):
-    """Pods whose PodGroup has changed. `understand`: a pod, as told, is understood by its group."""
+    """Pods whose PodGroup has changed, and that stay its gang's members. `understand`: a pod, as told, is understood by
+    its group."""
 
     def __init__(self, groups: PodGroups, understand: Callable[[Pod], None]) -> None:
         super().__init__()
@@ -115,18 +120,25 @@ class Regrouped(_InPasses):
         for _ in self.go_on():
             pass
 
-    def hurry(self, uid: PodUid) -> None:
-        """If the pod is still to be looked at, that is done at once."""
+    def concerns(self, gang: GangKey) -> bool:
+        """Whether not all of the gang's members ask for what their PodGroup says yet."""
+        under_way, name = self._passes.get(gang.namespace), name_of(gang)
+        return under_way is not None and (name in under_way.what or name in under_way.again)
+
+    def hurry(self, uid: PodUid) -> bool:
+        """If the pod is still to be looked at, that is done at once; whether it was."""
         told = self._groups.told(uid)
         under_way = None if told is None else self._passes.get(told.namespace)
         if told is None or under_way is None:
-            return
+            return False
         changed_since = isinstance(told.gang, GroupAsk) and told.gang.name in under_way.again
-        if uid in under_way.left or changed_since:
+        waits = uid in under_way.left or changed_since
+        if waits:
             under_way.left.pop(uid, None)
             self._look_at(uid, under_way)
             if not (under_way.left or under_way.again):
                 del self._passes[told.namespace]
+        return waits
 
     def _begun(self, namespace: str, what: Iterable[str]) -> dict[PodUid, None]:
         return dict.fromkeys(self._groups.members(namespace, what)[::-1])

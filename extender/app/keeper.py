@@ -187,7 +187,8 @@ class Keeper:
     def _hurry(self, pod: Pod) -> None:
         """A pod of which kube-scheduler asks is understood by its PodGroup first. Of what policies that have changed
         come to for it, as much as one slice holds is done first."""
-        self.population.regrouped.hurry(pod.uid)
+        if self.population.regrouped.hurry(pod.uid):
+            self._settlement.settle()
         if pod.namespace in self.tables.known_anew:
             self._heed_known_anew(self.population.anew.finish_soon(pod.namespace, pod.uid))
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, groupby, islice
-from operator import itemgetter
+from itertools import islice
 
 from extender.app.alternatives import Alternatives
 from extender.app.answered import Answered
@@ -52,7 +51,7 @@ class Population:
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
         self.regrouped = Regrouped(self.groups, self._understand_anew)
-        tables.gangs.quorums.regrouped = self.regrouped.namespaces
+        tables.gangs.quorums.counts_anew = self.regrouped.concerns
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
         self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)
@@ -228,6 +227,7 @@ class Population:
 
     def _finish(self, pod: Pod) -> None:
         tables = self._tables
+        self._goes(pod.uid)
         self._finished.add(pod.uid)
         if tables.drop(pod.uid) is not None:
             self._effects.append(PodEnded(pod))
@@ -241,6 +241,7 @@ class Population:
     def forget(self, uid: PodUid) -> None:
         """The pod is deleted."""
         tables = self._tables
+        self._goes(uid)
         tables.ended[uid] = None
         self._unseen.pop(uid, None)
         self.groups.forget(uid)
@@ -306,34 +307,55 @@ class Population:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def regroup(self, groups: Iterable[GroupName]) -> None:
-        """These PodGroups have changed: those who name them are understood anew, in slices; one of each gang now."""
-        for namespace, group in groups:
-            self.regrouped.changed(namespace, [group])
-            for uid in self._one_of((namespace, group)):
-                self.regrouped.hurry(uid)
+    def regroup(self, groups: Mapping[GroupName, bool]) -> None:
+        """These PodGroups have changed, and those who name them are understood anew: those that are the same gang's in
+        slices, one of each gang now; all others at once, for a gang that is half disbanded is a part."""
+        for group, same in groups.items():
+            if same:
+                self.regrouped.changed(group[0], [group[1]])
+                self._hurry_one_of(group)
+            else:
+                self._regroup_at_once(group)
         self.regrouped.go_on_now()
 
-    def _one_of(self, group: GroupName) -> Iterator[PodUid]:
-        """A member of the group's gang, if it has any. A gang's quorum is the most that any of them asks for, so what
-        one that is understood first asks for is in force if it is more than before."""
-        gang = self._tables.gangs.by_key.get(gang_of(group))
-        if gang is not None:
-            # One that is bound stays, even where the quorum is more than may wait together.
-            bound = (uid for uid in gang.roster.members if uid in gang.roster.bound)
-            known = (uid for uid in chain(bound, gang.roster.members) if self.groups.told(uid) is not None)
-            yield from islice(known, 1)
+    def _regroup_at_once(self, group: GroupName) -> int:
+        members = self.groups.members(group[0], [group[1]])
+        for told in filter(None, map(self.groups.told, members)):
+            self._understand_anew(told)
+        return len(members)
+
+    def _hurry_one_of(self, group: GroupName, but: PodUid | None = None) -> None:
+        """A member of the group's gang, if it has another. A gang's quorum is the most that any of them asks for, so
+        what one that is understood first asks for is in force if it is more than before."""
+        if (gang := self._tables.gangs.by_key.get(gang_of(group))) is not None:
+            known = (uid for uid in gang.roster.members if uid != but and self.groups.told(uid) is not None)
+            for uid in islice(known, 1):
+                self.regrouped.hurry(uid)
+
+    def _goes(self, uid: PodUid) -> None:
+        """Before the pod goes: what its PodGroup says may be in force by it alone."""
+        group = self.groups.group_of(uid)
+        if group is not None and self.regrouped.concerns(gang_of(group)):
+            self._hurry_one_of(group, but=uid)
 
     def replace_groups(self, groups: Iterable[PodGroup]) -> Iterator[None]:
         """These and no others exist, and those who name one are understood by that, once the slices are walked
         through."""
-        changed = self.groups.replace(groups)
-        of = {namespace: [name for _, name in names] for namespace, names in groupby(changed, key=itemgetter(0))}
-        for namespace, names in of.items():
+        changed, done, counted = self.groups.replace(groups), 0, dict[str, list[str]]()
+        for group, same in changed.items():
+            if same:
+                counted.setdefault(group[0], []).append(group[1])
+                continue
+            done += self._regroup_at_once(group)
+            if done >= SLICE:
+                done = 0
+                yield
+        for namespace, names in counted.items():
             self.regrouped.changed(namespace, names)
-        first = chain.from_iterable(map(self._one_of, changed))
-        members = (uid for each in of.items() for uid in self.groups.members(*each))
-        for number, uid in enumerate(chain(first, members), 1):
+            for name in names:
+                self._hurry_one_of((namespace, name))
+        members = (uid for each in counted.items() for uid in self.groups.members(*each))
+        for number, uid in enumerate(members, 1):
             self.regrouped.hurry(uid)
             if number % SLICE == 0:
                 yield
@@ -341,9 +363,7 @@ class Population:
 
     def groups_uninstalled(self) -> None:
         """There is no such kind any more."""
-        for group in self.groups.uninstalled():
-            self.regrouped.changed(group[0], [group[1]])
-        self.regrouped.go_on_now()
+        self.regroup(self.groups.uninstalled())
 
     def _understand_anew(self, told: Pod) -> None:
         self.observe(told)

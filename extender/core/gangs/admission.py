@@ -72,6 +72,8 @@ class Admission:
             return _refuse(NO_ROOM)
         if gang.phase is Phase.QUARANTINED:
             return _refuse(QUARANTINE)
+        if pod.deleting:
+            return _refuse(NO_ROOM_FOR_MEMBER)
         if pod.uid not in gang.plan.asked:
             gang.plan.asked.add(pod.uid)
             self._planning.plans.asked(gang)

@@ -29,10 +29,18 @@ GroupName = tuple[str, str]
 """(namespace, name)."""
 
 
+_PREFIX = "podgroup."
+
+
 def gang_of(group: GroupName) -> GangKey:
     """The gang of the pods that name the group."""
     # A '.' cannot occur in a label that names a gang of ours.
-    return GangKey(group[0], f"podgroup.{group[1]}")
+    return GangKey(group[0], _PREFIX + group[1])
+
+
+def name_of(gang: GangKey) -> str:
+    """The name of the group whose gang it is; of any other gang, what no group is called."""
+    return gang.name.removeprefix(_PREFIX) if gang.name.startswith(_PREFIX) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +70,44 @@ class PodGroups:
         self._turned_away: set[PodUid] = set()
         """Pods that were told that their group makes no sense, or is not there."""
 
-    # -- groups: each answers whose pods are another gang's, or none's, since -------------------------------------
+    # -- groups: each answers whose pods are to be understood anew, and whether they are the same gang's as before --
 
-    def replace(self, groups: Iterable[PodGroup]) -> list[GroupName]:
+    def replace(self, groups: Iterable[PodGroup]) -> dict[GroupName, bool]:
         before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
         if before is None:
-            return self._named()
-        changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
-        return sorted(name for name in changed if name in self._members)
+            return self._all_named()
+        changed = [name for name in sorted(self._members) if before.get(name) != self._groups.get(name)]
+        return {
+            name: self._makes_gang(before.get(name)) and self._makes_gang(self._groups.get(name)) for name in changed
+        }
 
-    def see(self, group: PodGroup) -> list[GroupName]:
+    def see(self, group: PodGroup) -> dict[GroupName, bool]:
         name = (group.namespace, group.name)
         groups = self._groups = self._groups or {}
         known = groups.get(name)
         groups[name] = group
-        return [] if known == group else [name]
+        return {} if known == group else {name: self._makes_gang(known) and self._makes_gang(group)}
 
-    def lose(self, group: PodGroup) -> list[GroupName]:
+    def lose(self, group: PodGroup) -> dict[GroupName, bool]:
         name = (group.namespace, group.name)
         known = (self._groups or {}).pop(name, None)
-        return [] if known is None else [name]
+        return {} if known is None else {name: False}
 
-    def uninstalled(self) -> list[GroupName]:
+    def uninstalled(self) -> dict[GroupName, bool]:
         """The kind is not there any more, as it was before it came: the label means nothing."""
         self._groups = None
-        return self._named()
+        return self._all_named()
 
-    def _named(self) -> list[GroupName]:
-        return sorted(self._members)
+    def _all_named(self) -> dict[GroupName, bool]:
+        return dict.fromkeys(sorted(self._members), False)
+
+    def _makes_gang(self, group: PodGroup | None) -> bool:
+        """Whether all who name it, as it is, are members of its gang."""
+        return group is not None and 1 <= group.min_member <= min(LARGEST_GANG, self._most_together or LARGEST_GANG)
+
+    def group_of(self, uid: PodUid) -> GroupName | None:
+        """The group that the pod names."""
+        return self._group_of.get(uid)
 
     def members(self, namespace: str, groups: Iterable[str]) -> list[PodUid]:
         """Pods that name these groups. The living first: who has ended counts only while others of its gang live."""
