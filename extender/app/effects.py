@@ -106,6 +106,7 @@ class Effects:
             live_pods,
             per_second=evictions_per_second,
             tell=self._telling.tell,
+            tell_of_deed=self._telling.tell_of_deed,
             start=self._start,
             destroyed=destroyed or logged(),
         )
@@ -227,7 +228,7 @@ class Effects:
             name = self._keeper.tables.gangs.naming.of(key)
             note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
             for pod in members:
-                self._telling.tell(pod, EventType.WARNING, "GangEvicted", note)
+                self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
             share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members)))
 
     async def _disproved(self, members: Sequence[Pod], proof: Proof) -> str:

@@ -96,6 +96,7 @@ class Evicting:
         *,
         per_second: float,
         tell: _Tell,
+        tell_of_deed: _Tell,
         start: _Start,
         destroyed: Destroyed,
     ) -> None:
@@ -107,6 +108,7 @@ class Evicting:
         self._check = UnitCheck(keeper.tables, binder, evictor, disruptions)
         self._rate = SharedRate(per_second)
         self._tell = tell
+        self._tell_of_deed = tell_of_deed
         self._start = start
         self._destroyed = destroyed
         self._next_of_each = FairSemaphore(each=1)
@@ -326,7 +328,7 @@ class Evicting:
                 share.evicted += 1
                 back_off.succeeded()
                 kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
-                self._tell(pod, EventType.WARNING, by, f"evicted {said}")
+                self._tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None

@@ -44,6 +44,12 @@ class Telling:
         self._waiting[pod.namespace] += 1
         self._start(self._record(Notice(PodRef.of(pod), kind, reason, note)))
 
+    def tell_of_deed(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+        """As `tell`, of what was done to the pod just now: after a restore of etcd it may be done once more, and the
+        event of the first time is gone."""
+        self._told.pop((pod.uid, note), None)
+        self.tell(pod, kind, reason, note)
+
     async def _record(self, notice: Notice) -> None:
         """Tried for a while: that the API server was away may be what there is to tell."""
         try:

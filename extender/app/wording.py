@@ -28,9 +28,6 @@ from extender.kube.names import CPU, MEMORY, ResourceKey
 _RULES = {APART: AntiAffinity, NEAR: CoLocation, SPREAD: Balance}
 """What a plan keeps to, and the type of policy that makes pods require it."""
 
-_BOUNDS = (TOO_LARGE, TOO_MANY)
-"""Rules of ours, which end the search."""
-
 
 def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
     """Why the gang is not placed, with numbers; empty if it waits for nothing. `saved`: room is saved for it."""
@@ -84,13 +81,8 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
 
 def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: bool = False) -> str:
     """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
-    said = _what_was_short(shortfall, governed, alone=alone)
-    return f"{said}; not every way was tried" if shortfall.unsure and shortfall.rule not in _BOUNDS else said
-
-
-def _what_was_short(shortfall: Shortfall, governed: Sequence[Governed], *, alone: bool) -> str:
     found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
-    if shortfall.rule in _BOUNDS:
+    if shortfall.rule in (TOO_LARGE, TOO_MANY):
         return f"{found}{shortfall.rule}"
     if shortfall.rule:
         said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))

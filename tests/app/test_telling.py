@@ -21,13 +21,13 @@ class Told:
     def __init__(self) -> None:
         self.api = PodApi()
         self.tasks: list[asyncio.Task[None]] = []
-        self._telling = Telling(self.api, self._start)
+        self.telling = Telling(self.api, self._start)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         self.tasks.append(asyncio.ensure_future(work))
 
     def tell(self, namespace: str = "default", note: str = "it waits") -> None:
-        self._telling.tell(pod("p", namespace=namespace, uid=f"uid-{namespace}"), EventType.NORMAL, "Waits", note)
+        self.telling.tell(pod("p", namespace=namespace, uid=f"uid-{namespace}"), EventType.NORMAL, "Waits", note)
 
     def stored(self) -> int:
         return len(self.api.notices)
@@ -53,6 +53,13 @@ async def test_an_event_that_was_lost_is_told_when_there_is_the_same_to_tell_aga
         told.tell()
         await asyncio.sleep(1)
     assert (told.stored(), len(told.api.calls)) == (1, tries + 1)
+
+
+async def test_what_was_done_to_a_pod_is_told_each_time(told: Told) -> None:
+    for _ in range(2):
+        told.telling.tell_of_deed(pod("p"), EventType.WARNING, "PreemptedByGang", "evicted for a gang")
+        await asyncio.sleep(1)
+    assert told.stored() == 2
 
 
 async def test_one_that_is_refused_for_good_is_not_tried_again(told: Told) -> None:

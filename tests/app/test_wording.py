@@ -60,9 +60,6 @@ def test_why_no_plan_was_found() -> None:
     assert in_words(Shortfall(1, 3, None, "topology spread")) == (
         "room for 1 of 3 members; topology spread keeps the next from every node that has room"
     )
-    assert in_words(Shortfall(1, 3, None, "topology spread", unsure=True)) == (
-        "room for 1 of 3 members; topology spread keeps the next from every node that has room; not every way was tried"
-    )
     assert in_words(Shortfall(1, 3, Short(CPU, 4000, 500))) == (
         "room for 1 of 3 members; the next asks for 4 cpu, and a node has at most 0.5 free"
     )

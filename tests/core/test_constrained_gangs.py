@@ -245,14 +245,6 @@ class TestAPlanThatWouldTakeTooLong:
         assert told.remedies[0].startswith("have fewer of its members")
         world.check()
 
-    def test_is_looked_for_again_when_nodes_are_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        world, found = self.waiting(monkeypatch)
-        for number in range(12):
-            world.remove_node(NodeName(f"n{number}"))
-        world.schedule()
-        assert found.phase is Phase.BOUND
-        world.check()
-
     def test_is_looked_for_again_when_a_node_has_gained_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world, found = self.waiting(monkeypatch)
         monkeypatch.undo()

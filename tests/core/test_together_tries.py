@@ -193,20 +193,6 @@ class TestBounded:
         gang = [replace(each, labels={"app": "train"}) for each in gang]
         assert len(set(town.zones(gang))) == 1
 
-    def test_what_is_told_of_a_search_that_ended_early_proves_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(together, "_MOST_STEPS", 3)
-        town = Town("ba")
-        [first], [second] = members(1, None, 5000, "web"), members(1, near(app="web"), 5000, "web")
-        gang = [first, replace(second, name="second", uid=PodUid("uid-second"))]
-        found = town.plan(gang)
-        assert isinstance(found, Shortfall)
-        assert found.unsure
-        # Where there is no room for all of them in any way, that is sure.
-        town.fill("n0", 8000)
-        found = town.plan(gang)
-        assert isinstance(found, Shortfall)
-        assert not found.unsure
-
     def test_a_thousand_members_on_thousands_of_nodes_are_far_below_the_limit(self) -> None:
         town = Town("ab" * 2_500, cpu=1000)
         half = [*members(500, apart("host"), 1000), *members(500, near("zone", app="web"), 900, "web")]

@@ -51,6 +51,8 @@ FOUND = {
     "created-again-after-its-deletion": "a creation arrived again after a later transaction had deleted the object",
     "beyond-a-quorum-that-has-ended": "after a restart a member waited for ever, for its gang's quorum had ended well "
     "and its Bindings do not name who came beside it",
+    "evicted-once-more-after-a-restore": "a restore undid an eviction and its event, and the second eviction was told "
+    "to nobody",
     "bound-while-no-watch-said-so": "what a pod held lapsed, though the watch was silent that would have said that it "
     "is bound, and another took the place that a policy keeps for one",
     "bound-one-by-one-after-a-restore": "a restore took Bindings back, members were bound anew and ended well one by "

@@ -24,7 +24,7 @@ from extender.core.gangs.staying import Staying
 from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import SPREAD, TOO_MANY, Rules, allows, are_too_many
+from extender.core.neighbours import SPREAD, Rules, allows, are_too_many
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -239,12 +239,9 @@ class Constrained:
 
     def known_hopeless(self, gang: Gang) -> Shortfall | None:
         """As `hopeless`, where that was asked before and nothing has changed; else None. Who is to be evenly among
-        others may be placed for the sake of those who are there, though there would be no place without them. A search
-        that was too long proves nothing; one for too many rules is not tried again."""
+        others may be placed for the sake of those who are there, though there would be no place without them."""
         known = self._answered(gang)
-        if known is None or known[2] is None or known[2].rule == SPREAD:
-            return None
-        return None if known[2].unsure and known[2].rule != TOO_MANY else known[2]
+        return None if known is None or known[2] is None or known[2].rule == SPREAD else known[2]
 
     def _answered(self, gang: Gang) -> _Answer | None:
         known = self._hopeless.get(gang.key)

@@ -46,7 +46,6 @@ class Planning:
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
-    _nodes_known: int = field(default=0, init=False)
     heed_given_up: Callable[[GangKey, str], None] | None = field(default=None, init=False)
     """Told of each plan that is given up, and why."""
     given_up: set[str] = field(default_factory=set, init=False)
@@ -75,7 +74,7 @@ class Planning:
             return self._waits_for_members(gang)
         if isinstance(found, Shortfall):
             gang.wait.shortfall = found
-            if found.rule in (NEAR, SPREAD) or found.unsure:
+            if found.rule in (NEAR, SPREAD):
                 self._drawn[gang.key] = None
             self._tried(gang, sent if first is not None and len(sent) < SAMPLE_FLOOR else None)
             return False
@@ -136,8 +135,6 @@ class Planning:
     def state_of(self, gang: Gang) -> tuple[int, int]:
         """Another whenever a plan that was not possible may be."""
         news = self._ledger.changes.gain_count + (self._bystanders.version if self._places.is_constrained(gang) else 0)
-        if _is_unsure(gang):
-            news += self._ledger.changes.capacity_count
         return (news, gang.roster.changes)
 
     def _tried(self, gang: Gang, sent: Sequence[NodeName] | None) -> None:
@@ -256,7 +253,8 @@ class Planning:
         hopeless = self._prospects.hopeless(gang)
         if hopeless is not None and not hopeless.unsure:
             return HOPELESS
-        return self.plans.why_none(gang, now) or (UNPLANNED if _is_unsure(gang) else NO_ROOM)
+        ended_early = gang.wait.shortfall is not None and gang.wait.shortfall.unsure
+        return self.plans.why_none(gang, now) or (UNPLANNED if ended_early else NO_ROOM)
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room beside what stays."""
@@ -270,14 +268,6 @@ class Planning:
                 del self._drawn[key]
             elif any(_draws(member, pod) for member in gang.roster.members.values()):
                 self._waiting.changed(gang)
-
-    def heed_nodes(self) -> None:
-        """Where nodes are others than before, a search that a bound ended may come to its end: with fewer, too."""
-        if self._nodes_known != self._ledger.changes.capacity_count:
-            self._nodes_known = self._ledger.changes.capacity_count
-            for gang in filter(None, map(self._table.by_key.get, self._drawn)):
-                if _is_unsure(gang):
-                    self._waiting.changed(gang)
 
     def heed_departure(self, pod: Pod) -> None:
         """The pod, which policies governed, is no more: who keeps away from its place, or to it, or evenly, may go
@@ -304,11 +294,6 @@ def _holds_for(gang: Gang) -> float:
     members from meeting for up to ten seconds."""
     timeout = gang.terms.timeout
     return min(timeout * float(2 ** min(gang.plan.timed_out, 8)), max(timeout, DEFAULT_TIMEOUT))
-
-
-def _is_unsure(gang: Gang) -> bool:
-    """Whether a bound ended the search for its plan."""
-    return gang.wait.shortfall is not None and gang.wait.shortfall.unsure
 
 
 def _offers_more(gang: Gang, sent: Sequence[NodeName]) -> bool:

@@ -347,6 +347,7 @@ class Queue:
             if (shape := self._entries[turn[-1]].shape) in seen:
                 continue
             seen.add(shape)
+            last = len(seen) == len(self._queues)
             if after and after[0][0] != turn[0]:
                 yield from after
                 after = []
@@ -354,6 +355,8 @@ class Queue:
                 after.append(turn)
             else:
                 yield turn
+            if last:
+                break
         yield from after
 
     def _may_save(self, turn: Turn) -> bool:

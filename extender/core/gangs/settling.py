@@ -67,7 +67,6 @@ class Settling:
         """As much work as one slice holds may be done from now on."""
         self._queue.reorder()
         self._queue.fits.resume()
-        self._planning.heed_nodes()
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
         """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
@@ -33,7 +33,7 @@ from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
 from extender.core.fit import asked_of
 from extender.core.gangs.packing import Shortfall, cause_of
-from extender.core.gangs.room import Candidates, Room, Slot, Template, is_too_small, shares_of
+from extender.core.gangs.room import Candidates, Room, Slot, Template, shares_of
 from extender.core.ledger import Holder
 from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
 from extender.core.units import count_in
@@ -81,11 +81,8 @@ def plan(
             if attempt.looks >= _MOST_LOOKS:
                 return Shortfall(best.placed, best.asked, None, TOO_LARGE, unsure=True)
     assert best is not None
-    if len(seats) * len(candidates) <= _FEW:
-        if (searched := attempt.every_way(candidates)) is not None:
-            return searched
-        if attempt.steps > _MOST_STEPS and not attempt.is_too_small(candidates):
-            return replace(best, unsure=True)
+    if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
+        return searched
     return best
 
 
@@ -182,14 +179,6 @@ class _Attempt:
             total += whole
             enough &= whole >= len(template.slots)
         return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
-
-    def is_too_small(self, names: Sequence[NodeName]) -> bool:
-        """Whether there is surely no room for all, whatever they require of each other."""
-        shares = shares_of(self.templates)
-        largest_first = sorted(range(len(shares)), key=lambda number: -shares[number])
-        return is_too_small(self.room.grid(names), [self.templates[number] for number in largest_first])
-
-    # One seat after the other.
 
     def greedily(
         self, order: Sequence[int], anywhere: Candidates, within: _Within | None
