@@ -6,7 +6,7 @@ when somebody asks, and from then on kept for the nodes that change. Must not kn
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,10 +46,10 @@ class Accepting:
 
 
 class Grid:
-    """What is free on some nodes, as arrays, for a plan that asks about all of them again and again. `read`: what the
-    node of that number has free of a resource; it is asked once, and what is taken from then on is to be told."""
+    """What is free on some nodes, as arrays, for a plan that asks about all of them again and again. `read`: what each
+    node has free of a resource, in order; it is asked once, and what is taken from then on is to be told."""
 
-    def __init__(self, names: Sequence[NodeName], read: Callable[[int, ResourceKey], int]) -> None:
+    def __init__(self, names: Sequence[NodeName], read: Callable[[ResourceKey], Iterable[int]]) -> None:
         self.names = names
         self.numbers = {name: number for number, name in enumerate(names)}
         self._by_number = np.array(names, object)
@@ -57,7 +57,7 @@ class Grid:
         self._free: dict[ResourceKey, Numbers] = {}
         self.accepting = Accepting(names)
 
-    def copy(self, read: Callable[[int, ResourceKey], int]) -> Grid:
+    def copy(self, read: Callable[[ResourceKey], Iterable[int]]) -> Grid:
         """Another, of which `read` tells what this one has not read yet."""
         twin = object.__new__(Grid)
         twin.names, twin.numbers, twin._by_number = self.names, self.numbers, self._by_number
@@ -73,8 +73,11 @@ class Grid:
     def _column(self, resource: ResourceKey) -> Numbers:
         column = self._free.get(resource)
         if column is None:
-            column = np.array([_clipped(self._read(n, resource)) for n in range(len(self.names))], np.int64)
-            self._free[resource] = column
+            try:
+                column = np.fromiter(self._read(resource), np.int64, len(self.names))
+            except OverflowError:
+                column = np.fromiter(map(_clipped, self._read(resource)), np.int64, len(self.names))
+            column = self._free[resource] = np.clip(column, -_MOST, _MOST)
         return column
 
     def has_room(self, need: Asked) -> npt.NDArray[np.bool_]:

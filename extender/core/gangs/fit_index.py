@@ -31,7 +31,7 @@ from extender.core.ledger import Ledger
 from extender.core.names import GangKey
 from extender.core.rows import NOWHERE
 from extender.core.work import Work
-from extender.kube.names import NodeName
+from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
@@ -96,9 +96,11 @@ class CouldFit:
         names = list(self._ledger.rows.present())
         capacity = [self._ledger.rows[name].capacity for name in names]
         staying = [self._stays.on(name, rank) for name in names]
-        grid = Grid(
-            names, lambda number, resource: capacity[number].get(resource, 0) - staying[number].get(resource, 0)
-        )
+
+        def empty(resource: ResourceKey) -> Iterator[int]:
+            return (has.get(resource, 0) - stays.get(resource, 0) for has, stays in zip(capacity, staying, strict=True))
+
+        grid = Grid(names, empty)
         return names, _where_accepted(
             (kind for kind, _ in kinds),
             grid.accepting,

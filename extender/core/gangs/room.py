@@ -120,13 +120,13 @@ class Room:
         there = list(dict.fromkeys(names))
         return Grid(there, self._reading(there))
 
-    def _reading(self, names: Sequence[NodeName]) -> Callable[[int, ResourceKey], int]:
+    def _reading(self, names: Sequence[NodeName]) -> Callable[[ResourceKey], Iterable[int]]:
         rows, change = [self.rows.get(name, NOWHERE) for name in names], self.change
 
-        def free(number: int, resource: ResourceKey) -> int:
-            row = rows[number]
-            found = row.capacity.get(resource, 0) - row.held.get(resource, 0)
-            return found + change[name].get(resource, 0) if (name := names[number]) in change else found
+        def free(resource: ResourceKey) -> Iterator[int]:
+            for name, row in zip(names, rows, strict=True):
+                found = row.capacity.get(resource, 0) - row.held.get(resource, 0)
+                yield found + change[name].get(resource, 0) if name in change else found
 
         return free
 
