@@ -227,9 +227,7 @@ class Effects:
                 return
             name = self._keeper.tables.gangs.naming.of(key)
             note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
-            for pod in members:
-                self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
-            share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof)) for pod in members)))
+            share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof), note) for pod in members)))
 
     async def _disproved(self, members: Sequence[Pod], proof: Proof) -> str:
         """Also who is to go may not be where our watch says: a restore of etcd may have taken its Binding back."""
@@ -242,10 +240,11 @@ class Effects:
                 return str(error)
         return ""
 
-    async def _evict_member(self, pod: Pod, why: str) -> bool:
+    async def _evict_member(self, pod: Pod, why: str, note: str) -> bool:
         """Whether it is evicted."""
         evicted = await self._evict(pod)
         if evicted:
+            self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
             self._destroyed(Destruction.PART, pod, why)
         else:
             self.do(self._keeper.heed(NotEvicted(pod.uid)))

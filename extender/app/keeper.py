@@ -81,7 +81,7 @@ class Keeper:
             case Pod():
                 self.population.observe(fact)
             case PodGroup():
-                self.population.regroup(self.population.groups.see(fact))
+                self.population.hear_of_group(fact)
             case Promise():
                 self.tables.around.promises.see(fact)
                 if not self._heed_controller(fact):
@@ -101,7 +101,7 @@ class Keeper:
                 self.population.forget(fact.uid)
             case PodGroup():
                 # Members that are bound stay; the others wait until it is there again, or its kind is uninstalled.
-                self.population.regroup(self.population.groups.lose(fact))
+                self.population.hear_of_group(fact, gone=True)
             case Promise():
                 self.tables.around.promises.lose(fact.controller)
                 if not self._heed_controller(fact):
@@ -185,10 +185,8 @@ class Keeper:
             self._settlement.governed_anew(namespace)
 
     def _hurry(self, pod: Pod) -> None:
-        """A pod of which kube-scheduler asks is understood by its PodGroup first. Of what policies that have changed
-        come to for it, as much as one slice holds is done first."""
-        if self.population.regrouped.hurry(pod.uid):
-            self._settlement.settle()
+        """Of what policies that have changed come to for a pod of which kube-scheduler asks, as much as one slice
+        holds is done first."""
         if pod.namespace in self.tables.known_anew:
             self._heed_known_anew(self.population.anew.finish_soon(pod.namespace, pod.uid))
 
@@ -361,9 +359,7 @@ class Keeper:
         self._settlement.governed_otherwise(self.population.heed_turns(now))
         self._binds.heed_time(now)
         self.population.anew.work.renew()
-        self.population.regrouped.work.renew()
         self._settlement.waking.work.renew()
-        self.population.regrouped.go_on_now()
         self._heed_known_anew(self.population.anew.go_on())
         return self.settle()
 
@@ -386,12 +382,11 @@ class Keeper:
     @property
     def more_to_do(self) -> bool:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
-        return self._settlement.more_to_do or bool(self.tables.known_anew or self.population.regrouped.namespaces)
+        return self._settlement.more_to_do or bool(self.tables.known_anew)
 
     def take_no_turns(self) -> None:
         """From now on nobody else waits for this one: what is done in slices is done at once."""
-        self.population.anew.work.limit = self.population.regrouped.work.limit = sys.maxsize
-        self._settlement.waking.work.limit = sys.maxsize
+        self.population.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""

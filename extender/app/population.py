@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import islice
 
 from extender.app.alternatives import Alternatives
 from extender.app.answered import Answered
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
-from extender.app.governed_anew import Done, GovernedAnew, Regrouped
+from extender.app.governed_anew import Done, GovernedAnew
 from extender.app.misunderstood import Misunderstood
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
@@ -23,7 +22,7 @@ from extender.core.due import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
-from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups, gang_of
+from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import Holding, HoldingKind
@@ -35,6 +34,8 @@ SLICE = 200
 _TURNS = 120
 """Pods that are governed by another of their alternatives at once, each counting as one more than it has policies:
 some ten milliseconds."""
+_REST = 0.002
+"""Seconds a pod, after its PodGroup had it understood anew: some thirty times as long as that takes."""
 _HEARD_WITHIN = 5.0
 """Seconds. What is said of any pod tells that a Binding of before would have been told too."""
 _UNSEEN_SECONDS = 120.0
@@ -50,8 +51,10 @@ class Population:
         self._turned_away = turned_away
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
-        self.regrouped = Regrouped(self.groups, self._understand_anew)
-        tables.gangs.quorums.counts_anew = self.regrouped.concerns
+        self._groups_heard: dict[str, float] = {}
+        """Until when no news of a namespace's PodGroups is taken."""
+        self._late_groups: dict[GroupName, tuple[PodGroup, bool]] = {}
+        """The latest that came meanwhile of each, and whether it is gone."""
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
         self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)
@@ -227,7 +230,6 @@ class Population:
 
     def _finish(self, pod: Pod) -> None:
         tables = self._tables
-        self._goes(pod.uid)
         self._finished.add(pod.uid)
         if tables.drop(pod.uid) is not None:
             self._effects.append(PodEnded(pod))
@@ -241,7 +243,6 @@ class Population:
     def forget(self, uid: PodUid) -> None:
         """The pod is deleted."""
         tables = self._tables
-        self._goes(uid)
         tables.ended[uid] = None
         self._unseen.pop(uid, None)
         self.groups.forget(uid)
@@ -307,68 +308,61 @@ class Population:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def regroup(self, groups: Mapping[GroupName, bool]) -> None:
-        """These PodGroups have changed, and those who name them are understood anew: those that are the same gang's in
-        slices, one of each gang now; all others at once, for a gang that is half disbanded is a part."""
-        for group, same in groups.items():
-            if same:
-                self.regrouped.changed(group[0], [group[1]])
-                self._hurry_one_of(group)
-            else:
-                self._regroup_at_once(group)
-        self.regrouped.go_on_now()
+    def hear_of_group(self, group: PodGroup, *, gone: bool = False) -> None:
+        """It is there and looks like this, or is gone. News of a namespace of which many pods were understood anew just
+        now comes later, the last of each group alone: as if the watch were late."""
+        name, now = (group.namespace, group.name), self._tables.clock.steady()
+        if self._groups_heard.get(group.namespace, now) > now:
+            self._late_groups[name] = group, gone
+        else:
+            self._regroup(group, gone=gone)
 
-    def _regroup_at_once(self, group: GroupName) -> int:
-        members = self.groups.members(group[0], [group[1]])
-        for told in filter(None, map(self.groups.told, members)):
-            self._understand_anew(told)
+    def _regroup(self, group: PodGroup, *, gone: bool) -> int:
+        """Its members are understood anew, all in one step: a gang of which half asks for something else is another's.
+        How many they are."""
+        self._late_groups.pop((group.namespace, group.name), None)
+        members = self.groups.lose(group) if gone else self.groups.see(group)
+        self._understand_anew(members)
+        if len(members) > SLICE:
+            self._groups_heard[group.namespace] = self._tables.clock.steady() + len(members) * _REST
         return len(members)
-
-    def _hurry_one_of(self, group: GroupName, but: PodUid | None = None) -> None:
-        """A member of the group's gang, if it has another. A gang's quorum is the most that any of them asks for, so
-        what one that is understood first asks for is in force if it is more than before."""
-        if (gang := self._tables.gangs.by_key.get(gang_of(group))) is not None:
-            known = (uid for uid in gang.roster.members if uid != but and self.groups.told(uid) is not None)
-            for uid in islice(known, 1):
-                self.regrouped.hurry(uid)
-
-    def _goes(self, uid: PodUid) -> None:
-        """Before the pod goes: what its PodGroup says may be in force by it alone."""
-        group = self.groups.group_of(uid)
-        if group is not None and self.regrouped.concerns(gang_of(group)):
-            self._hurry_one_of(group, but=uid)
 
     def replace_groups(self, groups: Iterable[PodGroup]) -> Iterator[None]:
         """These and no others exist, and those who name one are understood by that, once the slices are walked
         through."""
-        changed, done, counted = self.groups.replace(groups), 0, dict[str, list[str]]()
-        for group, same in changed.items():
-            if same:
-                counted.setdefault(group[0], []).append(group[1])
-                continue
-            done += self._regroup_at_once(group)
+        listed = {(group.namespace, group.name): group for group in groups}
+        if not self.groups.installed:
+            self._late_groups.clear()
+            self._understand_anew(self.groups.replace(listed.values()))
+            return
+        gone = {(group.namespace, group.name): group for group in self.groups.known()}
+        self._late_groups = {name: (group, name not in listed) for name, group in sorted((gone | listed).items())}
+        # What is heard of one between two slices is newer.
+        done = 0
+        while self._late_groups:
+            group, is_gone = next(iter(self._late_groups.values()))
+            done += self._regroup(group, gone=is_gone)
             if done >= SLICE:
                 done = 0
                 yield
-        for namespace, names in counted.items():
-            self.regrouped.changed(namespace, names)
-            for name in names:
-                self._hurry_one_of((namespace, name))
-        members = (uid for each in counted.items() for uid in self.groups.members(*each))
-        for number, uid in enumerate(members, 1):
-            self.regrouped.hurry(uid)
-            if number % SLICE == 0:
-                yield
-        self.regrouped.go_on_now()
 
     def groups_uninstalled(self) -> None:
         """There is no such kind any more."""
-        self.regroup(self.groups.uninstalled())
+        self._late_groups.clear()
+        self._understand_anew(self.groups.uninstalled())
 
-    def _understand_anew(self, told: Pod) -> None:
-        self.observe(told)
-        if self.groups.to_wake(told):
-            self._effects.append(WakePod(told))
+    def _understand_anew(self, members: Iterable[Pod]) -> None:
+        for pod in members:
+            self.observe(pod)
+            if self.groups.to_wake(pod):
+                self._effects.append(WakePod(pod))
+
+    def _heed_late_groups(self, now: float) -> None:
+        for namespace in [namespace for namespace, until in self._groups_heard.items() if until <= now]:
+            del self._groups_heard[namespace]
+        for (namespace, _), (group, gone) in list(self._late_groups.items()):
+            if namespace not in self._groups_heard:
+                self._regroup(group, gone=gone)
 
     # -- policies ------------------------------------------------------------------------------------------------
 
@@ -513,10 +507,13 @@ class Population:
         return uid in self._unseen and held is not None and held.until is None
 
     def next_deadline(self) -> float | None:
-        return earliest(next(iter(self._unseen.values()), None), self._alternatives.next_deadline())
+        late = (self._groups_heard.get(namespace, 0.0) for namespace, _ in self._late_groups)
+        unseen = next(iter(self._unseen.values()), None)
+        return earliest(unseen, self._alternatives.next_deadline(), min(late, default=None))
 
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""
+        self._heed_late_groups(now)
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
             if self._is_on_its_way(uid):
                 # Its Binding is on its way, and would come to room that others were given: as where the whole process

@@ -151,22 +151,16 @@ def test_a_group_that_is_deleted_lets_nobody_in_and_harms_nobody(world: GangWorl
     assert not world.keeper.tables.gangs.by_key
 
 
-def test_what_a_group_makes_of_its_pods_is_told_when_it_has_changed() -> None:
-    """And whether they are the same gang's as before."""
+def test_pods_are_another_gangs_only_when_their_group_has_changed() -> None:
     groups = PodGroups()
     [member] = members(1)
     groups.remember(member)
-    name = ("default", "mpi")
-    assert groups.replace([]) == {name: False}
-    assert groups.see(group(2)) == {name: False}
-    assert groups.see(group(2)) == {}
-    assert groups.see(group(3)) == {name: True}
-    assert groups.replace([group(4)]) == {name: True}
-    assert groups.see(group(0)) == {name: False}
-    assert groups.see(group(3)) == {name: False}
-    assert groups.lose(group(3)) == {name: False}
-    assert groups.lose(group(3)) == {}
-    assert groups.members("default", ["mpi"]) == [member.uid]
+    assert groups.replace([]) == [member]
+    assert groups.see(group(2)) == [member]
+    assert groups.see(group(2)) == []
+    assert groups.see(group(3)) == [member]
+    assert groups.lose(group(3)) == [member]
+    assert groups.lose(group(3)) == []
 
 
 def test_who_was_turned_away_is_woken_once_unless_it_is_bound_by_then() -> None:

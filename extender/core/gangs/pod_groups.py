@@ -29,20 +29,6 @@ GroupName = tuple[str, str]
 """(namespace, name)."""
 
 
-_PREFIX = "podgroup."
-
-
-def gang_of(group: GroupName) -> GangKey:
-    """The gang of the pods that name the group."""
-    # A '.' cannot occur in a label that names a gang of ours.
-    return GangKey(group[0], _PREFIX + group[1])
-
-
-def name_of(gang: GangKey) -> str:
-    """The name of the group whose gang it is; of any other gang, what no group is called."""
-    return gang.name.removeprefix(_PREFIX) if gang.name.startswith(_PREFIX) else ""
-
-
 @dataclass(frozen=True, slots=True)
 class PodGroup:
     """A PodGroup, `scheduling.x-k8s.io/v1alpha1`. `timeout` in seconds; None where it says none."""
@@ -70,54 +56,35 @@ class PodGroups:
         self._turned_away: set[PodUid] = set()
         """Pods that were told that their group makes no sense, or is not there."""
 
-    # -- groups: each answers whose pods are to be understood anew, and whether they are the same gang's as before --
+    # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
 
-    def replace(self, groups: Iterable[PodGroup]) -> dict[GroupName, bool]:
+    def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
         before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
         if before is None:
-            return self._all_named()
-        changed = [name for name in sorted(self._members) if before.get(name) != self._groups.get(name)]
-        return {
-            name: self._makes_gang(before.get(name)) and self._makes_gang(self._groups.get(name)) for name in changed
-        }
+            return [pod for name in self._members for pod in self._of(name)]
+        changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
+        return [pod for name in sorted(changed) for pod in self._of(name)]
 
-    def see(self, group: PodGroup) -> dict[GroupName, bool]:
+    def see(self, group: PodGroup) -> list[Pod]:
         name = (group.namespace, group.name)
         groups = self._groups = self._groups or {}
         known = groups.get(name)
         groups[name] = group
-        return {} if known == group else {name: self._makes_gang(known) and self._makes_gang(group)}
+        return [] if known == group else self._of(name)
 
-    def lose(self, group: PodGroup) -> dict[GroupName, bool]:
+    def lose(self, group: PodGroup) -> list[Pod]:
         name = (group.namespace, group.name)
         known = (self._groups or {}).pop(name, None)
-        return {} if known is None else {name: False}
+        return [] if known is None else self._of(name)
 
-    def uninstalled(self) -> dict[GroupName, bool]:
+    def uninstalled(self) -> list[Pod]:
         """The kind is not there any more, as it was before it came: the label means nothing."""
         self._groups = None
-        return self._all_named()
+        return [pod for name in self._members for pod in self._of(name)]
 
-    def _all_named(self) -> dict[GroupName, bool]:
-        return dict.fromkeys(sorted(self._members), False)
-
-    def _makes_gang(self, group: PodGroup | None) -> bool:
-        """Whether all who name it, as it is, are members of its gang."""
-        return group is not None and 1 <= group.min_member <= min(LARGEST_GANG, self._most_together or LARGEST_GANG)
-
-    def group_of(self, uid: PodUid) -> GroupName | None:
-        """The group that the pod names."""
-        return self._group_of.get(uid)
-
-    def members(self, namespace: str, groups: Iterable[str]) -> list[PodUid]:
-        """Pods that name these groups. The living first: who has ended counts only while others of its gang live."""
-        pods = [pod for group in groups for pod in self._members.get((namespace, group), {}).values()]
-        return [pod.uid for pod in sorted(pods, key=lambda pod: pod.finished)]
-
-    def told(self, uid: PodUid) -> Pod | None:
-        """The pod as it is told of; None: it names no group, or is gone."""
-        name = self._group_of.get(uid)
-        return None if name is None else self._members[name][uid]
+    def _of(self, name: GroupName) -> list[Pod]:
+        # The living first: who has ended counts only while others of its gang live.
+        return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
 
     @property
     def installed(self) -> bool:
@@ -189,5 +156,6 @@ class PodGroups:
                 f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
                 f"set spec.minMember of PodGroup {group}",
             )
-        key = gang_of((ask.namespace, ask.name))
+        # A '.' cannot occur in a label that names a gang of ours.
+        key = GangKey(ask.namespace, f"podgroup.{ask.name}")
         return GangAsk(key, group.min_member, min(group.timeout or DEFAULT_TIMEOUT, ask.longest_wait * 0.9))

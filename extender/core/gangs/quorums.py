@@ -6,7 +6,6 @@ fewer than a quorum that may have run before, somebody is told, and no more. Mus
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from extender.core.back_off import doubled
@@ -47,8 +46,6 @@ class Quorums:
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs of which fewer than the quorum are bound, and of which nobody can know whether they ran; and when
     that is to be told."""
-    counts_anew: Callable[[GangKey], bool] = field(default=lambda gang: False, init=False)
-    """Whether the gang's PodGroup has changed, and not all of its members ask for what that says yet."""
     _untold: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs in part that nobody has been told of, and how many seconds the rest has."""
 
@@ -127,8 +124,8 @@ class Quorums:
         return earliest(*self.in_part.values(), *self.in_doubt.values())
 
     def not_completed(self, now: float) -> list[GangKey]:
-        """Gangs bound in part whose time is over, and of which nobody has yet to ask for another quorum."""
-        return [key for key, until in self.in_part.items() if until <= now and not self.counts_anew(key)]
+        """Gangs bound in part whose time is over."""
+        return [key for key, until in self.in_part.items() if until <= now]
 
     def give_up_part(self, key: GangKey, now: float) -> None:
         """It was not completed in time: its part is to be evicted, so that none of it is bound instead of a part.
