@@ -24,10 +24,10 @@ _AWAY = Away("connection refused")
 class Restoring:
     """`until`: when the service must know of the last restore, in seconds of the event loop. `gangs`: those of which
     anybody was bound, or asked for, at a restore: a part of one may be left, and what it was before nobody can know.
-    `changed`: how many objects the restores have changed in all."""
+    `changed`: how many objects the restores have changed in all. `done`: when the last one was, likewise."""
 
     def __init__(self, stage: Stage) -> None:
-        self.until = float("-inf")
+        self.until = self.done = float("-inf")
         self.gangs: set[str] = set()
         self.changed = 0
         self.under_way = False
@@ -67,7 +67,8 @@ class Restoring:
         finally:
             self.under_way = False
         self._note_gangs()
-        self.until = asyncio.get_running_loop().time() + MENDED_WITHIN
+        self.done = asyncio.get_running_loop().time()
+        self.until = self.done + MENDED_WITHIN
         for listener in self.listeners:
             listener()
         await self._stage.cluster.restart_scheduler(0, 1.0)
