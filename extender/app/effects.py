@@ -105,8 +105,7 @@ class Effects:
             disruptions,
             live_pods,
             per_second=evictions_per_second,
-            tell=self._telling.tell,
-            tell_of_deed=self._telling.tell_of_deed,
+            telling=self._telling,
             start=self._start,
             destroyed=destroyed or logged(),
         )

@@ -40,6 +40,7 @@ from extender.app.destroyed import Destroyed, Destruction
 from extender.app.fair import FairSemaphore
 from extender.app.keeper import Keeper
 from extender.app.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
+from extender.app.telling import Telling
 from extender.app.unit_check import UnitCheck
 from extender.core.back_off import BackOff
 from extender.core.brake import Act
@@ -65,7 +66,6 @@ _ASKED_ABOUT = 16
 """Of how many members it is asked whether they wait still, before a unit leaves for them."""
 _UNWANTED = "it is not wanted any more"
 
-_Tell = Callable[[Pod, EventType, str, str], None]
 _Start = Callable[[Coroutine[Any, Any, None]], None]
 
 
@@ -95,8 +95,7 @@ class Evicting:
         live_pods: LivePods,
         *,
         per_second: float,
-        tell: _Tell,
-        tell_of_deed: _Tell,
+        telling: Telling,
         start: _Start,
         destroyed: Destroyed,
     ) -> None:
@@ -107,8 +106,7 @@ class Evicting:
         self._live_pods = live_pods
         self._check = UnitCheck(keeper.tables, binder, evictor, disruptions)
         self._rate = SharedRate(per_second)
-        self._tell = tell
-        self._tell_of_deed = tell_of_deed
+        self._telling = telling
         self._start = start
         self._destroyed = destroyed
         self._next_of_each = FairSemaphore(each=1)
@@ -205,7 +203,7 @@ class Evicting:
         name = self._keeper.tables.gangs.naming.of(order.gang)
         note = f"{called(order.gang, name)}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
-            self._tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
+            self._telling.tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
         await asyncio.gather(
             *(self._nominate(pod, node) for pod in order.members if (node := order.nominated.get(pod.uid)))
         )
@@ -328,7 +326,7 @@ class Evicting:
                 share.evicted += 1
                 back_off.succeeded()
                 kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
-                self._tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
+                self._telling.tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None
@@ -369,7 +367,7 @@ class Evicting:
             return
         note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
         for pod in rest:
-            self._tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
+            self._telling.tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 

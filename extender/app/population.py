@@ -311,16 +311,16 @@ class Population:
     def hear_of_group(self, group: PodGroup, *, gone: bool = False) -> None:
         """It is there and looks like this, or is gone. News of a namespace of which many pods were understood anew just
         now comes later, the last of each group alone: as if the watch were late."""
-        name, now = (group.namespace, group.name), self._tables.clock.steady()
+        now = self._tables.clock.steady()
         if self._groups_heard.get(group.namespace, now) > now:
-            self._late_groups[name] = group, gone
+            self._late_groups[group.key] = group, gone
         else:
             self._regroup(group, gone=gone)
 
     def _regroup(self, group: PodGroup, *, gone: bool) -> int:
         """Its members are understood anew, all in one step: a gang of which half asks for something else is another's.
         How many they are."""
-        self._late_groups.pop((group.namespace, group.name), None)
+        self._late_groups.pop(group.key, None)
         members = self.groups.lose(group) if gone else self.groups.see(group)
         self._understand_anew(members)
         if len(members) > SLICE:
@@ -330,13 +330,13 @@ class Population:
     def replace_groups(self, groups: Iterable[PodGroup]) -> Iterator[None]:
         """These and no others exist, and those who name one are understood by that, once the slices are walked
         through."""
-        listed = {(group.namespace, group.name): group for group in groups}
+        listed = {group.key: group for group in groups}
         if not self.groups.installed:
             self._late_groups.clear()
             self._understand_anew(self.groups.replace(listed.values()))
             return
-        gone = {(group.namespace, group.name): group for group in self.groups.known()}
-        self._late_groups = {name: (group, name not in listed) for name, group in sorted((gone | listed).items())}
+        known = {group.key: group for group in self.groups.known()}
+        self._late_groups = {name: (group, name not in listed) for name, group in sorted((known | listed).items())}
         # What is heard of one between two slices is newer.
         done = 0
         while self._late_groups:

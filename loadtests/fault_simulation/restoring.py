@@ -24,10 +24,10 @@ _AWAY = Away("connection refused")
 class Restoring:
     """`until`: when the service must know of the last restore, in seconds of the event loop. `gangs`: those of which
     anybody was bound, or asked for, at a restore: a part of one may be left, and what it was before nobody can know.
-    `changed`: how many objects the restores have changed in all. `done`: when the last one was, likewise."""
+    `changed`: how many objects the restores have changed in all."""
 
     def __init__(self, stage: Stage) -> None:
-        self.until = self.done = float("-inf")
+        self.until = float("-inf")
         self.gangs: set[str] = set()
         self.changed = 0
         self.under_way = False
@@ -40,6 +40,10 @@ class Restoring:
 
     def _count(self) -> None:
         self.changed += self.under_way
+
+    def since(self) -> float:
+        """Seconds since the last one was done."""
+        return asyncio.get_running_loop().time() - (self.until - MENDED_WITHIN)
 
     @property
     def is_mended(self) -> bool:
@@ -67,8 +71,7 @@ class Restoring:
         finally:
             self.under_way = False
         self._note_gangs()
-        self.done = asyncio.get_running_loop().time()
-        self.until = self.done + MENDED_WITHIN
+        self.until = asyncio.get_running_loop().time() + MENDED_WITHIN
         for listener in self.listeners:
             listener()
         await self._stage.cluster.restart_scheduler(0, 1.0)

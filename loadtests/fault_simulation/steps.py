@@ -64,8 +64,7 @@ class Steps:
 
     def look(self) -> None:
         # Where a Lease that was given back is restored, one that starts then cannot know who has led since.
-        restored = asyncio.get_running_loop().time() - self._restoring.done < SETTINGS.lease_seconds
-        if len(self._stage.leaders) > 1 and not restored:
+        if len(self._stage.leaders) > 1 and self._restoring.since() >= SETTINGS.lease_seconds:
             self._find(FENCE, f"{len(self._stage.leaders)} replicas take themselves for the one that leads")
         life = self._stage.leading
         if life is None or not life.application.keeper.tables.whole:

@@ -3,13 +3,12 @@ their namespace comes later, the last of each group alone, as if the watch were 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from extender.app.decisions import Effect
 from extender.app.keeper import Keeper
 from extender.app.population import SLICE
 from extender.core.cluster import Pod
@@ -37,15 +36,11 @@ class Service(Performing):
     """A keeper with one large node and the kind installed."""
 
     clock: FixedClock = field(default_factory=FixedClock)
-    effects: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.keeper = Keeper(self.clock)
         self.do(self.keeper.observe(node("n1", {"cpu": 10**6, "pods": 10**5})))
         self.do(replaced(self.keeper, PodGroup, []))
-
-    def take(self, effects: Sequence[Effect]) -> None:
-        self.effects += effects
 
     def have(self, number: int, quorum: int, **of: str) -> list[Pod]:
         self.do(self.keeper.observe(group(quorum, namespace=of.get("namespace", "a"), name=of.get("group", "mpi"))))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -132,13 +133,25 @@ def test_room_is_saved_for_the_first_by_share(shares: Shares) -> None:
     assert [each.gang.name for each in shares.effects if isinstance(each, RoomSaved)] == ["late"]
 
 
-def test_of_those_that_are_alike_one_is_asked_about_when_what_is_used_changes(shares: Shares) -> None:
+def noted(monkeypatch: pytest.MonkeyPatch, of: object, call: str) -> list[Any]:
+    """What such calls are about, from now on."""
+    about, answer = list[Any](), getattr(of, call)
+
+    def note(first: Any, *rest: Any) -> Any:
+        about.append(first)
+        return answer(first, *rest)
+
+    monkeypatch.setattr(of, call, note)
+    return about
+
+
+def test_of_those_that_are_alike_one_is_asked_about_when_what_is_used_changes(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(30):
         shares.gang(f"rich{number}", "rich")
         shares.gang(f"poor{number}", "poor")
-    order, asked = shares.keeper.tables.gangs.waiting.queue.order, list[Sequence[Pod]]()
-    of = order.of
-    order.of = lambda members: asked.append(members) or of(members)  # type: ignore[func-returns-value]
+    asked = noted(monkeypatch, shares.keeper.tables.gangs.waiting.queue.order, "of")
     shares.free(0)
     assert 0 < len(asked) <= 6
     assert shares.planned() == []
@@ -146,15 +159,14 @@ def test_of_those_that_are_alike_one_is_asked_about_when_what_is_used_changes(sh
     assert shares.planned() == ["poor0"]
 
 
-def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried_in(shares: Shares) -> None:
+def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried_in(
+    shares: Shares, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number in range(30):
         shares.gang(f"g{number}", created=float(number + 1))
     gangs = shares.keeper.tables.gangs
     gangs.waiting.queue.fits.work.limit = 1
-    tried, lined_up = list[str](), list[str]()
-    plan, line_up = gangs.planning.plan, gangs.settling._line_up
-    gangs.planning.plan = lambda gang, *rest: tried.append(gang.key.name) or plan(gang, *rest)  # type: ignore[method-assign,func-returns-value]
-    gangs.settling._line_up = lambda gang, now: lined_up.append(gang.key.name) or line_up(gang, now)  # type: ignore[method-assign,func-returns-value]
+    tried, lined_up = noted(monkeypatch, gangs.planning, "plan"), noted(monkeypatch, gangs.settling, "_line_up")
     for gang in gangs.by_key.values():
         gang.wait.tried_at = None
     gangs.settling.look_again()
@@ -163,6 +175,6 @@ def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried
     while shares.keeper.more_to_do:
         shares.do(shares.keeper.tick())
         turns += 1
-    assert tried == [f"g{number}" for number in range(30)]
+    assert [gang.key.name for gang in tried] == [f"g{number}" for number in range(30)]
     assert turns >= 29
     assert lined_up == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,7 +22,7 @@ DATA = f"escher.dev/{VICTIM}.data"
 MERGE = "application/merge-patch+json"
 
 
-class Tenants:
+class Tenants(ABC):
     """After `settle`: the victim has a resource that a pod holds, a gang by label, a Job's gang, and a policy."""
 
     def __init__(self) -> None:
@@ -29,18 +30,18 @@ class Tenants:
         self.liar = LIAR
         """The namespace whose owner lies."""
 
-    async def create(self, namespace: str, body: Mapping[str, Any], kind: Kind = POD) -> Json:
-        raise NotImplementedError
+    @abstractmethod
+    async def create(self, namespace: str, body: Mapping[str, Any], kind: Kind = POD) -> Json: ...
 
-    async def edit(self, kind: Kind, name: str, patch: Mapping[str, Any], *, status: bool = False) -> Json:
-        raise NotImplementedError
+    @abstractmethod
+    async def edit(self, kind: Kind, name: str, patch: Mapping[str, Any], *, status: bool = False) -> Json: ...
 
-    def all(self, namespace: str, kind: Kind = POD) -> dict[str, Json]:
-        raise NotImplementedError
+    @abstractmethod
+    def all(self, namespace: str, kind: Kind = POD) -> dict[str, Json]: ...
 
+    @abstractmethod
     def violations(self) -> int:
         """How many invariants the service found violated."""
-        raise NotImplementedError
 
     async def lie(self, body: Mapping[str, Any], kind: Kind = POD) -> Json:
         return await self.create(self.liar, body, kind)

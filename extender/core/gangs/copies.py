@@ -21,8 +21,8 @@ from extender.kube.names import NodeName
 
 _SPARE = 64
 _K = TypeVar("_K", bound=Hashable)
-CountAll = Callable[[Sequence[_K]], tuple[list[NodeName], Iterable[Numbers]]]
-"""The nodes that there are, and for each of the kinds how often it fits on each of them."""
+OnEach = tuple[list[NodeName], Iterable[Numbers]]
+"""The nodes that there are, and for each of some kinds how often it fits on each of them."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class Copies(Generic[_K]):
         nodes: Mapping[NodeName, object],
         count: Callable[[NodeName, _K], int],
         least: Least[_K] | None = None,
-        count_all: CountAll[_K] | None = None,
+        count_all: Callable[[Sequence[_K]], OnEach] | None = None,
     ) -> None:
         self._nodes = nodes
         self._count = count

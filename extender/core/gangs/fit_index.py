@@ -20,7 +20,7 @@ from extender.core.audit import Violation
 from extender.core.columns import Accepting, Grid, Numbers
 from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
 from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
-from extender.core.gangs.copies import Copies, Least
+from extender.core.gangs.copies import Copies, Least, OnEach
 from extender.core.gangs.gang import Gang
 from extender.core.gangs.placing import Places
 from extender.core.gangs.plans import Plans
@@ -37,7 +37,6 @@ from extender.kube.quantities import Vector
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
 """How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
 whose members require something of the pods around has a shape of its own."""
-_OnEach = tuple[list[NodeName], Iterable[Numbers]]
 Rank = int | None
 """Gangs that may preempt pods below that priority; None: those that may preempt none."""
 
@@ -90,7 +89,7 @@ class CouldFit:
         )
         self._answers: dict[Shape, dict[Rank, _Answer]] = {}
 
-    def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> _OnEach:
+    def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> OnEach:
         """Of kinds of one rank."""
         rank = kinds[0][1]
         names = list(self._ledger.rows.present())
@@ -200,7 +199,7 @@ class Fits:
         count = copies(row.capacity, row.held, kind.need)
         return count if count and self._slots.would_have(node, kind) else 0
 
-    def _count_all_free(self, kinds: Sequence[EquivalenceClass]) -> _OnEach:
+    def _count_all_free(self, kinds: Sequence[EquivalenceClass]) -> OnEach:
         rows, columns = self._ledger.rows, self._ledger.columns
         names = columns.names()
 

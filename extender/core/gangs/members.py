@@ -98,9 +98,7 @@ class Members:
         if pod.finished:
             return self._finish(pod, former, now)
         gang = former if former is not None else self._table.join(pod.uid, ask, now)
-        terms = gang.terms
-        if not self._take_in(gang, pod, ask, now):
-            return gang
+        self._take_in(gang, pod, ask, now)
         if gang.phase is Phase.QUARANTINED:
             if pod.node is not None:
                 gang.roster.bind(pod.uid)
@@ -111,8 +109,7 @@ class Members:
             self._barrier.is_bound(gang, pod.uid, now)
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
-        if not (pod.node or pod.deleting) or (former is not None and gang.terms != terms):
-            # One that is bound may be the first to ask for more than the plan was made for.
+        else:
             self._heed_arrival(gang, now)
         self._barrier.open_if_complete(gang)
         self._quorums.weigh(gang, now)
@@ -122,15 +119,14 @@ class Members:
         if gang.phase is Phase.PLANNED and not gang.missing:
             self._planning.all_are_there(gang, now)
 
-    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> bool:
-        """The gang knows it as it is now. False if that changes nothing for the gang, as of most of the members whose
-        PodGroup has changed: what they ask for is in force already, or not yet."""
+    def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
+        """The gang knows it as it is now."""
         known = gang.roster.members.get(pod.uid)
         if known is not None and pod.at_our_gate and not known.at_our_gate:
             # A gate never comes back: this is older news.
             pod = replace(pod, at_our_gate=False)
         if known == pod:
-            return True
+            return
         gang.roster.take(pod)
         anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
         if anew and gang.phase is Phase.PLANNED:
@@ -143,12 +139,8 @@ class Members:
         if known is None:
             gang.roster.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
         if known is None or known.gang != ask:
-            terms = gang.terms
             self._heed_terms(gang)
-            if known is not None and gang.terms == terms and replace(known, gang=ask) == pod:
-                return False
         self._waiting.members_changed(gang)
-        return True
 
     def heed_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
         """The controllers of these gangs may have another number of pods at a time. Whether that is so for one of the

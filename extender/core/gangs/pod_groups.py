@@ -38,6 +38,10 @@ class PodGroup:
     min_member: int
     timeout: float | None = None
 
+    @property
+    def key(self) -> GroupName:
+        return self.namespace, self.name
+
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
@@ -59,27 +63,26 @@ class PodGroups:
     # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
 
     def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
-        before, self._groups = self._groups, {(group.namespace, group.name): group for group in groups}
-        if before is None:
-            return [pod for name in self._members for pod in self._of(name)]
-        changed = [name for name in before.keys() | self._groups.keys() if before.get(name) != self._groups.get(name)]
-        return [pod for name in sorted(changed) for pod in self._of(name)]
+        """These are there, of a kind that was not known to be installed."""
+        self._groups = {group.key: group for group in groups}
+        return self._all()
 
     def see(self, group: PodGroup) -> list[Pod]:
-        name = (group.namespace, group.name)
         groups = self._groups = self._groups or {}
-        known = groups.get(name)
-        groups[name] = group
-        return [] if known == group else self._of(name)
+        known = groups.get(group.key)
+        groups[group.key] = group
+        return [] if known == group else self._of(group.key)
 
     def lose(self, group: PodGroup) -> list[Pod]:
-        name = (group.namespace, group.name)
-        known = (self._groups or {}).pop(name, None)
-        return [] if known is None else self._of(name)
+        known = (self._groups or {}).pop(group.key, None)
+        return [] if known is None else self._of(group.key)
 
     def uninstalled(self) -> list[Pod]:
         """The kind is not there any more, as it was before it came: the label means nothing."""
         self._groups = None
+        return self._all()
+
+    def _all(self) -> list[Pod]:
         return [pod for name in self._members for pod in self._of(name)]
 
     def _of(self, name: GroupName) -> list[Pod]:

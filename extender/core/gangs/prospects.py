@@ -163,11 +163,9 @@ class Prospects:
         room, need = Room(self._ledger, ()), asked_of(slots[0].units)
         room.keep_for(promised)
         lost: dict[NodeName | None, int] = {}
-        on_node: dict[NodeName | None, list[int]] = {}
-        for number, unit in enumerate(units):
+        for unit in units:
             for pod in unit.pods:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
-                on_node.setdefault(pod.node, []).append(number)
         # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
         nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
@@ -175,6 +173,10 @@ class Prospects:
                 return choose_for_one(self._ledger, slots[0], nodes, units, going, saved, promised)
             return choose(self._ledger, slots, nodes, units, going, saved, promised)
 
+        on_node: dict[NodeName | None, list[int]] = {}
+        for number, unit in enumerate(units):
+            for pod in unit.pods:
+                on_node.setdefault(pod.node, []).append(number)
         pods = [pod for unit in units for pod in unit.pods]
         gone = [Holder(pod.uid) for pod in (*going, *pods)]
         emptied = self._constrained.surroundings(gang, slots, saved, gone, promised)

@@ -233,8 +233,20 @@ class Room:
         )
 
     def is_too_small(self, templates: Sequence[Template]) -> bool:
-        """Whether there is surely no place for all of them. False where the room is not indexed."""
-        return self._grid is not None and is_too_small(self._grid, templates)
+        """Whether there is surely no place for all of these, largest first: for so many of the least that the first few
+        of them ask for. False says nothing, and where the room is not indexed nothing is looked at."""
+        if self._grid is None:
+            return False
+        least, asked, end = dict(templates[0].need), 0, 1
+        for number, template in enumerate(templates, 1):
+            need = dict(template.need)
+            least = {resource: min(units, need[resource]) for resource, units in least.items() if resource in need}
+            asked += len(template.slots)
+            if number == end or number == len(templates):
+                end *= 2
+                if least and int(self._grid.copies(least.items(), asked).sum()) < asked:
+                    return True
+        return False
 
     def take(self, node: NodeName, need: Iterable[tuple[ResourceKey, int]]) -> None:
         self._add(node, need, -1)
@@ -261,21 +273,6 @@ class Room:
             change[resource] = change.get(resource, 0) + sign * number
             if self._grid is not None:
                 self._grid.add(node, resource, sign * number)
-
-
-def is_too_small(grid: Grid, templates: Sequence[Template]) -> bool:
-    """Whether there is surely no place for all of these, largest first: for so many of the least that the first few of
-    them ask for. False says nothing."""
-    least, asked, end = dict(templates[0].need), 0, 1
-    for number, template in enumerate(templates, 1):
-        need = dict(template.need)
-        least = {resource: min(units, need[resource]) for resource, units in least.items() if resource in need}
-        asked += len(template.slots)
-        if number == end or number == len(templates):
-            end *= 2
-            if least and int(grid.copies(least.items(), asked).sum()) < asked:
-                return True
-    return False
 
 
 def _accepted(grid: Grid, template: Template, at: Numbers) -> Iterator[Numbers]:

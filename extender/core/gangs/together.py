@@ -144,8 +144,8 @@ class _Attempt:
         self.room = room
         self.rules = rules
         self.templates = templates
-        self.looks = self.steps = 0
-        """How often a node was looked at for a slot; and in the search of every way."""
+        self.looks = 0
+        """How often a node was looked at for a slot."""
         self._asked = sum(len(template.slots) for template in templates)
 
     def orders(self) -> list[Sequence[int]]:
@@ -249,10 +249,12 @@ class _Attempt:
         placed: dict[Holder, NodeName] = {}
         there: Counter[tuple[int, NodeName]] = Counter()
         in_vain: set[frozenset[tuple[tuple[int, NodeName], int]]] = set()
+        steps = 0
         # How many of each template are on each node, where that led to no plan: in which order they came says nothing.
         ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
 
         def search() -> bool:
+            nonlocal steps
             if len(placed) == self._asked:
                 return True
             state = frozenset(there.items())
@@ -262,8 +264,8 @@ class _Attempt:
                 if not waiting[number]:
                     continue
                 for name in fitting[number]:
-                    self.steps += 1
-                    if self.steps > _MOST_STEPS:
+                    steps += 1
+                    if steps > _MOST_STEPS:
                         return False
                     if self.refused_for_good(template, name) is not None:
                         continue
