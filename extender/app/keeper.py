@@ -81,7 +81,7 @@ class Keeper:
             case Pod():
                 self.population.observe(fact)
             case PodGroup():
-                self.population.hear_of_group(fact)
+                self.population.group_news.hear(fact, gone=False)
             case Promise():
                 self.tables.around.promises.see(fact)
                 if not self._heed_controller(fact):
@@ -101,7 +101,7 @@ class Keeper:
                 self.population.forget(fact.uid)
             case PodGroup():
                 # Members that are bound stay; the others wait until it is there again, or its kind is uninstalled.
-                self.population.hear_of_group(fact, gone=True)
+                self.population.group_news.hear(fact, gone=True)
             case Promise():
                 self.tables.around.promises.lose(fact.controller)
                 if not self._heed_controller(fact):
@@ -119,7 +119,7 @@ class Keeper:
 
     def pod_groups_uninstalled(self) -> Decided[None]:
         """The cluster has no PodGroups any more: whose label names one is of no gang."""
-        self.population.groups_uninstalled()
+        self.population.group_news.uninstalled()
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:
@@ -133,7 +133,7 @@ class Keeper:
             yield from self.population.replace(_of(Pod, facts))
             self.tables.whole = True
         elif kind is PodGroup:
-            yield from self.population.replace_groups(_of(PodGroup, facts))
+            yield from self.population.group_news.replace(_of(PodGroup, facts))
         elif kind is Promise:
             tables = self.tables
             tables.around.promises.replace(_of(Promise, facts))

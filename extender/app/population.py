@@ -14,6 +14,7 @@ from extender.app.answered import Answered
 from extender.app.binds import Binds
 from extender.app.decisions import AskRefused, Effect, PodEnded
 from extender.app.governed_anew import Done, GovernedAnew
+from extender.app.group_news import GroupNews
 from extender.app.misunderstood import Misunderstood
 from extender.app.tables import Tables
 from extender.app.turned_away import TurnedAway
@@ -22,7 +23,7 @@ from extender.core.due import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.gang import WakePod
-from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups
+from extender.core.gangs.pod_groups import PodGroups
 from extender.core.governed import is_placed_by
 from extender.core.governing import POLICY
 from extender.core.ledger import Holding, HoldingKind
@@ -34,8 +35,6 @@ SLICE = 200
 _TURNS = 120
 """Pods that are governed by another of their alternatives at once, each counting as one more than it has policies:
 some ten milliseconds."""
-_REST = 0.002
-"""Seconds a pod, after its PodGroup had it understood anew: some thirty times as long as that takes."""
 _HEARD_WITHIN = 5.0
 """Seconds. What is said of any pod tells that a Binding of before would have been told too."""
 _UNSEEN_SECONDS = 120.0
@@ -51,10 +50,7 @@ class Population:
         self._turned_away = turned_away
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
-        self._groups_heard: dict[str, float] = {}
-        """Until when no news of a namespace's PodGroups is taken."""
-        self._late_groups: dict[GroupName, tuple[PodGroup, bool]] = {}
-        """The latest that came meanwhile of each, and whether it is gone."""
+        self.group_news = GroupNews(self.groups, tables.clock, self._understand_anew)
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
         self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)
@@ -308,61 +304,12 @@ class Population:
 
     # -- groups --------------------------------------------------------------------------------------------------
 
-    def hear_of_group(self, group: PodGroup, *, gone: bool = False) -> None:
-        """It is there and looks like this, or is gone. News of a namespace of which many pods were understood anew just
-        now comes later, the last of each group alone: as if the watch were late."""
-        now = self._tables.clock.steady()
-        if self._groups_heard.get(group.namespace, now) > now:
-            self._late_groups[group.key] = group, gone
-        else:
-            self._regroup(group, gone=gone)
-
-    def _regroup(self, group: PodGroup, *, gone: bool) -> int:
-        """Its members are understood anew, all in one step: a gang of which half asks for something else is another's.
-        How many they are."""
-        self._late_groups.pop(group.key, None)
-        members = self.groups.lose(group) if gone else self.groups.see(group)
-        self._understand_anew(members)
-        if len(members) > SLICE:
-            self._groups_heard[group.namespace] = self._tables.clock.steady() + len(members) * _REST
-        return len(members)
-
-    def replace_groups(self, groups: Iterable[PodGroup]) -> Iterator[None]:
-        """These and no others exist, and those who name one are understood by that, once the slices are walked
-        through."""
-        listed = {group.key: group for group in groups}
-        if not self.groups.installed:
-            self._late_groups.clear()
-            self._understand_anew(self.groups.replace(listed.values()))
-            return
-        known = {group.key: group for group in self.groups.known()}
-        self._late_groups = {name: (group, name not in listed) for name, group in sorted((known | listed).items())}
-        # What is heard of one between two slices is newer.
-        done = 0
-        while self._late_groups:
-            group, is_gone = next(iter(self._late_groups.values()))
-            done += self._regroup(group, gone=is_gone)
-            if done >= SLICE:
-                done = 0
-                yield
-
-    def groups_uninstalled(self) -> None:
-        """There is no such kind any more."""
-        self._late_groups.clear()
-        self._understand_anew(self.groups.uninstalled())
-
     def _understand_anew(self, members: Iterable[Pod]) -> None:
+        """Their PodGroup says something else, or is not there any more."""
         for pod in members:
             self.observe(pod)
             if self.groups.to_wake(pod):
                 self._effects.append(WakePod(pod))
-
-    def _heed_late_groups(self, now: float) -> None:
-        for namespace in [namespace for namespace, until in self._groups_heard.items() if until <= now]:
-            del self._groups_heard[namespace]
-        for (namespace, _), (group, gone) in list(self._late_groups.items()):
-            if namespace not in self._groups_heard:
-                self._regroup(group, gone=gone)
 
     # -- policies ------------------------------------------------------------------------------------------------
 
@@ -507,13 +454,12 @@ class Population:
         return uid in self._unseen and held is not None and held.until is None
 
     def next_deadline(self) -> float | None:
-        late = (self._groups_heard.get(namespace, 0.0) for namespace, _ in self._late_groups)
         unseen = next(iter(self._unseen.values()), None)
-        return earliest(unseen, self._alternatives.next_deadline(), min(late, default=None))
+        return earliest(unseen, self._alternatives.next_deadline(), self.group_news.next_deadline())
 
     def heed_time(self, now: float) -> None:
         """Whom no watch has told of in time was gone before."""
-        self._heed_late_groups(now)
+        self.group_news.heed_time(now)
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
             if self._is_on_its_way(uid):
                 # Its Binding is on its way, and would come to room that others were given: as where the whole process

@@ -14,15 +14,21 @@ import numpy.typing as npt
 
 from extender.core.bounded import Bounded
 from extender.core.fit import Asked
+from extender.core.node_matching import AcceptsPod, Mask
 from extender.core.rows import NOWHERE, Changes, Rows
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
+from extender.kube.node_match import PodRules
 from extender.kube.quantities import Vector
 
 Numbers = npt.NDArray[np.int64]
+Accepts = Callable[[NodeName], bool]
+"""Whether the node would have it, room apart."""
 _MOST = 2**63 - 1
 """That a number in an array can be; no node says that it has more."""
 _MOST_COPIES = 2**40
+_FEW, _FEWER = 128, 16
+"""Nodes that are asked one by one: so many take no longer than all at once; and where those have numbers already."""
 _MOST_COLUMNS = 64
 """That are kept: tenants name the resources, and each column costs at every change of a node."""
 
@@ -34,13 +40,25 @@ class Accepting:
         self._names = names
         self._known: dict[Hashable, npt.NDArray[np.int8]] = {}
         """1 where it is accepted, -1 where it is not, 0 where nobody has asked."""
+        self._rules: Callable[[PodRules], Mask] | None = None
+        """Which accept a pod by their own rules, once somebody has asked about many."""
 
-    def __call__(self, key: Hashable, accepts: Callable[[NodeName], bool], at: Numbers) -> Numbers:
+    def __call__(self, key: Hashable, accepts: Accepts, at: Numbers) -> Numbers:
         """Those of these nodes, by number, that are accepted. `key`: equal for what accepts the same nodes."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = np.zeros(len(self._names), np.int8)
-        for number in at[known[at] == 0].tolist():
+        unknown = at[known[at] == 0]
+        if len(unknown) > (_FEW if self._rules is None else _FEWER) and isinstance(accepts, AcceptsPod):
+            if self._rules is None:
+                self._rules = accepts.matching.over(self._names)
+            let = self._rules(accepts.pod)
+            known[~let] = -1
+            if accepts.judged is None:
+                known[let] = 1
+                return at[let[at]]
+            unknown, accepts = unknown[let[unknown]], accepts.judged
+        for number in unknown.tolist():
             known[number] = 1 if accepts(self._names[number]) else -1
         return at[known[at] > 0]
 
@@ -108,7 +126,7 @@ class Grid:
             np.minimum(found, np.maximum(self._column(resource)[at], 0) / units, out=found)
         return found
 
-    def accepted(self, accepts: Callable[[NodeName], bool] | None, at: Numbers) -> Numbers:
+    def accepted(self, accepts: Accepts | None, at: Numbers) -> Numbers:
         """Those of these nodes that it accepts."""
         return at if accepts is None else self.accepting(accepts, accepts, at)
 

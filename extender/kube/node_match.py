@@ -82,6 +82,8 @@ class PodRules(Protocol):
     def tolerations(self) -> tuple[Toleration, ...]: ...
 
 
+NAME_FIELD = "metadata.name"
+"""The one field of nodes that terms may name."""
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -92,7 +94,7 @@ _LARGEST = 2**63 - 1
 
 def accepts(node: NodeRules, pod: PodRules) -> bool:
     """Whether kube-scheduler's rules on cordons, taints, node selector and required node affinity let the pod there."""
-    if (node.unschedulable or node.taints) and not _tolerates_all(node, pod.tolerations):
+    if (node.unschedulable or node.taints) and not tolerates(pod.tolerations, node.taints, node.unschedulable):
         return False
     labels = node.labels
     for key, value in pod.node_selector.items():
@@ -101,12 +103,13 @@ def accepts(node: NodeRules, pod: PodRules) -> bool:
     return not pod.affinity or any(_term_matches(term, node) for term in pod.affinity)
 
 
-def _tolerates_all(node: NodeRules, tolerations: tuple[Toleration, ...]) -> bool:
-    if node.unschedulable and not any(_tolerates(t, _CORDONED) for t in tolerations):
+def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], unschedulable: bool) -> bool:
+    """Whether the tolerations are enough for a node with these taints, which is cordoned or not."""
+    if unschedulable and not any(_tolerates(t, _CORDONED) for t in tolerations):
         return False
     return all(
         any(_tolerates(toleration, taint) for toleration in tolerations)
-        for taint in node.taints
+        for taint in taints
         if taint.effect in _REPELLING
     )
 
@@ -132,11 +135,18 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _term_matches(term: SelectorTerm, node: NodeRules) -> bool:
+    return (
+        may_match(term)
+        and all(_label_holds(r, node) for r in term.labels)
+        and all(_field_holds(r, node) for r in term.fields)
+    )
+
+
+def may_match(term: SelectorTerm) -> bool:
+    """False: it says nothing, or what Kubernetes cannot parse, and matches no node."""
     if not term.labels and not term.fields:
         return False
-    if not all(_parses(r) for r in term.labels) or not all(_field_parses(r) for r in term.fields):
-        return False
-    return all(_label_holds(r, node) for r in term.labels) and all(_field_holds(r, node) for r in term.fields)
+    return all(_parses(r) for r in term.labels) and all(_field_parses(r) for r in term.fields)
 
 
 @lru_cache(maxsize=4096)
@@ -148,7 +158,7 @@ def _parses(requirement: Requirement) -> bool:
         case "Exists" | "DoesNotExist":
             well_formed = not values
         case "Gt" | "Lt":
-            well_formed = len(values) == 1 and _int64(values[0]) is not None
+            well_formed = len(values) == 1 and int64(values[0]) is not None
         case _:
             well_formed = False
     # Also for Gt and Lt, so that a negative number parses nowhere: '-' cannot begin a label value.
@@ -166,7 +176,7 @@ def _label_holds(requirement: Requirement, node: NodeRules) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    there, bound = _int64(value or ""), _int64(requirement.values[0])
+    there, bound = int64(value or ""), int64(requirement.values[0])
     if there is None or bound is None:
         return False
     return there > bound if requirement.operator == "Gt" else there < bound
@@ -177,11 +187,11 @@ def _field_parses(requirement: Requirement) -> bool:
 
 
 def _field_holds(requirement: Requirement, node: NodeRules) -> bool:
-    value = node.name if requirement.key == "metadata.name" else ""
+    value = node.name if requirement.key == NAME_FIELD else ""
     return (value == requirement.values[0]) is (requirement.operator == "In")
 
 
-def _int64(text: str) -> int | None:
+def int64(text: str) -> int | None:
     """The number as Go's strconv.ParseInt reads it, or None."""
     return _within(int(text)) if _INTEGER.fullmatch(text) else None
 

@@ -57,6 +57,8 @@ class Steps:
         """That which led when invariants were looked at last, and how often it had decided."""
         self._without_us: dict[str, float] = {}
         """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
+        self._with_us: dict[str, float] = {}
+        """By UID: when one was of which it was."""
         self._store.subscribe(self._written)
         stage.cluster.api.audit.subscribe(self._carried_out)
 
@@ -82,6 +84,7 @@ class Steps:
         """Who is there now was there, and what governed whom is not known any more."""
         self._governed.clear()
         self._without_us.clear()
+        self._with_us.clear()
         for each in self._store.list(POD):
             if (gang := quorum_of(each)) is not None:
                 self._members[gang[0]].add(uid(each))
@@ -97,6 +100,7 @@ class Steps:
         is_bound = node_of(change.object) and (change.before is None or not node_of(change.before))
         if is_bound and self._restoring.is_mended:
             if uid(change.object) in self._stage.calls.binds:
+                self._with_us[uid(change.object)] = asyncio.get_running_loop().time()
                 self._has_room(change.object)
             else:
                 self._without_us[uid(change.object)] = asyncio.get_running_loop().time()
@@ -105,13 +109,15 @@ class Steps:
 
     def _has_room(self, pod: Json) -> None:
         """But for what was taken without the service since it was decided that the pod goes there, and nobody could
-        know of it: by another scheduler, or by kube-scheduler, which has given the pod's bind up and counts on that."""
-        node, now = node_of(pod), asyncio.get_running_loop().time()
-        decided = self._stage.calls.binds.get(uid(pod), now) - _DECIDES_WITHIN
-        unheard = max(decided, now - _HEARS_WITHIN)
+        know of it: by another scheduler, or by kube-scheduler, which has given a bind up and counts on that; the pod's,
+        or another's that was under way when it looked."""
+        node, now, asked = node_of(pod), asyncio.get_running_loop().time(), self._stage.calls.binds
+        there = [each for each in self._store.list(POD) if node_of(each) == node and not is_over(each)]
+        own = [uid(each) for each in there if self._with_us.get(uid(each), 0.0) >= asked[uid(pod)]]
+        unheard = max(min(asked.get(each, now) for each in own) - _DECIDES_WITHIN, now - _HEARS_WITHIN)
         used: dict[str, Fraction] = defaultdict(Fraction)
-        for each in self._store.list(POD):
-            if node_of(each) == node and not is_over(each) and self._without_us.get(uid(each), unheard) <= unheard:
+        for each in there:
+            if self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
         # Of what it does not ask for there may be less than is held: who holds it keeps it.

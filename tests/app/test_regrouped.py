@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from extender.app.group_news import SLICE
 from extender.app.keeper import Keeper
-from extender.app.population import SLICE
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk, MalformedAsk
 from extender.core.gangs.pod_groups import PodGroup
@@ -144,6 +144,60 @@ def test_a_list_that_is_not_walked_through_is_gone_on_with() -> None:
     for _ in range(3):
         service.pass_time(60)
     assert service.asks(one) | service.asks(two) == {12}
+
+
+def understood_a_tick(service: Service, pods: Iterable[Pod], quorum: int) -> list[int]:
+    """How many more of the pods ask for that many after each tick, until all do."""
+    pods, before, each = list(pods), 0, list[int]()
+    while before < len(pods):
+        assert service.keeper.next_deadline() is not None
+        service.do(service.keeper.tick())
+        ask = sum(service.asks([one]) == {quorum} for one in pods)
+        each.append(ask - before)
+        before = ask
+        assert len(each) < 100
+    return each
+
+
+def test_many_groups_of_which_news_waits_are_taken_in_slices_and_namespaces_take_turns() -> None:
+    service = Service()
+    names = [f"g{n}" for n in range(30)]
+    small = {
+        namespace: [each for name in names for each in service.have(20, 2, namespace=namespace, group=name)]
+        for namespace in ("a", "b")
+    }
+    for namespace in ("a", "b"):
+        service.have(MANY, 10, namespace=namespace, group="large")
+    service.edit(*(group(20, namespace=namespace, name="large") for namespace in ("a", "b")))
+    service.edit(*(group(3, namespace=namespace, name=name) for namespace in ("a", "b") for name in names))
+    assert service.asks([*small["a"], *small["b"]]) == {2}
+    service.clock.time += 60
+    for tick in understood_a_tick(service, [*small["a"], *small["b"]], 3):
+        assert tick <= SLICE
+    service.check()
+
+
+def test_a_tick_while_a_list_is_taken_in_takes_no_more_than_a_slice() -> None:
+    service = Service()
+    names = [f"g{n}" for n in range(30)]
+    pods = [each for name in names for each in service.have(20, 2, group=name)]
+    next(iter(service.keeper.replace(PodGroup, [group(3, name=name) for name in names])))
+    assert sum(service.asks([each]) == {3} for each in pods) <= SLICE
+    for tick in understood_a_tick(service, pods, 3):
+        assert tick <= 2 * SLICE
+    service.check()
+
+
+def test_what_is_heard_of_a_namespace_whose_news_waits_comes_after_it() -> None:
+    service = Service()
+    one, two = (service.have(20, 2, group=name) for name in ("one", "two"))
+    service.have(MANY, 10, group="large")
+    service.edit(group(20, name="large"), group(3, name="one"))
+    service.clock.time += 60
+    service.edit(group(4, name="one"), group(4, name="two"))
+    assert (service.asks(one), service.asks(two)) == ({2}, {2})
+    service.do(service.keeper.tick())
+    assert (service.asks(one), service.asks(two)) == ({4}, {4})
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from extender.core import node_matching
 from extender.core.cluster import Node, Pod
 from extender.core.fit import Asked
-from extender.core.gangs import fit_index, slots
+from extender.core.gangs import fit_index
 from extender.core.gangs.fit_index import CouldFit
 from extender.core.gangs.gang import NO_ROOM, Gang
 from extender.core.gangs.machine import Phase
@@ -119,13 +121,15 @@ class TestAGangOfManyKinds:
 
     KINDS = 40
 
-    def stage(self, world: GangWorld, free: int) -> list[Pod]:
-        """So many nodes with room for any of them; the others are full."""
+    def stage(self, world: GangWorld, free: int, *, choosy: bool = False) -> list[Pod]:
+        """So many nodes with room for any of them; the others are full. `choosy`: each wants a node of its own kind."""
         world.do(replaced(world.keeper, Node, [node(f"n{number}") for number in range(NODES)]))
         for number in range(free, NODES):
             world.do(world.keeper.observe(pod(f"full-{number}", {"cpu": 8000}, node=NodeName(f"n{number}"))))
         ask = gang_ask("g", self.KINDS)
         members = [pod(f"g-{index}", {"cpu": 7000 + index}, gang=ask, created=index) for index in range(self.KINDS)]
+        if choosy:
+            members = [replace(each, node_selector={"for": each.name}) for each in members]
         for member in members:
             world.do(world.keeper.observe(member))
         return members
@@ -147,7 +151,7 @@ class TestAGangOfManyKinds:
     def test_no_node_is_looked_at_for_each_kind(self, world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         """There is room for each of them on many nodes, and for all but one together."""
         looks = list[str]()
-        for owner, method in ((Room, "lacking"), (Room, "copies"), (fit_index, "copies"), (slots, "accepts")):
+        for owner, method in ((Room, "lacking"), (Room, "copies"), (fit_index, "copies"), (node_matching, "accepts")):
             self._count(monkeypatch, owner, method, looks)
         members = self.stage(world, free=self.KINDS - 1)
         world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
@@ -155,6 +159,20 @@ class TestAGangOfManyKinds:
         assert self.phase(world) is Phase.WAITING
         # Were each looked at for each kind, it would be NODES * KINDS several times.
         assert len(looks) < 8 * (NODES + self.KINDS)
+        world.check()
+
+    def test_nor_where_each_says_something_else_of_nodes(
+        self, world: GangWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """No node accepts one of them."""
+        looks = list[str]()
+        monkeypatch.setattr(sys.modules[__name__], "NODES", 300)
+        self._count(monkeypatch, node_matching, "accepts", looks)
+        members = self.stage(world, free=NODES, choosy=True)
+        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do_the_rest()
+        assert self.phase(world) is Phase.WAITING
+        assert len(looks) < 2 * NODES
         world.check()
 
     def _count(self, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, looks: list[str]) -> None:
@@ -356,7 +374,7 @@ def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_the
         tried.append(each.key.name)
         return True
 
-    could_fit = CouldFit(ledger, fits, lambda name, kind: True, lambda gang: True, stays, turns.fits.work)
+    could_fit = CouldFit(ledger, fits, lambda pod: lambda name: True, lambda gang: True, stays, turns.fits.work)
     assert not could_fit(gang, shape, None)
     stays.on_n0, stays.changed = 0, (NodeName("n0"),)
     assert not could_fit(gang, shape, None)

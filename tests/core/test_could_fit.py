@@ -6,6 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
+from extender.core.cluster import Pod
+from extender.core.columns import Accepts
 from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.fit_index import CouldFit, Rank, Shape
 from extender.core.gangs.gang import Gang
@@ -34,14 +36,14 @@ class Place:
         for name in self.names:
             self.ledger.capacity.set_node(name, node(has={"cpu": 2000}).allocatable)
         self.judged = True
-        self.could_fit = CouldFit(self.ledger, self._try, self._accepts, lambda gang: self.judged, self, self.work)
+        self.could_fit = CouldFit(self.ledger, self._try, self._accepting, lambda gang: self.judged, self, self.work)
 
     def _try(self, gang: Gang) -> bool:
         self.tried.append(gang.key.name)
         return self.fits
 
-    def _accepts(self, name: NodeName, kind: EquivalenceClass) -> bool:
-        return name not in self.closed
+    def _accepting(self, pod: Pod) -> Accepts:
+        return lambda name: name not in self.closed
 
     # What stays: as `staying` tells it.
 

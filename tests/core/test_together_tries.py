@@ -187,7 +187,7 @@ class TestBounded:
 
     def test_to_compare_places_leaves_half_of_the_looks_for_tries(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each member asks for something else, and wants to be in one zone with the others."""
-        monkeypatch.setattr(together, "_MOST_LOOKS", 400)
+        monkeypatch.setattr(together, "_MOST_LOOKS", 520)
         town = Town("ab" * 200, cpu=100_000)
         gang = [each for n in range(50) for each in members(1, near(), 100 + n, f"m{n}")]
         gang = [replace(each, labels={"app": "train"}) for each in gang]

@@ -57,6 +57,8 @@ FOUND = {
     "is bound, and another took the place that a policy keeps for one",
     "bound-one-by-one-after-a-restore": "a restore took Bindings back, members were bound anew and ended well one by "
     "one, and the last waited for ever",
+    "given-up-and-counted-on-when-cut-off": "the simulation's mistake: kube-scheduler had given a bind up and counted "
+    "on that room, which pods had taken that a service without a connection could not know of",
 }
 
 

@@ -17,7 +17,8 @@ from typing import Protocol
 import numpy as np
 
 from extender.core.audit import Violation
-from extender.core.columns import Accepting, Grid, Numbers
+from extender.core.cluster import Pod
+from extender.core.columns import Accepting, Accepts, Grid, Numbers
 from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
 from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.copies import Copies, Least, OnEach
@@ -62,14 +63,14 @@ class _Answer:
 
 
 class CouldFit:
-    """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepts`: whether the node would
-    have pods of a kind. `is_judged`: whether more than that keeps the gang's members from nodes."""
+    """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepting`: which nodes would have
+    a pod. `is_judged`: whether more than that keeps the gang's members from nodes."""
 
     def __init__(
         self,
         ledger: Ledger,
         tries: Callable[[Gang], bool],
-        accepts: Callable[[NodeName, EquivalenceClass], bool],
+        accepting: Callable[[Pod], Accepts],
         is_judged: Callable[[Gang], bool],
         stays: _Stays,
         work: Work,
@@ -80,7 +81,7 @@ class CouldFit:
         """Whether an answer was given that is older than what has changed, for the slice of work was over."""
         self._ledger = ledger
         self._tries = tries
-        self._accepts = accepts
+        self._accepting = accepting
         self._is_judged = is_judged
         self._stays = stays
         self._work = work
@@ -104,7 +105,7 @@ class CouldFit:
             (kind for kind, _ in kinds),
             grid.accepting,
             (grid.copies(kind.need, MOST if kind.need else LARGEST) for kind, _ in kinds),
-            self._accepts,
+            self._accepting,
         )
 
     def _count(self, node: NodeName, kind: tuple[EquivalenceClass, Rank]) -> int:
@@ -112,7 +113,7 @@ class CouldFit:
         if row is None or not row.present:
             return 0
         count = copies(row.capacity, self._stays.on(node, kind[1]), kind[0].need)
-        return count if count and self._accepts(node, kind[0]) else 0
+        return count if count and self._accepting(kind[0].like)(node) else 0
 
     def refresh(self) -> None:
         """What is answered from now on is of this moment. O(nodes whose capacity has changed x kinds)."""
@@ -185,7 +186,7 @@ class Fits:
         least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
         self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
         """How often pods of a kind fit into what is free."""
-        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.would_have, slots.is_judged, stays, self.work)
+        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work)
         self._ledger = ledger
         self._places = places
         self._prospects = prospects
@@ -210,7 +211,7 @@ class Fits:
             found = (copies(row.capacity, row.held, kind.need) if row.present else 0 for row in there)
             return np.fromiter(found, np.int64, len(names))
 
-        return names, _where_accepted(kinds, Accepting(names), map(on_each, kinds), self._slots.would_have)
+        return names, _where_accepted(kinds, Accepting(names), map(on_each, kinds), self._slots.accepting)
 
     def _lacks(self, node: NodeName, asked: Asked) -> bool:
         row = self._ledger.rows.get(node, NOWHERE)
@@ -304,12 +305,12 @@ def _where_accepted(
     kinds: Iterable[EquivalenceClass],
     accepting: Accepting,
     on_each: Iterable[Numbers],
-    accepts: Callable[[NodeName, EquivalenceClass], bool],
+    accepting_of: Callable[[Pod], Accepts],
 ) -> Iterator[Numbers]:
     """How often each of the kinds fits on each node, as is given, where the node accepts it; else 0."""
 
     def only_accepted(kind: EquivalenceClass, found: Numbers) -> Numbers:
-        at = accepting(matching_of(kind.like), lambda name: accepts(name, kind), np.flatnonzero(found))
+        at = accepting(matching_of(kind.like), accepting_of(kind.like), np.flatnonzero(found))
         only = np.zeros_like(found)
         only[at] = found[at]
         return only

@@ -13,14 +13,13 @@ import numpy as np
 
 from extender.core import fit
 from extender.core.cluster import Pod
-from extender.core.columns import Grid, Numbers
+from extender.core.columns import Accepts, Grid, Numbers
 from extender.core.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
 from extender.core.rows import NOWHERE
 from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
-Accepts = Callable[[NodeName], bool]
 Staying = Callable[[NodeName], Vector]
 """What stays on a node, whoever else leaves it."""
 _Where = tuple[Accepts | None, frozenset[NodeName] | None]
@@ -165,10 +164,11 @@ class Room:
         `in_order`: they are in the order of the index."""
         if (grid := self._grid_for(template)) is None:
             return self._open_one_by_one(template, names, lacks)
+        has_room = grid.has_room(template.need)
         if in_order:
-            return (name for name in self._open_in_order(grid, template) if name in names)
-        has_room = grid.has_room(template.need).tolist()
-        return (name for name in names if has_room[grid.numbers[name]] and template.may_be_on(name))
+            return (name for name in _open_to(grid, template, np.flatnonzero(has_room)) if name in names)
+        at = np.fromiter(map(grid.numbers.__getitem__, names), np.int64, len(names))
+        return _open_to(grid, template, at[has_room[at]])
 
     def _open_one_by_one(self, template: Template, names: Iterable[NodeName], lacks: list[Lack]) -> Iterator[NodeName]:
         for name in names:
@@ -176,11 +176,6 @@ class Room:
                 lacks.append(lack)
             elif template.may_be_on(name):
                 yield name
-
-    @staticmethod
-    def _open_in_order(grid: Grid, template: Template) -> Iterator[NodeName]:
-        for at in _accepted(grid, template, np.flatnonzero(grid.has_room(template.need))):
-            yield from grid.named(at)
 
     def offer(self, template: Template, names: Sequence[NodeName], most: int) -> tuple[list[NodeName], int]:
         """Those of the names that have room for one, and that it may be on; and for how many in all, `most` on each."""
@@ -273,6 +268,11 @@ class Room:
             change[resource] = change.get(resource, 0) + sign * number
             if self._grid is not None:
                 self._grid.add(node, resource, sign * number)
+
+
+def _open_to(grid: Grid, template: Template, at: Numbers) -> Iterator[NodeName]:
+    for some in _accepted(grid, template, at):
+        yield from grid.named(some)
 
 
 def _accepted(grid: Grid, template: Template, at: Numbers) -> Iterator[Numbers]:

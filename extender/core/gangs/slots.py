@@ -17,10 +17,10 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Accepts, Room, Slot, Template
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Ledger
+from extender.core.node_matching import AcceptsPod, NodeMatching
 from extender.core.policy_types import HOSTNAME
 from extender.core.units import add
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid
-from extender.kube.node_match import accepts
 from extender.kube.quantities import Vector
 
 SAMPLE_FLOOR = 100
@@ -84,6 +84,9 @@ class Slots:
     )
     """How good nodes are for a pod; None: as good as each other."""
 
+    def __post_init__(self) -> None:
+        self._matching = NodeMatching(self.nodes)
+
     # -- nodes ----------------------------------------------------------------------------------------------------
 
     def candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
@@ -105,8 +108,11 @@ class Slots:
 
     def would_have(self, node: NodeName, kind: EquivalenceClass) -> bool:
         """Whether selectors, taints and cordons let pods of the kind be there."""
-        seen = self.nodes.get(node)
-        return seen is not None and accepts(seen, kind.like)
+        return self._matching.accepts(node, kind.like)
+
+    def accepting(self, pod: Pod) -> Accepts:
+        """Whether selectors, taints and cordons let the pod be there."""
+        return AcceptsPod(pod, self._matching)
 
     def is_judged(self, gang: Gang) -> bool:
         """Whether more than that, and room, decides where its members may be."""
@@ -129,7 +135,7 @@ class Slots:
         rest: list[Pod] = []
         for kind, pod in numbered:
             if kind not in left:
-                accepting = shared.setdefault(matching_of(pod), self._by_nodes(pod))
+                accepting = shared.setdefault(matching_of(pod), self.accepting(pod))
                 template = Template([Slot(Holder(pod.uid), pod.requests, accepting)], asked_of(pod.requests))
                 left[kind] = room.total(template, self.nodes, gang.needed)
             (chosen if left[kind] > 0 else rest).append(pod)
@@ -225,14 +231,11 @@ class Slots:
 
     def _acceptance(self, pod: Pod, known: dict[Hashable, Accepts] | None = None) -> Accepts:
         """`known`: of pods before: the same for who asks for something else, if policies say nothing of it."""
-        accepting, judged = self._by_nodes(pod), self.judged(pod)
-        if judged is not None:
-            return lambda name: accepting(name) and judged(name)
-        return accepting if known is None else known.setdefault((matching_of(pod), pod.governed), accepting)
-
-    def _by_nodes(self, pod: Pod) -> Accepts:
-        nodes = self.nodes
-        return lambda name: name in nodes and accepts(nodes[name], pod)
+        judged = self.judged(pod)
+        accepting = AcceptsPod(pod, self._matching, judged)
+        if judged is not None or known is None:
+            return accepting
+        return known.setdefault((matching_of(pod), pod.governed), accepting)
 
 
 def slot_name(gang: Gang) -> Holder:

@@ -42,8 +42,11 @@ from extender.kube.names import NodeName, ResourceKey
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
 _MOST_STEPS = 4_000
-_MOST_LOOKS = 400_000
-"""Nodes looked at for a slot, over all tries. 1,000 slots of two templates on 5,000 nodes take some 8,000."""
+_MOST_LOOKS = 60_000
+"""Nodes looked at for a slot, over all tries: some tenth of a second. 1,000 slots of two templates on 5,000 nodes take
+some 10,000."""
+_PLACED = 2
+"""Looks that it costs to place a slot and to take it back, beside one at its node."""
 _COUNTED_AT_ONCE = 64
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
@@ -146,6 +149,8 @@ class _Attempt:
         self.templates = templates
         self.looks = 0
         """How often a node was looked at for a slot."""
+        self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
+        """The last spread constraint and nodes that were divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
 
     def orders(self) -> list[Sequence[int]]:
@@ -198,7 +203,7 @@ class _Attempt:
                     shortfall = self._shortfall(len(placed), template, names)
                     break
                 self._place(template, name)
-                self.looks += template.cost
+                self.looks += template.cost + _PLACED
                 done.append((template, name))
                 placed[slot.holder] = name
             if shortfall is not None:
@@ -206,6 +211,14 @@ class _Attempt:
         for template, name in done:
             self._place(template, name, -1)
         return placed if shortfall is None else shortfall
+
+    def by_area(self, spread: int, names: Sequence[NodeName]) -> Mapping[str, Sequence[NodeName]]:
+        """As `Rules.by_area`."""
+        if self._areas[0] != spread or self._areas[1] is not names:
+            self.looks += len(names)
+            self._areas = spread, names, self.rules.by_area(spread, names)
+        self.looks += len(self._areas[2])
+        return self._areas[2]
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
         """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
@@ -295,11 +308,10 @@ class _Queue:
         self._attempt = attempt
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
-        areas: Mapping[str, Iterable[NodeName]] = {"": names}
-        if self._spread is not None:
-            attempt.looks += len(names)
-            areas = attempt.rules.by_area(self._spread, names)
-        self._areas = {area: _Turns(iter(within)) for area, within in areas.items()}
+        self._areas: Mapping[str, Sequence[NodeName]] = (
+            {"": names} if self._spread is None else attempt.by_area(self._spread, names)
+        )
+        self._turns: dict[str, _Turns] = {}
         self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
         heapify(self._heap)
 
@@ -318,7 +330,7 @@ class _Queue:
                 heappush(self._heap, (now, number, area))
                 continue
             found = self._next_in(area)
-            if not self._areas[area].is_empty:
+            if area not in self._turns or not self._turns[area].is_empty:
                 aside.append((crowd, number, area))
         for each in aside:
             heappush(self._heap, each)
@@ -328,7 +340,8 @@ class _Queue:
         template, rules = self._template, self._attempt.rules
         if self._spread is not None and rules.is_full(template.kind, self._spread, area):
             return None
-        turns = self._areas[area]
+        if (turns := self._turns.get(area)) is None:
+            turns = self._turns[area] = _Turns(iter(self._areas[area]))
         for name in turns.round():
             self._attempt.looks += 1
             if self._attempt.looks > _MOST_LOOKS:

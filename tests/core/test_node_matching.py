@@ -1,0 +1,80 @@
+"""Which nodes accept a pod, asked of all at once, is what they say one by one, whatever nodes come, change and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.core.cluster import Node, Pod
+from extender.core.node_matching import NodeMatching
+from extender.kube.names import NodeName
+from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration, accepts
+from tests.builders import node, pod
+
+KEYS = st.sampled_from(["zone", "size", "gpu"])
+VALUES = st.sampled_from(["a", "b", "1", "2", "-3", "+4", "007", "", "99999999999999999999"])
+NAMES = st.sampled_from([f"n{number}" for number in range(6)])
+EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+OPERATORS = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"])
+
+labels = st.dictionaries(KEYS, VALUES)
+taints = st.lists(st.builds(Taint, KEYS, VALUES, EFFECTS), max_size=2).map(tuple)
+requirements = st.builds(Requirement, KEYS, OPERATORS, st.lists(VALUES, max_size=2).map(tuple))
+fields = st.builds(
+    Requirement, st.sampled_from(["metadata.name", "other"]), OPERATORS, st.lists(NAMES, max_size=2).map(tuple)
+)
+terms = st.builds(SelectorTerm, st.lists(requirements, max_size=2).map(tuple), st.lists(fields, max_size=1).map(tuple))
+tolerations = st.lists(
+    st.builds(Toleration, KEYS | st.just(""), st.sampled_from(["", "Equal", "Exists", "Lt"]), VALUES, EFFECTS),
+    max_size=2,
+).map(tuple)
+
+
+@st.composite
+def nodes(draw: st.DrawFn) -> Node:
+    return node(draw(NAMES), {}, labels=draw(labels), taints=draw(taints), unschedulable=draw(st.booleans()))
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    affinity = draw(st.lists(terms, max_size=2).map(tuple))
+    return pod("p", {}, node_selector=draw(labels), affinity=affinity, tolerations=draw(tolerations))
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.tuples(st.lists(nodes(), max_size=4), st.lists(NAMES, max_size=2), st.lists(pods(), max_size=3))),
+    st.permutations([f"n{number}" for number in range(6)]),
+)
+def test_is_what_nodes_say_one_by_one(rounds: list[Any], order: list[str]) -> None:
+    table: dict[NodeName, Node] = {}
+    matching, names = NodeMatching(table), [NodeName(name) for name in order]
+    for come, gone, asking in rounds:
+        for each in come:
+            table[each.name] = each
+        for name in gone:
+            table.pop(NodeName(name), None)
+        accepting = matching.over(names)
+        for each in asking:
+            assert accepting(each).tolist() == [name in table and accepts(table[name], each) for name in names]
+
+
+def test_of_nodes_that_change_all_the_time_nothing_is_kept() -> None:
+    table: dict[NodeName, Node] = {}
+    matching = NodeMatching(table)
+    for number in range(3_000):
+        name = NodeName(f"n{number % 100}")
+        table[name] = node(name, {}, labels={"at": str(number), f"key-{number}": "", "zone": "a"})
+        matching.over([name])
+    assert set(matching._labels) == {"at", "zone", *(f"key-{number}" for number in range(2_900, 3_000))}
+    assert matching._size == 128
+    assert len(matching._labels["at"]._code_of) <= 2 * 128
+    names = list(table)
+    for wanted in ("2950", "1"):
+        found = matching.over(names)(pod("p", {}, node_selector={"at": wanted})).tolist()
+        assert found == [table[name].labels["at"] == wanted for name in names]
+    table.clear()
+    assert not any(matching.over(names)(pod("p", {})).tolist())
+    assert not matching._labels
