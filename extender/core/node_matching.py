@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from extender.kube.node_match import (
     PodRules,
     Requirement,
     SelectorTerm,
+    Taint,
     accepts,
     int64,
     may_match,
@@ -29,18 +31,19 @@ from extender.kube.node_match import (
 Mask = npt.NDArray[np.bool_]
 """By number of the node, whether it is so there."""
 _SPARE = 64
+V = TypeVar("V", bound=Hashable)
 
 
-class _Values:
+class _Values(Generic[V]):
     """What each node has of something, as a code. 0: nothing."""
 
     def __init__(self, nodes: int) -> None:
-        self._codes = np.zeros(nodes, np.int32)
-        self._code_of: dict[Hashable, int] = {}
+        self._codes: npt.NDArray[np.int64] = np.zeros(nodes, np.int64)
+        self._code_of: dict[V, int] = {}
         self._integers: tuple[Mask, npt.NDArray[np.int64]] | None = None
         """By code, whether the value is a number, and which."""
 
-    def set(self, number: int, value: Hashable) -> None:
+    def set(self, number: int, value: V | None) -> None:
         """`value`: None for nothing."""
         if value is not None and value not in self._code_of:
             self._code_of[value] = len(self._code_of) + 1
@@ -52,27 +55,27 @@ class _Values:
     def _forget(self) -> None:
         """The values that no node has any more."""
         there, self._codes = np.unique(np.append(self._codes, 0), return_inverse=True)
-        self._codes = self._codes[:-1].astype(np.int32)
+        self._codes = self._codes[:-1]
         new = {int(code): number for number, code in enumerate(there)}
         self._code_of = {value: new[code] for value, code in self._code_of.items() if code in new}
         self._integers = None
 
     def grow(self, nodes: int) -> None:
-        self._codes = np.append(self._codes, np.zeros(nodes - len(self._codes), np.int32))
+        self._codes = np.append(self._codes, np.zeros(nodes - len(self._codes), np.int64))
 
     @property
     def some(self) -> Mask:
         """Where there is a value."""
-        return self._codes != 0
+        return np.not_equal(self._codes, 0)
 
-    def among(self, values: Iterable[Hashable]) -> Mask:
+    def among(self, values: Iterable[V]) -> Mask:
         """Where it is one of these."""
         codes = [code for value in values if (code := self._code_of.get(value)) is not None]
         if len(codes) <= 1:
             return self._codes == codes[0] if codes else np.zeros(len(self._codes), np.bool_)
         return self._where_code(codes)
 
-    def where(self, holds: Callable[[Hashable], bool]) -> Mask:
+    def where(self, holds: Callable[[V], bool]) -> Mask:
         """Where the value is one for which that holds. O(values)."""
         return self._where_code([code for value, code in self._code_of.items() if holds(value)])
 
@@ -99,10 +102,10 @@ class NodeMatching:
         self._numbers: dict[NodeName, int] = {}
         self._size = _SPARE
         self._unused = list(range(self._size))
-        self._labels: dict[str, _Values] = {}
-        self._keeping_away = _Values(self._size)
+        self._labels: dict[str, _Values[str]] = {}
+        self._keeping_away: _Values[tuple[tuple[Taint, ...], bool]] = _Values(self._size)
         """Its taints and whether it is cordoned."""
-        self._none = _Values(self._size)
+        self._none: _Values[str] = _Values(self._size)
 
     def accepts(self, name: NodeName, pod: PodRules) -> bool:
         """Whether the node is there and accepts the pod."""
@@ -173,8 +176,8 @@ class NodeMatching:
         return found
 
     def _tolerated_by(self, pod: PodRules) -> Mask:
-        kept = pod.tolerations
-        return self._keeping_away.where(lambda away: tolerates(kept, *away))
+        said = pod.tolerations
+        return self._keeping_away.where(lambda kept: tolerates(said, *kept))
 
     def _matching(self, term: SelectorTerm) -> Mask:
         if not may_match(term):

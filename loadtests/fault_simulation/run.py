@@ -127,10 +127,11 @@ class Run:
         await self._noise.sweep()
 
     def _is_restored(self) -> None:
-        """How it came to be as it is the witness cannot know. What it has seen is told before."""
+        """How it came to be as it is a new witness cannot know. What the earlier one has seen is told before."""
         self._evicted += self._witness.evictions
         self._errors += map(str, self._witness.violations())
-        self._witness = attach(self._stage, services=SERVICES)
+        earlier, self._witness = self._witness, attach(self._stage, services=SERVICES)
+        self._witness.follow(earlier)
         self._is_killed()
 
     def _note(self, change: Change) -> None:

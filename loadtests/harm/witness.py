@@ -129,6 +129,10 @@ class HarmWitness:
 
     # -- what happens --------------------------------------------------------------------------------------------
 
+    def follow(self, earlier: HarmWitness) -> None:
+        """It takes over from another, when etcd was restored: a Binding that was refused for good stays refused."""
+        self._refused |= earlier._refused
+
     def interrupted(self, at: float) -> None:
         """The service was killed: what it had just done it may not have been able to say."""
         self._interruptions.append(at)

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 
 from extender.core import audit as ledger_audit
+from extender.core.columns import Accepts
 from extender.core.fit import Asked
 from extender.core.gangs import packing, room
-from extender.core.gangs.packing import Accepts, Shortfall, Slot, plan
+from extender.core.gangs.packing import Shortfall, Slot, plan
 from extender.core.gangs.prospects import aim
 from extender.core.gangs.room import Room
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger

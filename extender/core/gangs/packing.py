@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from itertools import islice
 
 from extender.core.columns import Offer
-from extender.core.gangs.room import Accepts, Candidates, Lack, Room, Slot, Template, templates_of
+from extender.core.gangs.room import Candidates, Lack, Room, Slot, Template, templates_of
 from extender.core.ledger import Holder, Ledger
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 
-__all__ = ["Accepts", "Shortfall", "Slot", "plan"]
+__all__ = ["Shortfall", "Slot", "plan"]
 
 
 _MANY = 64

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field, replace
 
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
+from extender.core.columns import Accepts
 from extender.core.equivalence import EquivalenceClass, matching_of
 from extender.core.fit import asked_of
 from extender.core.gangs.gang import Gang
-from extender.core.gangs.room import Accepts, Room, Slot, Template
+from extender.core.gangs.room import Room, Slot, Template
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Ledger
 from extender.core.node_matching import AcceptsPod, NodeMatching
