@@ -35,6 +35,7 @@ from extender.core.governing import Governing
 from extender.core.isolation import UNLIMITED, Allowance, Isolation
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
+from extender.core.node_matching import NodeTable
 from extender.core.policy import Facts, GivingWay, Policy
 from extender.core.tenancy import Tenancy
 from extender.filters import made
@@ -99,7 +100,7 @@ class Tables:
         """Namespaces whose policies have changed, and of which not all pods are known by them yet: see
         `governed_anew`."""
         self.ledger = Ledger()
-        self.nodes: dict[NodeName, Node] = {}
+        self.nodes = NodeTable()
         self.departures = Departures()
         self.waits = Waits()
         self.pods: dict[PodUid, Pod] = {}

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from extender.core.bounded import Bounded
 from extender.core.fit import Asked
-from extender.core.node_matching import AcceptsPod, Mask
+from extender.core.node_matching import AcceptsPod
 from extender.core.rows import NOWHERE, Changes, Rows
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
@@ -28,7 +28,9 @@ _MOST = 2**63 - 1
 """That a number in an array can be; no node says that it has more."""
 _MOST_COPIES = 2**40
 _FEW, _FEWER = 128, 16
-"""Nodes that are asked one by one: so many take no longer than all at once; and where those have numbers already."""
+"""Nodes that are asked one by one: so many take no longer than all at once; and where those have numbers already, or
+where more than `_FEW_KEYS` are asked about."""
+_FEW_KEYS = 8
 _MOST_COLUMNS = 64
 """That are kept: tenants name the resources, and each column costs at every change of a node."""
 
@@ -40,7 +42,7 @@ class Accepting:
         self._names = names
         self._known: dict[Hashable, npt.NDArray[np.int8]] = {}
         """1 where it is accepted, -1 where it is not, 0 where nobody has asked."""
-        self._rules: Callable[[PodRules], Mask] | None = None
+        self._rules: Callable[[PodRules], npt.NDArray[np.bool_]] | None = None
         """Which accept a pod by their own rules, once somebody has asked about many."""
 
     def __call__(self, key: Hashable, accepts: Accepts, at: Numbers) -> Numbers:
@@ -49,7 +51,8 @@ class Accepting:
         if known is None:
             known = self._known[key] = np.zeros(len(self._names), np.int8)
         unknown = at[known[at] == 0]
-        if len(unknown) > (_FEW if self._rules is None else _FEWER) and isinstance(accepts, AcceptsPod):
+        most = _FEW if self._rules is None and len(self._known) <= _FEW_KEYS else _FEWER
+        if len(unknown) > most and isinstance(accepts, AcceptsPod):
             if self._rules is None:
                 self._rules = accepts.matching.over(self._names)
             let = self._rules(accepts.pod)

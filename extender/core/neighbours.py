@@ -16,9 +16,9 @@ from extender.core.bystanders import Around, Ask, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
 from extender.core.neighbour_counts import Away, Even, Near
+from extender.core.node_matching import matching
 from extender.core.units import count_in
 from extender.kube.names import NodeName
-from extender.kube.node_match import accepts
 
 HOST_PORTS = "a host port in use"
 APART = "required pod anti-affinity"
@@ -153,10 +153,11 @@ class Rules:
         assert pod.constraints is not None
         keys = [each.topology_key for each in pod.constraints.spread]
         likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
+        accepting = matching(self.nodes).over(list(self.nodes), heeds_taints=spread.heeds_taints)(likeness)
         eligible = {
             name: None
-            for name, node in self.nodes.items()
-            if all(key in node.labels for key in keys) and _counts_for(spread, node, likeness)
+            for (name, node), accepts in zip(self.nodes.items(), accepting.tolist(), strict=True)
+            if accepts and all(key in node.labels for key in keys)
         }
         values = {self.nodes[name].labels[spread.topology_key]: 0 for name in eligible}
         for name, count in self._around.counts(((spread.peers,), True)).items():
@@ -350,15 +351,6 @@ def _asks_of(pods: Iterable[Pod]) -> tuple[list[Ask], list[Ask]]:
 
 def _near(terms: Iterable[AffinityTerm]) -> Ask:
     return tuple(term.peers for term in terms), False
-
-
-def _counts_for(spread: Spread, node: Node, pod: Pod) -> bool:
-    if spread.heeds_taints:
-        return accepts(node, pod)
-    if not pod.node_selector and not pod.affinity:
-        return True
-    bare = replace(node, taints=(), unschedulable=False) if node.taints or node.unschedulable else node
-    return accepts(bare, pod)
 
 
 def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:

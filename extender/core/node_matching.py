@@ -1,14 +1,20 @@
 """Node matching: which of all nodes accept a pod, at once; node by node it is `kube.node_match.accepts`.
 
 A gang may have thousands of members of which each says something else of nodes. To ask each node about each of them
-takes seconds; here a label that a pod names is one comparison of an array. What is kept is brought up to date when
-somebody asks: a node costs nothing while it stays the same object. Must not know room.
+takes minutes; here what a pod says of a label is one operation on a set of nodes. What is kept is brought up to date
+when somebody asks: a node costs nothing while it stays the same object. Must not know room.
+
+A set of nodes is an integer with a bit for each: what a pod says is worked out in less than a microsecond a word.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from itertools import accumulate
+from operator import or_
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -22,75 +28,75 @@ from extender.kube.node_match import (
     Requirement,
     SelectorTerm,
     Taint,
+    Toleration,
     accepts,
     int64,
     may_match,
     tolerates,
 )
 
-Mask = npt.NDArray[np.bool_]
-"""By number of the node, whether it is so there."""
-_SPARE = 64
-V = TypeVar("V", bound=Hashable)
+_Nodes = int
+"""A set of them: a bit for each, by number."""
+_Away = Taint | None
+"""What keeps pods away: a taint, or that the node is cordoned."""
+K = TypeVar("K", bound=Hashable)
 
 
-class _Values(Generic[V]):
-    """What each node has of something, as a code. 0: nothing."""
+class _Having(Generic[K]):
+    """The nodes that have each of some things."""
 
-    def __init__(self, nodes: int) -> None:
-        self._codes: npt.NDArray[np.int64] = np.zeros(nodes, np.int64)
-        self._code_of: dict[V, int] = {}
-        self._integers: tuple[Mask, npt.NDArray[np.int64]] | None = None
-        """By code, whether the value is a number, and which."""
+    def __init__(self) -> None:
+        self.nodes: dict[K, _Nodes] = {}
 
-    def set(self, number: int, value: V | None) -> None:
-        """`value`: None for nothing."""
-        if value is not None and value not in self._code_of:
-            self._code_of[value] = len(self._code_of) + 1
-            self._integers = None
-        self._codes[number] = 0 if value is None else self._code_of[value]
-        if len(self._code_of) > 2 * len(self._codes):
-            self._forget()
+    def add(self, thing: K, node: _Nodes) -> None:
+        self.nodes[thing] = self.nodes.get(thing, 0) | node
 
-    def _forget(self) -> None:
-        """The values that no node has any more."""
-        there, self._codes = np.unique(np.append(self._codes, 0), return_inverse=True)
-        self._codes = self._codes[:-1]
-        new = {int(code): number for number, code in enumerate(there)}
-        self._code_of = {value: new[code] for value, code in self._code_of.items() if code in new}
-        self._integers = None
+    def remove(self, thing: K, node: _Nodes) -> None:
+        if left := self.nodes[thing] & ~node:
+            self.nodes[thing] = left
+        else:
+            del self.nodes[thing]
 
-    def grow(self, nodes: int) -> None:
-        self._codes = np.append(self._codes, np.zeros(nodes - len(self._codes), np.int64))
+    def any_of(self, things: Iterable[K]) -> _Nodes:
+        return reduce(or_, (self.nodes.get(thing, 0) for thing in things), 0)
 
-    @property
-    def some(self) -> Mask:
-        """Where there is a value."""
-        return np.not_equal(self._codes, 0)
 
-    def among(self, values: Iterable[V]) -> Mask:
-        """Where it is one of these."""
-        codes = [code for value in values if (code := self._code_of.get(value)) is not None]
-        if len(codes) <= 1:
-            return self._codes == codes[0] if codes else np.zeros(len(self._codes), np.bool_)
-        return self._where_code(codes)
+class _Values(_Having[str]):
+    """The nodes by their value of one label."""
 
-    def where(self, holds: Callable[[V], bool]) -> Mask:
-        """Where the value is one for which that holds. O(values)."""
-        return self._where_code([code for value, code in self._code_of.items() if holds(value)])
+    def __init__(self) -> None:
+        super().__init__()
+        self.some: _Nodes = 0
+        self._numbers: list[int] | None = None
+        """Those of the values that are numbers, in order; None: not known since nodes have changed."""
+        self._up_to: list[_Nodes] = []
+        """The nodes whose value is one of the first so many of these."""
 
-    def compared(self, bound: int, by: Callable[[npt.NDArray[np.int64], int], Mask]) -> Mask:
-        """Where the value is a number of which that holds. O(values) once."""
-        if self._integers is None:
-            read = [None, *(int64(str(value)) for value in self._code_of)]
-            self._integers = np.array([each is not None for each in read]), np.array([each or 0 for each in read])
-        is_number, numbers = self._integers
-        return (is_number & by(numbers, bound))[self._codes]
+    def add(self, thing: str, node: _Nodes) -> None:
+        super().add(thing, node)
+        self.some |= node
+        self._numbers = None
 
-    def _where_code(self, codes: Sequence[int]) -> Mask:
-        table = np.zeros(len(self._code_of) + 1, np.bool_)
-        table[codes] = True
-        return table[self._codes]
+    def remove(self, thing: str, node: _Nodes) -> None:
+        super().remove(thing, node)
+        self.some &= ~node
+        self._numbers = None
+
+    def below(self, bound: int) -> _Nodes:
+        numbers = self._in_order()
+        return self._up_to[bisect_left(numbers, bound)]
+
+    def above(self, bound: int) -> _Nodes:
+        numbers = self._in_order()
+        return self._up_to[-1] & ~self._up_to[bisect_right(numbers, bound)]
+
+    def _in_order(self) -> list[int]:
+        if self._numbers is None:
+            read = ((int64(value), nodes) for value, nodes in self.nodes.items())
+            known = sorted((number, nodes) for number, nodes in read if number is not None)
+            self._numbers = [number for number, _ in known]
+            self._up_to = list(accumulate((nodes for _, nodes in known), or_, initial=0))
+        return self._numbers
 
 
 class NodeMatching:
@@ -100,24 +106,36 @@ class NodeMatching:
         self._nodes = nodes
         self._known: dict[NodeName, Node] = {}
         self._numbers: dict[NodeName, int] = {}
-        self._size = _SPARE
-        self._unused = list(range(self._size))
-        self._labels: dict[str, _Values[str]] = {}
-        self._keeping_away: _Values[tuple[tuple[Taint, ...], bool]] = _Values(self._size)
-        """Its taints and whether it is cordoned."""
-        self._none: _Values[str] = _Values(self._size)
+        self._unused: list[int] = []
+        """Numbers of nodes that are gone."""
+        self._there: _Nodes = 0
+        self._labels: dict[str, _Values] = {}
+        self._tainted: _Having[_Away] = _Having()
+        """Also by taints that keep nobody away."""
 
     def accepts(self, name: NodeName, pod: PodRules) -> bool:
         """Whether the node is there and accepts the pod."""
         node = self._nodes.get(name)
         return node is not None and accepts(node, pod)
 
-    def over(self, names: Sequence[NodeName]) -> Callable[[PodRules], Mask]:
-        """Tells which of these nodes accept a pod, in their order; for as long as no node changes."""
+    def over(
+        self, names: Sequence[NodeName], *, heeds_taints: bool = True
+    ) -> Callable[[PodRules], npt.NDArray[np.bool_]]:
+        """Tells which of these nodes accept a pod, in their order; for as long as no node changes. Without
+        `heeds_taints` as if they had none and were not cordoned."""
         self._refresh()
-        at = np.array([self._numbers.get(name, -1) for name in names], np.int64)
-        there = at >= 0
-        return lambda pod: self._accepting(pod)[at] & there
+        size = len(self._known) + len(self._unused)
+        # Who is not there has a number that nobody has.
+        at = np.array([self._numbers.get(name, size) for name in names], np.int64)
+
+        def accepting(pod: PodRules) -> npt.NDArray[np.bool_]:
+            found = self._chosen_by(pod)
+            if heeds_taints:
+                found &= ~self._closed_to(pod)
+            octets = np.frombuffer(found.to_bytes(size // 8 + 1, "little"), np.uint8)
+            return np.unpackbits(octets, bitorder="little").view(np.bool_)[at]
+
+        return accepting
 
     # -- nodes -----------------------------------------------------------------------------------------------------
 
@@ -126,90 +144,108 @@ class NodeMatching:
             self._take_out(name)
         for name, node in self._nodes.items():
             if self._known.get(name) is not node:
+                if name in self._known:
+                    self._take_out(name)
                 self._take_in(node)
 
     def _take_out(self, name: NodeName) -> None:
-        number = self._numbers.pop(name)
-        for key in self._known.pop(name).labels:
-            self._set_label(key, number, None)
-        self._keeping_away.set(number, None)
+        node, number = self._known.pop(name), self._numbers.pop(name)
+        bit = 1 << number
         self._unused.append(number)
+        self._there &= ~bit
+        for key, value in node.labels.items():
+            self._labels[key].remove(value, bit)
+            if not self._labels[key].some:
+                del self._labels[key]
+        for taint in _keeping_away(node):
+            self._tainted.remove(taint, bit)
 
     def _take_in(self, node: Node) -> None:
-        known = self._known.get(node.name)
-        if known is None:
-            if not self._unused:
-                self._grow()
-            self._numbers[node.name] = self._unused.pop()
-        number, before = self._numbers[node.name], {} if known is None else known.labels
-        self._known[node.name] = node
-        for key in before:
-            if key not in node.labels:
-                self._set_label(key, number, None)
+        number = self._unused.pop() if self._unused else len(self._known)
+        bit = 1 << number
+        self._known[node.name], self._numbers[node.name] = node, number
+        self._there |= bit
         for key, value in node.labels.items():
-            if before.get(key) != value:
-                self._set_label(key, number, value)
-        self._keeping_away.set(number, (node.taints, node.unschedulable))
-
-    def _set_label(self, key: str, number: int, value: str | None) -> None:
-        values = self._labels.get(key)
-        if values is None:
-            values = self._labels[key] = _Values(self._size)
-        values.set(number, value)
-        if value is None and not values.some.any():
-            del self._labels[key]
-
-    def _grow(self) -> None:
-        self._unused += range(self._size, 2 * self._size)
-        self._size *= 2
-        for values in (*self._labels.values(), self._keeping_away, self._none):
-            values.grow(self._size)
+            self._labels.setdefault(key, _Values()).add(value, bit)
+        for taint in _keeping_away(node):
+            self._tainted.add(taint, bit)
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
-    def _accepting(self, pod: PodRules) -> Mask:
-        found = self._tolerated_by(pod)
+    def _closed_to(self, pod: PodRules) -> _Nodes:
+        said = pod.tolerations
+        return self._tainted.any_of(taint for taint in self._tainted.nodes if not _tolerated(taint, said))
+
+    def _chosen_by(self, pod: PodRules) -> _Nodes:
+        found = self._there
         for key, value in pod.node_selector.items():
-            found &= self._labels.get(key, self._none).among((value,))
+            found &= self._valued(key).nodes.get(value, 0)
         if pod.affinity:
-            found &= np.logical_or.reduce([self._matching(term) for term in pod.affinity])
+            found &= reduce(or_, map(self._matching, pod.affinity))
         return found
 
-    def _tolerated_by(self, pod: PodRules) -> Mask:
-        said = pod.tolerations
-        return self._keeping_away.where(lambda kept: tolerates(said, *kept))
-
-    def _matching(self, term: SelectorTerm) -> Mask:
-        if not may_match(term):
-            return np.zeros(self._size, np.bool_)
-        found = np.ones(self._size, np.bool_)
+    def _matching(self, term: SelectorTerm) -> _Nodes:
+        found = self._there
         for each in term.labels:
             found &= self._label_holds(each)
         for each in term.fields:
             found &= self._field_holds(each)
-        return found
+        return found if found and may_match(term) else 0
 
-    def _label_holds(self, requirement: Requirement) -> Mask:
-        values = self._labels.get(requirement.key, self._none)
+    def _label_holds(self, requirement: Requirement) -> _Nodes:
+        """Anything where it cannot be parsed."""
+        values = self._valued(requirement.key)
         match requirement.operator:
             case "In":
-                return values.among(requirement.values)
+                return values.any_of(requirement.values)
             case "NotIn":
-                return ~values.among(requirement.values)
+                return self._there & ~values.any_of(requirement.values)
             case "Exists":
                 return values.some
             case "DoesNotExist":
-                return ~values.some
-        bound = int64(requirement.values[0])
-        return values.compared(bound or 0, np.greater if requirement.operator == "Gt" else np.less)
+                return self._there & ~values.some
+        if len(requirement.values) != 1 or (bound := int64(requirement.values[0])) is None:
+            return 0
+        return values.above(bound) if requirement.operator == "Gt" else values.below(bound)
 
-    def _field_holds(self, requirement: Requirement) -> Mask:
-        found = np.zeros(self._size, np.bool_)
-        if requirement.key != NAME_FIELD:
-            found[:] = requirement.values[0] == ""
-        elif (number := self._numbers.get(NodeName(requirement.values[0]))) is not None:
-            found[number] = True
-        return found if requirement.operator == "In" else ~found
+    def _field_holds(self, requirement: Requirement) -> _Nodes:
+        """Anything where it cannot be parsed."""
+        if len(requirement.values) != 1:
+            return 0
+        [value] = requirement.values
+        if requirement.key == NAME_FIELD:
+            number = self._numbers.get(NodeName(value))
+            found = 0 if number is None else 1 << number
+        else:
+            found = 0 if value else self._there
+        return found if requirement.operator == "In" else self._there & ~found
+
+    def _valued(self, key: str) -> _Values:
+        return self._labels.get(key, _NO_VALUES)
+
+
+_NO_VALUES = _Values()
+
+
+class NodeTable(dict[NodeName, Node]):
+    """The nodes by their names, and which of them accept a pod."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matching = NodeMatching(self)
+
+
+def matching(nodes: Mapping[NodeName, Node]) -> NodeMatching:
+    """That of the table; of other nodes a new one, in O(their labels)."""
+    return nodes.matching if isinstance(nodes, NodeTable) else NodeMatching(nodes)
+
+
+def _keeping_away(node: Node) -> set[_Away]:
+    return {*node.taints, *([None] if node.unschedulable else [])}
+
+
+def _tolerated(taint: _Away, tolerations: tuple[Toleration, ...]) -> bool:
+    return tolerates(tolerations, (), True) if taint is None else tolerates(tolerations, (taint,), False)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

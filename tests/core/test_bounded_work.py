@@ -21,11 +21,13 @@ from extender.core.gangs.prospects import Prospects
 from extender.core.gangs.queue import Patience
 from extender.core.gangs.room import Room
 from extender.core.ledger import Ledger
-from extender.core.policy_types import HOSTNAME
+from extender.core.policy_types import HOSTNAME, Balance, PolicyInForce
+from extender.kube import node_match
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.kube.node_match import Requirement, SelectorTerm
 from tests.builders import gang_ask, gang_pods, gone, node, pod, units
 from tests.core.gang_world import GangWorld
-from tests.core.town import apart
+from tests.core.town import apart, even
 from tests.performing import replaced
 
 NODES, GANGS = 60, 20
@@ -174,6 +176,27 @@ class TestAGangOfManyKinds:
         assert self.phase(world) is Phase.WAITING
         assert len(looks) < 2 * NODES
         world.check()
+
+    @pytest.mark.parametrize("policy", [None, Balance(topology_key="zone")])
+    def test_nor_for_each_term_of_one_that_is_to_be_evenly_among_others(
+        self, world: GangWorld, monkeypatch: pytest.MonkeyPatch, policy: Balance | None
+    ) -> None:
+        looks = list[str]()
+        monkeypatch.setattr(sys.modules[__name__], "NODES", 300)
+        zones = [node(f"n{number}", labels={"zone": f"z{number % 3}"}) for number in range(NODES)]
+        world.do(replaced(world.keeper, Node, zones))
+        terms = tuple(SelectorTerm((Requirement(f"key-{number}", "Exists"),)) for number in range(20))
+        anywhere = SelectorTerm((Requirement("zone", "Exists"),))
+        member = pod("g-0", gang=gang_ask("g", 1), labels={"app": "train"}, affinity=(*terms, anywhere))
+        if policy is None:
+            member = replace(member, constraints=even("zone"))
+        else:
+            world.do(world.keeper.govern("default", "even", PolicyInForce(policy, ())))
+        world.do(world.keeper.observe(member))
+        self._count(monkeypatch, node_match, "_term_matches", looks)
+        world.do(world.keeper.filter(member, list(world.keeper.tables.nodes)))
+        assert self.phase(world) is Phase.PLANNED
+        assert len(looks) < NODES
 
     def _count(self, monkeypatch: pytest.MonkeyPatch, owner: Any, method: str, looks: list[str]) -> None:
         asked = getattr(owner, method)

@@ -69,12 +69,16 @@ def test_of_nodes_that_change_all_the_time_nothing_is_kept() -> None:
         table[name] = node(name, {}, labels={"at": str(number), f"key-{number}": "", "zone": "a"})
         matching.over([name])
     assert set(matching._labels) == {"at", "zone", *(f"key-{number}" for number in range(2_900, 3_000))}
-    assert matching._size == 128
-    assert len(matching._labels["at"]._code_of) <= 2 * 128
+    assert (len(matching._labels["at"].nodes), len(matching._unused)) == (100, 0)
     names = list(table)
     for wanted in ("2950", "1"):
         found = matching.over(names)(pod("p", {}, node_selector={"at": wanted})).tolist()
         assert found == [table[name].labels["at"] == wanted for name in names]
+    table.clear()
+    matching.over(names)
+    assert len(matching._unused) == 100
+    table[names[3]] = node(names[3], {})
+    assert matching.over(names)(pod("p", {})).tolist() == [name == names[3] for name in names]
     table.clear()
     assert not any(matching.over(names)(pod("p", {})).tolist())
     assert not matching._labels

@@ -18,7 +18,7 @@ from extender.core.gangs.gang import Gang
 from extender.core.gangs.room import Room, Slot, Template
 from extender.core.gangs.staying import Staying
 from extender.core.ledger import Holder, Ledger
-from extender.core.node_matching import AcceptsPod, NodeMatching
+from extender.core.node_matching import AcceptsPod, matching
 from extender.core.policy_types import HOSTNAME
 from extender.core.units import add
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid
@@ -86,7 +86,7 @@ class Slots:
     """How good nodes are for a pod; None: as good as each other."""
 
     def __post_init__(self) -> None:
-        self._matching = NodeMatching(self.nodes)
+        self._matching = matching(self.nodes)
 
     # -- nodes ----------------------------------------------------------------------------------------------------
 

@@ -17,11 +17,11 @@ from extender.core.cluster import Node, Pod
 from extender.core.equivalence import matching_of
 from extender.core.governed import Governed
 from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.node_matching import matching
 from extender.core.policy import Facts
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation
 from extender.core.units import count_in
 from extender.kube.names import NodeName, PodUid
-from extender.kube.node_match import accepts
 
 _Name = tuple[str, str]
 """(namespace, policy)."""
@@ -269,11 +269,11 @@ class Standing:
 
     def open_nodes(self, pod: Pod, facts: Facts) -> Flags:
         """Whether a node, by its number in `places`, would have the pod, room apart."""
-        self.places(facts)
+        names = self.places(facts).names
         kind = matching_of(pod)
         found = self._open.get(kind)
         if found is None:
-            found = np.array([accepts(node, pod) for node in facts.nodes.values()], np.bool_)
+            found = matching(facts.nodes).over(names)(pod)
         self._open[kind] = found
         return found
 
