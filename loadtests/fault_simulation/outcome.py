@@ -100,7 +100,11 @@ async def amiss(
     )
     return {
         IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
-        FORGOTTEN: [*waiting, *_apart(nodes, pods, apart, keeps), *_with_free_ports(nodes, pods, keeps, works)],
+        FORGOTTEN: [
+            *waiting,
+            *_apart(nodes, with_nominated, apart, keeps),
+            *_with_free_ports(nodes, with_nominated, keeps, works),
+        ],
         DIFFERS: differences(Objects(store), answers),
         LEFT: [
             *unfinished(answers),
