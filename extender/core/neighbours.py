@@ -15,6 +15,7 @@ from itertools import chain
 from extender.core.bystanders import Around, Ask, OnNodes
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, HostPort, Spread
+from extender.core.equivalence import matching_of
 from extender.core.neighbour_counts import Away, Even, Near
 from extender.core.node_matching import matching
 from extender.core.units import count_in
@@ -94,6 +95,8 @@ class Rules:
         """Terms that no pod of the plan has, and the values where pods around have them."""
         self._near: list[Near] = []
         self._even: list[Even] = []
+        self._eligible: dict[object, Mapping[NodeName, None]] = {}
+        """Shared by constraints for which the same nodes count."""
         self._ports: dict[NodeName, list[HostPort]] = {}
         self._kinds: dict[tuple[object, ...], PeerClass] = {}
         self._numbers: dict[object, int] = {}
@@ -150,20 +153,27 @@ class Rules:
         return found
 
     def _evened(self, spread: Spread, pod: Pod) -> Even:
-        assert pod.constraints is not None
-        keys = [each.topology_key for each in pod.constraints.spread]
-        likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
-        accepting = matching(self.nodes).over(list(self.nodes), heeds_taints=spread.heeds_taints)(likeness)
-        eligible = {
-            name: None
-            for (name, node), accepts in zip(self.nodes.items(), accepting.tolist(), strict=True)
-            if accepts and all(key in node.labels for key in keys)
-        }
+        eligible = self._counting_for(spread, pod)
         values = {self.nodes[name].labels[spread.topology_key]: 0 for name in eligible}
         for name, count in self._around.counts(((spread.peers,), True)).items():
             if name in eligible:
                 values[self.nodes[name].labels[spread.topology_key]] += count
         return Even(spread, eligible, values)
+
+    def _counting_for(self, spread: Spread, pod: Pod) -> Mapping[NodeName, None]:
+        """The nodes that count for the constraint."""
+        assert pod.constraints is not None
+        keys = frozenset(each.topology_key for each in pod.constraints.spread)
+        likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
+        key = (keys, spread.heeds_taints, matching_of(likeness))
+        if key not in self._eligible:
+            accepting = matching(self.nodes).over(list(self.nodes), heeds_taints=spread.heeds_taints)(likeness)
+            self._eligible[key] = {
+                name: None
+                for (name, node), accepts in zip(self.nodes.items(), accepting.tolist(), strict=True)
+                if accepts and all(key in node.labels for key in keys)
+            }
+        return self._eligible[key]
 
     # Who is alike.
 

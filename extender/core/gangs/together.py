@@ -42,10 +42,10 @@ from extender.kube.names import NodeName, ResourceKey
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
 _MOST_STEPS = 4_000
-_MOST_LOOKS = 60_000
-"""Nodes looked at for a slot, over all tries: some tenth of a second. 1,000 slots of two templates on 5,000 nodes take
-some 10,000."""
-_PLACED = 2
+_MOST_LOOKS = 80_000
+"""Nodes looked at for a slot, over all tries: some tenth of a second. 10,000 slots that are to be even over 5,000 nodes
+take 60,000."""
+_PLACED = 1
 """Looks that it costs to place a slot and to take it back, beside one at its node."""
 _COUNTED_AT_ONCE = 64
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
