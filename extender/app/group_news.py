@@ -1,8 +1,8 @@
-"""News of PodGroups: when the members of one are understood anew.
+"""PodGroup events are applied to their members: at once, or later where a namespace has just had a large change.
 
-All members of a group at once: a gang of which half asks for something else is another's. So a large group costs its
-namespace time: further news waits, the latest of each group alone, as if the watch were late. What waited is taken in
-slices of whole groups, one between two ticks of the keeper, and namespaces take turns.
+One step updates all members of a group: a gang of which only some members have the new quorum would be wrong. After a
+large group, further events of its namespace wait, and the last event of each group replaces earlier ones, as if the
+watch were late. Each tick of the keeper applies one slice of waiting events, in turn by namespace.
 """
 
 from __future__ import annotations
@@ -14,36 +14,35 @@ from extender.core.cluster import Pod
 from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups
 
 SLICE = 200
-"""Pods that are understood anew at once, or those of one group: some ten milliseconds."""
+"""Pods that one step updates at most, unless a single group has more: about 10 ms."""
 _REST = 0.002
-"""Seconds a pod, after its PodGroup had it understood anew: some thirty times as long as that takes."""
+"""Seconds of waiting for each pod that a large change updated: about thirty times what the update takes."""
 
 _News = tuple[PodGroup, bool]
-"""The group as it was last heard of, and whether it is gone."""
+"""The last event of a group: the group, and whether it was deleted."""
 
 
 class GroupNews:
-    """`understand`: these pods, as they are told of, ask for something else since."""
+    """`understand` is called with pods, as the API server has them, whose PodGroup changed."""
 
     def __init__(self, groups: PodGroups, clock: Clock, understand: Callable[[Iterable[Pod]], None]) -> None:
         self._groups = groups
         self._clock = clock
         self._understand = understand
         self._resting: dict[str, float] = {}
-        """Until when no news of a namespace is taken."""
+        """By namespace: until when its events wait."""
         self._waiting: dict[str, dict[GroupName, _News]] = {}
-        """By namespace, the next in turn first."""
+        """Waiting events by namespace; the namespace whose turn is next comes first."""
 
     def hear(self, group: PodGroup, *, gone: bool) -> None:
-        """It is there and looks like this, or is gone."""
+        """The watch tells of the group as it is now, or as it was when it was deleted."""
         if group.namespace in self._waiting or self._resting.get(group.namespace, 0.0) > self._clock.steady():
             self._waiting.setdefault(group.namespace, {})[group.key] = group, gone
         else:
             self._take(group, gone)
 
     def replace(self, groups: Iterable[PodGroup]) -> Iterator[None]:
-        """These and no others exist, and those who name one are understood by that, once the slices are walked
-        through."""
+        """The cluster has these groups and no others. Done when the caller has walked through all slices."""
         listed = {group.key: group for group in groups}
         self._waiting.clear()
         if not self._groups.installed:
@@ -52,13 +51,13 @@ class GroupNews:
         known = {group.key: group for group in self._groups.known()}
         for name, group in sorted((known | listed).items()):
             self._waiting.setdefault(group.namespace, {})[name] = group, name not in listed
-        # What is heard of one between two slices is newer.
+        # An event that comes between two slices is newer than the list, and replaces its entry.
         while self._waiting:
             self._take_slice(self._waiting)
             yield
 
     def uninstalled(self) -> None:
-        """There is no such kind any more."""
+        """The API server does not serve PodGroups any more."""
         self._waiting.clear()
         self._understand(self._groups.uninstalled())
 
@@ -72,7 +71,7 @@ class GroupNews:
             self._take_slice(namespace for namespace in self._waiting if namespace not in self._resting)
 
     def _take_slice(self, namespaces: Iterable[str]) -> None:
-        """One group of each of these in turn, until they had enough pods."""
+        """Applies one waiting event of each namespace in turn, until a slice of pods is updated."""
         turns, done = dict.fromkeys(namespaces), 0
         while turns and done < SLICE:
             del turns[namespace := next(iter(turns))]

@@ -1,10 +1,9 @@
-"""Node matching: which of all nodes accept a pod, at once; node by node it is `kube.node_match.accepts`.
+"""An index of node labels and taints tells which nodes accept a pod, for all nodes at once.
 
-A gang may have thousands of members of which each says something else of nodes. To ask each node about each of them
-takes minutes; here what a pod says of a label is one operation on a set of nodes. What is kept is brought up to date
-when somebody asks: a node costs nothing while it stays the same object. Must not know room.
-
-A set of nodes is an integer with a bit for each: what a pod says is worked out in less than a microsecond a word.
+`kube.node_match.accepts` answers the same for one node. A gang may have thousands of members with different selectors:
+one call for each member and node takes minutes. Here each requirement is one operation on a set of nodes. A set of
+nodes is an integer with one bit a node. The index compares node objects by identity when a caller asks, and reads only
+those that changed.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from extender.kube.node_match import (
 _Nodes = int
 """A set of them: a bit for each, by number."""
 _Away = Taint | None
-"""What keeps pods away: a taint, or that the node is cordoned."""
+"""A taint; None: the node is cordoned."""
 K = TypeVar("K", bound=Hashable)
 
 
 class _Having(Generic[K]):
-    """The nodes that have each of some things."""
+    """Maps a label value, or a taint, to the nodes that have it."""
 
     def __init__(self) -> None:
         self.nodes: dict[K, _Nodes] = {}
@@ -68,9 +67,9 @@ class _Values(_Having[str]):
         super().__init__()
         self.some: _Nodes = 0
         self._numbers: list[int] | None = None
-        """Those of the values that are numbers, in order; None: not known since nodes have changed."""
+        """The values that are integers, sorted; None: to be read again, because a node changed."""
         self._up_to: list[_Nodes] = []
-        """The nodes whose value is one of the first so many of these."""
+        """For each prefix of `_numbers`: the nodes with one of its values."""
 
     def add(self, thing: str, node: _Nodes) -> None:
         super().add(thing, node)
@@ -100,7 +99,7 @@ class _Values(_Having[str]):
 
 
 class NodeMatching:
-    """`nodes`: the table of nodes, as it is whenever somebody asks."""
+    """`nodes`: a live table of nodes; its owner replaces a node that changed, and never edits it."""
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self._nodes = nodes
@@ -111,7 +110,7 @@ class NodeMatching:
         self._there: _Nodes = 0
         self._labels: dict[str, _Values] = {}
         self._tainted: _Having[_Away] = _Having()
-        """Also by taints that keep nobody away."""
+        """Includes taints that repel no pod, such as PreferNoSchedule."""
 
     def accepts(self, name: NodeName, pod: PodRules) -> bool:
         """Whether the node is there and accepts the pod."""
@@ -121,11 +120,11 @@ class NodeMatching:
     def over(
         self, names: Sequence[NodeName], *, heeds_taints: bool = True
     ) -> Callable[[PodRules], npt.NDArray[np.bool_]]:
-        """Tells which of these nodes accept a pod, in their order; for as long as no node changes. Without
-        `heeds_taints` as if they had none and were not cordoned."""
+        """A function from a pod to a mask over `names`; valid until a node changes. It ignores taints and cordons if
+        `heeds_taints` is false."""
         self._refresh()
         size = len(self._known) + len(self._unused)
-        # Who is not there has a number that nobody has.
+        # No node has this number: it stands for names that are not in the table.
         at = np.array([self._numbers.get(name, size) for name in names], np.int64)
 
         def accepting(pod: PodRules) -> npt.NDArray[np.bool_]:
@@ -193,7 +192,7 @@ class NodeMatching:
         return found if found and may_match(term) else 0
 
     def _label_holds(self, requirement: Requirement) -> _Nodes:
-        """Anything where it cannot be parsed."""
+        """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
         values = self._valued(requirement.key)
         match requirement.operator:
             case "In":
@@ -209,7 +208,7 @@ class NodeMatching:
         return values.above(bound) if requirement.operator == "Gt" else values.below(bound)
 
     def _field_holds(self, requirement: Requirement) -> _Nodes:
-        """Anything where it cannot be parsed."""
+        """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
         if len(requirement.values) != 1:
             return 0
         [value] = requirement.values
@@ -228,7 +227,7 @@ _NO_VALUES = _Values()
 
 
 class NodeTable(dict[NodeName, Node]):
-    """The nodes by their names, and which of them accept a pod."""
+    """Nodes by name, with their index."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -236,7 +235,7 @@ class NodeTable(dict[NodeName, Node]):
 
 
 def matching(nodes: Mapping[NodeName, Node]) -> NodeMatching:
-    """That of the table; of other nodes a new one, in O(their labels)."""
+    """The index of a NodeTable; for any other mapping a new index, in O(labels of its nodes)."""
     return nodes.matching if isinstance(nodes, NodeTable) else NodeMatching(nodes)
 
 
@@ -250,7 +249,7 @@ def _tolerated(taint: _Away, tolerations: tuple[Toleration, ...]) -> bool:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AcceptsPod:
-    """Nodes accept the pod by their own rules, and by what is `judged` beside these; None: nothing is."""
+    """Whether a node accepts the pod: by its labels and taints, and by `judged`, if given, which policies decide."""
 
     pod: PodRules
     matching: NodeMatching
