@@ -9,12 +9,11 @@ those that changed.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import accumulate
 from operator import or_
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,50 +35,35 @@ from extender.kube.node_match import (
 
 _Nodes = int
 """A set of them: a bit for each, by number."""
-_Away = Taint | None
-"""A taint; None: the node is cordoned."""
-K = TypeVar("K", bound=Hashable)
 
 
-class _Having(Generic[K]):
-    """Maps a label value, or a taint, to the nodes that have it."""
+class _Values:
+    """The nodes by their value of one label, or of one kind of taint."""
 
     def __init__(self) -> None:
-        self.nodes: dict[K, _Nodes] = {}
-
-    def add(self, thing: K, node: _Nodes) -> None:
-        self.nodes[thing] = self.nodes.get(thing, 0) | node
-
-    def remove(self, thing: K, node: _Nodes) -> None:
-        if left := self.nodes[thing] & ~node:
-            self.nodes[thing] = left
-        else:
-            del self.nodes[thing]
-
-    def any_of(self, things: Iterable[K]) -> _Nodes:
-        return reduce(or_, (self.nodes.get(thing, 0) for thing in things), 0)
-
-
-class _Values(_Having[str]):
-    """The nodes by their value of one label."""
-
-    def __init__(self) -> None:
-        super().__init__()
+        self.nodes: dict[str, _Nodes] = {}
         self.some: _Nodes = 0
+        """Those that have any value."""
         self._numbers: list[int] | None = None
         """The values that are integers, sorted; None: to be read again, because a node changed."""
         self._up_to: list[_Nodes] = []
         """For each prefix of `_numbers`: the nodes with one of its values."""
 
-    def add(self, thing: str, node: _Nodes) -> None:
-        super().add(thing, node)
+    def add(self, value: str, node: _Nodes) -> None:
+        self.nodes[value] = self.nodes.get(value, 0) | node
         self.some |= node
         self._numbers = None
 
-    def remove(self, thing: str, node: _Nodes) -> None:
-        super().remove(thing, node)
+    def remove(self, value: str, node: _Nodes) -> None:
+        if left := self.nodes[value] & ~node:
+            self.nodes[value] = left
+        else:
+            del self.nodes[value]
         self.some &= ~node
         self._numbers = None
+
+    def any_of(self, values: Iterable[str]) -> _Nodes:
+        return reduce(or_, (self.nodes.get(value, 0) for value in values), 0)
 
     def below(self, bound: int) -> _Nodes:
         numbers = self._in_order()
@@ -109,8 +93,9 @@ class NodeMatching:
         """Numbers of nodes that are gone."""
         self._there: _Nodes = 0
         self._labels: dict[str, _Values] = {}
-        self._tainted: _Having[_Away] = _Having()
-        """Includes taints that repel no pod, such as PreferNoSchedule."""
+        self._taints: dict[tuple[str, str], _Values] = {}
+        """By key and effect, only effects that repel pods; a node has one taint of each, as the API server requires."""
+        self._cordoned: _Nodes = 0
 
     def accepts(self, name: NodeName, pod: PodRules) -> bool:
         """Whether the node is there and accepts the pod."""
@@ -152,28 +137,39 @@ class NodeMatching:
         bit = 1 << number
         self._unused.append(number)
         self._there &= ~bit
+        self._cordoned &= ~bit
         for key, value in node.labels.items():
             self._labels[key].remove(value, bit)
             if not self._labels[key].some:
                 del self._labels[key]
-        for taint in _keeping_away(node):
-            self._tainted.remove(taint, bit)
+        for taint in _repelling(node):
+            kind = taint.key, taint.effect
+            self._taints[kind].remove(taint.value, bit)
+            if not self._taints[kind].some:
+                del self._taints[kind]
 
     def _take_in(self, node: Node) -> None:
         number = self._unused.pop() if self._unused else len(self._known)
         bit = 1 << number
         self._known[node.name], self._numbers[node.name] = node, number
         self._there |= bit
+        self._cordoned |= bit if node.unschedulable else 0
         for key, value in node.labels.items():
             self._labels.setdefault(key, _Values()).add(value, bit)
-        for taint in _keeping_away(node):
-            self._tainted.add(taint, bit)
+        for taint in _repelling(node):
+            self._taints.setdefault((taint.key, taint.effect), _Values()).add(taint.value, bit)
 
     # -- pods ------------------------------------------------------------------------------------------------------
 
     def _closed_to(self, pod: PodRules) -> _Nodes:
-        said = pod.tolerations
-        return self._tainted.any_of(taint for taint in self._tainted.nodes if not _tolerated(taint, said))
+        found = self._cordoned if self._cordoned and not tolerates(pod.tolerations, (), True) else 0
+        for (key, effect), values in self._taints.items():
+            tolerated = 0
+            for each in pod.tolerations:
+                if each.key in ("", key) and each.effect in ("", effect):
+                    tolerated |= _tolerated(each, values, key, effect)
+            found |= values.some & ~tolerated
+        return found
 
     def _chosen_by(self, pod: PodRules) -> _Nodes:
         found = self._there
@@ -239,12 +235,18 @@ def matching(nodes: Mapping[NodeName, Node]) -> NodeMatching:
     return nodes.matching if isinstance(nodes, NodeTable) else NodeMatching(nodes)
 
 
-def _keeping_away(node: Node) -> set[_Away]:
-    return {*node.taints, *([None] if node.unschedulable else [])}
+def _repelling(node: Node) -> list[Taint]:
+    return [taint for taint in node.taints if not tolerates((), (taint,), False)]
 
 
-def _tolerated(taint: _Away, tolerations: tuple[Toleration, ...]) -> bool:
-    return tolerates(tolerations, (), True) if taint is None else tolerates(tolerations, (taint,), False)
+def _tolerated(toleration: Toleration, values: _Values, key: str, effect: str) -> _Nodes:
+    """The nodes whose taint of that key and effect, for which the toleration is, is tolerated. O(values) for operators
+    that compare numbers."""
+    if toleration.operator in ("", "Equal"):
+        return values.nodes.get(toleration.value, 0)
+    if toleration.operator == "Exists":
+        return values.some
+    return values.any_of(v for v in values.nodes if tolerates((toleration,), (Taint(key, v, effect),), False))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -254,6 +256,12 @@ class AcceptsPod:
     pod: PodRules
     matching: NodeMatching
     judged: Callable[[NodeName], bool] | None = None
+
+    @property
+    def words(self) -> int:
+        """How many tolerations, labels and requirements the pod names: the cost of one question grows with it."""
+        terms = sum(len(term.labels) + len(term.fields) for term in self.pod.affinity)
+        return len(self.pod.tolerations) + len(self.pod.node_selector) + terms
 
     def __call__(self, name: NodeName) -> bool:
         return self.matching.accepts(name, self.pod) and (self.judged is None or self.judged(name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -20,21 +21,29 @@ EFFECTS = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
 OPERATORS = st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Near"])
 
 labels = st.dictionaries(KEYS, VALUES)
-taints = st.lists(st.builds(Taint, KEYS, VALUES, EFFECTS), max_size=2).map(tuple)
+# The API server refuses nodes with two taints of the same key and effect.
+taints = st.lists(st.builds(Taint, KEYS, VALUES, EFFECTS), max_size=3, unique_by=lambda each: (each.key, each.effect))
 requirements = st.builds(Requirement, KEYS, OPERATORS, st.lists(VALUES, max_size=2).map(tuple))
 fields = st.builds(
     Requirement, st.sampled_from(["metadata.name", "other"]), OPERATORS, st.lists(NAMES, max_size=2).map(tuple)
 )
 terms = st.builds(SelectorTerm, st.lists(requirements, max_size=2).map(tuple), st.lists(fields, max_size=1).map(tuple))
 tolerations = st.lists(
-    st.builds(Toleration, KEYS | st.just(""), st.sampled_from(["", "Equal", "Exists", "Lt"]), VALUES, EFFECTS),
+    st.builds(
+        Toleration,
+        KEYS | st.just(""),
+        st.sampled_from(["", "Equal", "Exists", "Lt", "Gt", "x"]),
+        VALUES,
+        EFFECTS | st.just(""),
+    ),
     max_size=2,
 ).map(tuple)
+TOLERATES_ALL = Toleration("", "Exists")
 
 
 @st.composite
 def nodes(draw: st.DrawFn) -> Node:
-    return node(draw(NAMES), {}, labels=draw(labels), taints=draw(taints), unschedulable=draw(st.booleans()))
+    return node(draw(NAMES), {}, labels=draw(labels), taints=tuple(draw(taints)), unschedulable=draw(st.booleans()))
 
 
 @st.composite
@@ -67,12 +76,14 @@ def test_of_nodes_that_change_all_the_time_nothing_is_kept() -> None:
     for number in range(3_000):
         name = NodeName(f"n{number % 100}")
         table[name] = node(name, {}, labels={"at": str(number), f"key-{number}": "", "zone": "a"})
+        table[name] = replace(table[name], taints=(Taint(f"key-{number % 3}", str(number), "NoSchedule"),))
         matching.over([name])
     assert set(matching._labels) == {"at", "zone", *(f"key-{number}" for number in range(2_900, 3_000))}
     assert (len(matching._labels["at"].nodes), len(matching._unused)) == (100, 0)
+    assert sum(len(values.nodes) for values in matching._taints.values()) == 100
     names = list(table)
     for wanted in ("2950", "1"):
-        found = matching.over(names)(pod("p", {}, node_selector={"at": wanted})).tolist()
+        found = matching.over(names)(pod("p", {}, node_selector={"at": wanted}, tolerations=(TOLERATES_ALL,))).tolist()
         assert found == [table[name].labels["at"] == wanted for name in names]
     table.clear()
     matching.over(names)
@@ -82,3 +93,4 @@ def test_of_nodes_that_change_all_the_time_nothing_is_kept() -> None:
     table.clear()
     assert not any(matching.over(names)(pod("p", {})).tolist())
     assert not matching._labels
+    assert not matching._taints

@@ -31,11 +31,13 @@ import numpy as np
 
 from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
+from extender.core.columns import Grid
 from extender.core.fit import asked_of
 from extender.core.gangs.packing import Shortfall, cause_of
 from extender.core.gangs.room import Candidates, Room, Slot, Template, shares_of
 from extender.core.ledger import Holder
 from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.node_matching import AcceptsPod
 from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
@@ -48,6 +50,9 @@ take 60,000."""
 _PLACED = 1
 """Looks that it costs to place a slot and to take it back, beside one at its node."""
 _COUNTED_AT_ONCE = 64
+_ONE_BY_ONE, _FEW_WORDS = 512, 16
+"""Looks after which one operation finds the nodes that never have a slot of a template, and spares looks at them; for
+pods that say more of nodes than so many words it is the first."""
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
@@ -72,7 +77,7 @@ def plan(
         return Shortfall(0, len(seats), None, TOO_MANY, unsure=True)
     candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
     rules = Rules([seat.pod for seat in seats], nodes, around)
-    attempt = _Attempt(room.copy(), rules, _templates_of(seats, rules))
+    attempt = _Attempt(room, rules, _templates_of(seats, rules), candidates)
     anywhere, best = Candidates(candidates), None
     for order in attempt.orders():
         for within in _places(attempt, candidates):
@@ -94,6 +99,13 @@ class _Template(Template):
     """Seats that are alike: of one kind, with the same needs, on the same nodes."""
 
     kind: PeerClass
+    accepted: frozenset[NodeName] | None = None
+    """The candidates that it may be on; None: they were not asked all at once."""
+    roomy: frozenset[NodeName] = frozenset()
+    """Those of them that had room for one when the plan began."""
+
+    def may_be_on(self, node: NodeName) -> bool:
+        return Template.may_be_on(self, node) if self.accepted is None else node in self.accepted
 
     @property
     def cost(self) -> int:
@@ -106,7 +118,9 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
     for seat in seats:
         kind = rules.class_of(seat.pod)
         need = asked_of(seat.slot.units)
-        template = found.setdefault((frozenset(need), seat.slot.where, id(kind)), _Template([], need, kind))
+        key = (frozenset(need), seat.slot.where, id(kind))
+        if (template := found.get(key)) is None:
+            template = found[key] = _Template([], need, kind)
         template.slots.append(seat.slot)
     return list(found.values())
 
@@ -143,8 +157,10 @@ def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_With
 
 
 class _Attempt:
-    def __init__(self, room: Room, rules: Rules, templates: list[_Template]) -> None:
-        self.room = room
+    def __init__(self, room: Room, rules: Rules, templates: list[_Template], candidates: Sequence[NodeName]) -> None:
+        self._before = room
+        self._candidates = candidates
+        self.room = room.copy()
         self.rules = rules
         self.templates = templates
         self.looks = 0
@@ -152,6 +168,7 @@ class _Attempt:
         self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
         """The last spread constraint and nodes that were divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
+        self._grid: Grid | None = None
 
     def orders(self) -> list[Sequence[int]]:
         """In which the templates may be placed: who only wants to be near others comes after them."""
@@ -219,6 +236,22 @@ class _Attempt:
             self._areas = spread, names, self.rules.by_area(spread, names)
         self.looks += len(self._areas[2])
         return self._areas[2]
+
+    def open_to(self, template: _Template) -> frozenset[NodeName] | None:
+        """The candidates that accept the template and had room for one when the plan began. None: all are to be looked
+        at, because few looks were taken so far, or because the template has few nodes."""
+        accepts, only = template.slots[0].accepts, template.slots[0].only
+        words = accepts.words if isinstance(accepts, AcceptsPod) else 0
+        if template.accepted is None and only is None and (self.looks > _ONE_BY_ONE or words > _FEW_WORDS):
+            judged_one_by_one = isinstance(accepts, AcceptsPod) and accepts.judged is not None
+            self.looks += words + (len(self._candidates) if judged_one_by_one else 1)
+            if self._grid is None:
+                self._grid = self._before.grid(self._candidates)
+            accepted = self._grid.accepted(accepts, np.arange(len(self._grid.names)))
+            with_room = self._grid.has_room(template.need)[accepted]
+            template.accepted = frozenset(self._grid.named(accepted))
+            template.roomy = frozenset(self._grid.named(accepted[with_room]))
+        return None if template.accepted is None else template.roomy
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
         """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
@@ -308,6 +341,9 @@ class _Queue:
         self._attempt = attempt
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
+        self._open = attempt.open_to(template)
+        if self._open is not None:
+            attempt.looks += len(names) // _COUNTED_AT_ONCE
         self._areas: Mapping[str, Sequence[NodeName]] = (
             {"": names} if self._spread is None else attempt.by_area(self._spread, names)
         )
@@ -341,7 +377,8 @@ class _Queue:
         if self._spread is not None and rules.is_full(template.kind, self._spread, area):
             return None
         if (turns := self._turns.get(area)) is None:
-            turns = self._turns[area] = _Turns(iter(self._areas[area]))
+            within, may = self._areas[area], self._open
+            turns = self._turns[area] = _Turns(iter(within if may is None else filter(may.__contains__, within)))
         for name in turns.round():
             self._attempt.looks += 1
             if self._attempt.looks > _MOST_LOOKS:
