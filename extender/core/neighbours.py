@@ -99,6 +99,7 @@ class Rules:
         """Shared by constraints for which the same nodes count."""
         self._ports: dict[NodeName, list[HostPort]] = {}
         self._kinds: dict[tuple[object, ...], PeerClass] = {}
+        self._kind_of: dict[PeerClass, PeerClass] = {}
         self._numbers: dict[object, int] = {}
         around.look_at(*_asks_of(pods))
         for pod in pods:
@@ -204,7 +205,7 @@ class Rules:
             self._closed(pod),
         )
         # Pods that differ in labels which no rule asks about are of one kind.
-        return next((other for other in self._kinds.values() if other == kind), kind)
+        return self._kind_of.setdefault(kind, kind)
 
     def _closed(self, pod: Pod) -> tuple[tuple[str, frozenset[str]], ...]:
         """Others may have thousands of terms: here they become one for each topology key."""

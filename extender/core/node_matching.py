@@ -87,6 +87,10 @@ class NodeMatching:
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self._nodes = nodes
+        self._begin()
+
+    def _begin(self) -> None:
+        """The index is empty."""
         self._known: dict[NodeName, Node] = {}
         self._numbers: dict[NodeName, int] = {}
         self._unused: list[int] = []
@@ -124,13 +128,18 @@ class NodeMatching:
     # -- nodes -----------------------------------------------------------------------------------------------------
 
     def _refresh(self) -> None:
-        for name in self._known.keys() - self._nodes.keys():
+        gone = self._known.keys() - self._nodes.keys()
+        changed = [node for name, node in self._nodes.items() if self._known.get(name) is not node]
+        if 2 * (len(gone) + len(changed)) > len(self._known):
+            # To index all nodes anew costs less than to take so many out.
+            gone, changed = set(), list(self._nodes.values())
+            self._begin()
+        for name in gone:
             self._take_out(name)
-        for name, node in self._nodes.items():
-            if self._known.get(name) is not node:
-                if name in self._known:
-                    self._take_out(name)
-                self._take_in(node)
+        for node in changed:
+            if node.name in self._known:
+                self._take_out(node.name)
+            self._take_in(node)
 
     def _take_out(self, name: NodeName) -> None:
         node, number = self._known.pop(name), self._numbers.pop(name)

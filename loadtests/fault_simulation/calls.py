@@ -27,11 +27,38 @@ class Calls:
         """For how many seconds the caller waits, whatever else befalls the call."""
         self.binds: dict[str, float] = {}
         """By UID: when the service was first asked that the pod be bound, in seconds of the event loop."""
+        self._counted: dict[str, list[tuple[float, bool]]] = {}
+        """By UID: since when kube-scheduler counted on a bind that it had asked for, and since when no more, because it
+        failed or was given up."""
         self._answer = answer
         self._unheard: set[asyncio.Future[bytes]] = set()
 
     async def __call__(self, verb: str, body: bytes) -> bytes:
         """As of who is called. Raises ExtenderFailed."""
+        if verb != "bind":
+            return await self._call(verb, body)
+        self._count(body, True)
+        done = False
+        try:
+            answer = await self._call(verb, body)
+            done = not msgspec.json.decode(answer)["Error"]
+            return answer
+        finally:
+            if not done:
+                self._count(body, False)
+
+    def _count(self, body: bytes, counted: bool) -> None:
+        self._counted.setdefault(_pod_of(body), []).append((asyncio.get_running_loop().time(), counted))
+
+    def counted(self, uid: str, at: float) -> bool:
+        """Whether kube-scheduler counted then on the bind of that pod, as far as its own calls tell."""
+        return next((counted for when, counted in reversed(self._counted.get(uid, [])) if when <= at), False)
+
+    def asked_last(self, uid: str) -> float:
+        """When it asked for the pod's bind last, in seconds of the event loop; 0 if it never did."""
+        return next((when for when, counted in reversed(self._counted.get(uid, [])) if counted), 0.0)
+
+    async def _call(self, verb: str, body: bytes) -> bytes:
         IN_SERVICE.set(True)
         time_out = self.time_outs.met_by(CALLER, verb, "")
         if time_out is None:
@@ -59,7 +86,7 @@ class Calls:
 
     async def _arrive(self, verb: str, body: bytes) -> bytes:
         if verb == "bind":
-            self.binds.setdefault(msgspec.json.decode(body)["PodUID"], asyncio.get_running_loop().time())
+            self.binds.setdefault(_pod_of(body), asyncio.get_running_loop().time())
         return await self._answer(verb, body)
 
     def _arrive_again(self, verb: str, body: bytes) -> None:
@@ -77,3 +104,9 @@ class Calls:
         self._unheard.discard(answered)
         if not answered.cancelled():
             answered.exception()
+
+
+def _pod_of(body: bytes) -> str:
+    """The UID of the pod that a bind is about."""
+    uid: str = msgspec.json.decode(body)["PodUID"]
+    return uid

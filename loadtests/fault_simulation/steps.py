@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from extender.app.keeper import Keeper
@@ -109,13 +109,33 @@ class Steps:
 
     def _has_room(self, pod: Json) -> None:
         """But for what was taken without the service since it was decided that the pod goes there, and nobody could
-        know of it: by another scheduler, or by kube-scheduler, which has given a bind up and counts on that; the pod's,
-        or another's that was under way when it looked."""
-        node, now, asked = node_of(pod), asyncio.get_running_loop().time(), self._stage.calls.binds
+        know of it: by another scheduler, or by kube-scheduler, which has given the pod's bind up and counts on that.
+
+        kube-scheduler decides beside all but those whose bind had failed, or was given up, and that are bound none the
+        less; the service beside all that it can have heard of.
+        """
+        node, now = node_of(pod), asyncio.get_running_loop().time()
+        asked = self._stage.calls.binds.get(uid(pod), now)
         there = [each for each in self._store.list(POD) if node_of(each) == node and not is_over(each)]
-        own = [uid(each) for each in there if self._with_us.get(uid(each), 0.0) >= asked[uid(pod)]]
-        unheard = max(min(asked.get(each, now) for each in own) - _DECIDES_WITHIN, now - _HEARS_WITHIN)
-        used: dict[str, Fraction] = defaultdict(Fraction)
+        counted = [each for each in there if not self._were_apart(uid(each), uid(pod))]
+        heard = now - _HEARS_WITHIN
+        self._fits(pod, counted, max(asked - _DECIDES_WITHIN, heard))
+        self._fits(pod, there, heard)
+
+    def _were_apart(self, one: str, other: str) -> bool:
+        """Whether kube-scheduler counted on neither when it asked for the other's bind last."""
+        calls = self._stage.calls
+        known = one != other and one in self._with_us
+        return known and not (
+            self._is_counted(one, calls.asked_last(other)) or self._is_counted(other, calls.asked_last(one))
+        )
+
+    def _is_counted(self, pod: str, at: float) -> bool:
+        return self._with_us[pod] < at or self._stage.calls.counted(pod, at)
+
+    def _fits(self, pod: Json, there: Iterable[Json], unheard: float) -> None:
+        """Whether these have room on the pod's node; of those bound without the service who was bound by then."""
+        node, used = node_of(pod), defaultdict[str, Fraction](Fraction)
         for each in there:
             if self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
