@@ -77,12 +77,15 @@ class Grid:
         self._read = read
         self._free: dict[ResourceKey, Numbers] = {}
         self.accepting = Accepting(names)
+        self.untouched = np.ones(len(names), np.bool_)
+        """Nodes that nothing was planned on yet, as far as the caller has told."""
 
     def copy(self, read: Callable[[ResourceKey], Iterable[int]]) -> Grid:
         """Another, of which `read` tells what this one has not read yet."""
         twin = object.__new__(Grid)
         twin.names, twin.numbers, twin._by_number = self.names, self.numbers, self._by_number
         twin._read, twin.accepting = read, self.accepting
+        twin.untouched = self.untouched.copy()
         twin._free = {resource: column.copy() for resource, column in self._free.items()}
         return twin
 

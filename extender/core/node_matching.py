@@ -29,7 +29,6 @@ from extender.kube.node_match import (
     Toleration,
     accepts,
     int64,
-    may_match,
     tolerates,
 )
 
@@ -151,9 +150,10 @@ class NodeMatching:
             self._labels[key].remove(value, bit)
             if not self._labels[key].some:
                 del self._labels[key]
-        for taint in _repelling(node):
-            kind = taint.key, taint.effect
-            self._taints[kind].remove(taint.value, bit)
+        taints = _repelling(node)
+        for taint in taints:
+            self._taints[taint.key, taint.effect].remove(taint.value, bit)
+        for kind in {(taint.key, taint.effect) for taint in taints}:
             if not self._taints[kind].some:
                 del self._taints[kind]
 
@@ -194,7 +194,7 @@ class NodeMatching:
             found &= self._label_holds(each)
         for each in term.fields:
             found &= self._field_holds(each)
-        return found if found and may_match(term) else 0
+        return found if found and term.may_match else 0
 
     def _label_holds(self, requirement: Requirement) -> _Nodes:
         """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
@@ -245,7 +245,7 @@ def matching(nodes: Mapping[NodeName, Node]) -> NodeMatching:
 
 
 def _repelling(node: Node) -> list[Taint]:
-    return [taint for taint in node.taints if not tolerates((), (taint,), False)]
+    return [taint for taint in dict.fromkeys(node.taints) if not tolerates((), (taint,), False)]
 
 
 def _tolerated(toleration: Toleration, values: _Values, key: str, effect: str) -> _Nodes:

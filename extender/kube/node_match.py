@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -32,6 +31,16 @@ class SelectorTerm:
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
+    _parses: bool | None = field(default=None, init=False, compare=False, repr=False)
+    """Whether Kubernetes can parse it; None: not asked yet. A term is asked about each node."""
+
+    @property
+    def may_match(self) -> bool:
+        """False: it says nothing, or what Kubernetes cannot parse, and matches no node."""
+        if self._parses is None:
+            said = (*map(_parses, self.labels), *map(_field_parses, self.fields))
+            object.__setattr__(self, "_parses", bool(said) and all(said))
+        return self._parses is True
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +144,16 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def _term_matches(term: SelectorTerm, node: NodeRules) -> bool:
-    return (
-        may_match(term)
-        and all(_label_holds(r, node) for r in term.labels)
-        and all(_field_holds(r, node) for r in term.fields)
-    )
+    for each in term.labels:
+        if not _label_holds(each, node):
+            return False
+    for each in term.fields:
+        if not _field_holds(each, node):
+            return False
+    # Most terms that are asked about do not hold: what is costly to know is asked last.
+    return term.may_match
 
 
-def may_match(term: SelectorTerm) -> bool:
-    """False: it says nothing, or what Kubernetes cannot parse, and matches no node."""
-    if not term.labels and not term.fields:
-        return False
-    return all(_parses(r) for r in term.labels) and all(_field_parses(r) for r in term.fields)
-
-
-@lru_cache(maxsize=4096)
 def _parses(requirement: Requirement) -> bool:
     values = requirement.values
     match requirement.operator:
@@ -166,6 +170,7 @@ def _parses(requirement: Requirement) -> bool:
 
 
 def _label_holds(requirement: Requirement, node: NodeRules) -> bool:
+    """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
     value = node.labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -176,7 +181,7 @@ def _label_holds(requirement: Requirement, node: NodeRules) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    there, bound = int64(value or ""), int64(requirement.values[0])
+    there, bound = int64(value or ""), int64(requirement.values[0] if requirement.values else "")
     if there is None or bound is None:
         return False
     return there > bound if requirement.operator == "Gt" else there < bound
@@ -187,8 +192,9 @@ def _field_parses(requirement: Requirement) -> bool:
 
 
 def _field_holds(requirement: Requirement, node: NodeRules) -> bool:
+    """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
     value = node.name if requirement.key == NAME_FIELD else ""
-    return (value == requirement.values[0]) is (requirement.operator == "In")
+    return (value in requirement.values) is (requirement.operator == "In")
 
 
 def int64(text: str) -> int | None:

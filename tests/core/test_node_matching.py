@@ -94,3 +94,12 @@ def test_of_nodes_that_change_all_the_time_nothing_is_kept() -> None:
     assert not any(matching.over(names)(pod("p", {})).tolist())
     assert not matching._labels
     assert not matching._taints
+
+
+def test_a_node_with_two_taints_of_one_key_and_effect_which_no_api_server_takes_breaks_nothing() -> None:
+    twice = tuple(Taint("gpu", value, "NoSchedule") for value in "aab")
+    table = {name: node(name, {}, taints=twice) for name in map(NodeName, ("n0", "n1", "n2"))}
+    matching, names = NodeMatching(table), list(table)
+    assert not any(matching.over(names)(pod("p", {})).tolist())
+    table[names[0]] = node(names[0], {})
+    assert matching.over(names)(pod("p", {})).tolist() == [True, False, False]

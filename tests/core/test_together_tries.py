@@ -174,6 +174,35 @@ class TestBounded:
             gang = members(40, Constraints(anti_affinity=others), 100)
             assert isinstance(Town("a" * 40).plan(gang), dict) is found
 
+    def test_nodes_that_accept_none_of_them_use_up_no_looks(self) -> None:
+        """A launcher and workers, each of a pool of its own among 40 racks."""
+        town = Town("")
+        for number in range(2_000):
+            rack = number // 50
+            pool = {38: "worker", 39: "launcher"}.get(rack, "other")
+            town.add(node(f"n{number}", {"cpu": 8000}, labels={"rack": f"r{rack}", "pool": pool}))
+        launcher = [replace(each, node_selector={"pool": "launcher"}) for each in members(1, None, app="launcher")]
+        workers = [replace(each, node_selector={"pool": "worker"}) for each in members(50, near("rack"))]
+        for gang in ([*launcher, *workers], [*workers, *launcher]):
+            found = town.plan(gang)
+            assert isinstance(found, dict)
+            assert {town.nodes[found[Holder(each.uid)]].labels["pool"] for each in workers} == {"worker"}
+
+    def test_what_was_looked_at_at_once_is_what_is_found_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        gangs = [
+            [*members(5, near(), 2000), *members(2, apart("host", "web"), 1000, "web")],
+            [*members(9, even("host"), 3000), *members(9, apart("host", "web"), 100, "web")],
+        ]
+        found = list[object]()
+        for looks in (10**6, -1):
+            monkeypatch.setattr(together, "_ONE_BY_ONE", looks)
+            for gang in gangs:
+                town = Town("aabbc" * 3)
+                town.fill("n0", 8000)
+                town.fill("n4", 6000)
+                found.append(town.plan(gang))
+        assert found[:2] == found[2:]
+
     def test_where_there_is_no_room_no_rule_is_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor does that cost more than it would without rules."""
         others = tuple(apart("host", f"app-{n}").anti_affinity[0] for n in range(100))

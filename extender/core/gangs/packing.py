@@ -177,6 +177,7 @@ def _spread(
                     break
             for node in go_on:
                 del there[node]
+            room.touch(go_on)
             number += 1
             if go_on:
                 if number == len(rounds):

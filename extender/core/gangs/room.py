@@ -156,17 +156,22 @@ class Room:
         """None: nodes are looked at one by one."""
         return self._grid if template.need and template.slots[0].only is None else None
 
+    def touch(self, names: Iterable[NodeName]) -> None:
+        """Something is planned on these nodes: `open_to` leaves them out where it goes in order."""
+        if self._grid is not None:
+            self._grid.untouched[[self._grid.numbers[name] for name in names]] = False
+
     def open_to(
         self, template: Template, names: Mapping[NodeName, None], lacks: list[Lack], *, in_order: bool
     ) -> Iterator[NodeName]:
         """Those of the names, in their order, that have room for one of the template and that it may be on. Only of
         what was yielded may be taken meanwhile. `lacks`: gets what others lack, where they are looked at one by one.
-        `in_order`: they are in the order of the index."""
+        `in_order`: they are those that were not touched, in the order of the index."""
         if (grid := self._grid_for(template)) is None:
             return self._open_one_by_one(template, names, lacks)
         has_room = grid.has_room(template.need)
         if in_order:
-            return (name for name in _open_to(grid, template, np.flatnonzero(has_room)) if name in names)
+            return _open_to(grid, template, np.flatnonzero(has_room & grid.untouched))
         at = np.fromiter(map(grid.numbers.__getitem__, names), np.int64, len(names))
         return _open_to(grid, template, at[has_room[at]])
 
