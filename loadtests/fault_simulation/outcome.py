@@ -82,11 +82,14 @@ async def amiss(
     beside: Collection[str] = (),
     forgotten: Collection[str] = (),
 ) -> dict[str, list[str]]:
-    """By kind: what is not as it must be; some of it may only need time. `works`: all that was ever asked for.
-    `wishes`: the resources that were asked for last, of which what was to end by itself has; `told`: on which nodes, as
-    far as none of those was lost since. `unclear`: gangs that may be bound in part, for etcd was restored. `beside`:
-    resources that are not wished for by themselves, and are judged elsewhere. `forgotten`: the UIDs of pods that
-    kube-scheduler does not try again by a flaw of its own, but keeps the room for that it has nominated them to."""
+    """By kind: what is not as it must be; some of it may only need time.
+
+    `works`: all that was ever asked for. `wishes`: the resources that were asked for last, of which what was to end by
+    itself has; `told`: on which nodes, as far as none of those was lost since. `unclear`: gangs that may be bound in
+    part because etcd was restored, and may need more than their pods tell. `beside`: resources that are not wished for
+    by themselves, and are judged elsewhere. `forgotten`: the UIDs of pods that kube-scheduler does not try again by a
+    flaw of its own, but keeps the room for that it has nominated them to.
+    """
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     with_nominated = [_where_nominated(each) if each["metadata"]["uid"] in forgotten else each for each in pods]
@@ -108,7 +111,7 @@ async def amiss(
         DIFFERS: differences(Objects(store), answers),
         LEFT: [
             *unfinished(answers),
-            *saved_in_vain(pods, keeps),
+            *(saved_in_vain(pods, keeps) if keeps.gang not in unclear else ()),
             *(f"intent {name(each)}" for each in store.list(INTENT)),
         ],
         RESOURCES: _resources_amiss(nodes, store.list(resources), wishes, told, beside),
