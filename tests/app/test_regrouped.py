@@ -3,13 +3,13 @@ their namespace comes later, the last of each group alone, as if the watch were 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from extender.app.decisions import Effect
+from extender.app.decisions import Decided, Effect
 from extender.app.group_news import SLICE
 from extender.app.keeper import Keeper
 from extender.core.cluster import Pod
@@ -227,7 +227,9 @@ def test_who_sleeps_beyond_the_quorum_of_a_gang_that_is_made_anew_is_woken_and_w
     at = NodeName("n1")
     for each in pods[:2]:
         service.do(service.keeper.observe(replace(each, node=at)))
-    for broken in (lambda: service.keeper.forget(group(2)), lambda: service.keeper.observe(group(0))):
+    keeper = service.keeper
+    breaks: list[Callable[[], Decided[None]]] = [lambda: keeper.forget(group(2)), lambda: keeper.observe(group(0))]
+    for broken in breaks:
         service.do(broken())
         service.woken.clear()
         service.edit(group(2))
@@ -241,7 +243,8 @@ def test_a_pod_that_a_call_has_told_of_is_woken_when_its_group_is_mended(mended_
     service = Service()
     [told] = members(1)
     assert not service.do(service.keeper.filter(told, [NodeName("n1")])).passed
-    known = [lambda: service.keeper.observe(group(1)), lambda: service.keeper.observe(told)]
+    keeper = service.keeper
+    known: list[Callable[[], Decided[None]]] = [lambda: keeper.observe(group(1)), lambda: keeper.observe(told)]
     for each in known if mended_first else known[::-1]:
         assert not service.woken
         service.do(each())
