@@ -141,9 +141,8 @@ class Steps:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
         # Of what it does not ask for there may be less than is held: who holds it keeps it.
-        for resource in requests_of(pod):
-            most = self._offers.most(node, resource)
-            if used[resource] > most:
+        for resource, units in requests_of(pod).items():
+            if units and used[resource] > (most := self._offers.most(node, resource)):
                 self._find(CAPACITY, f"{used[resource]} {resource} are bound to {node}, which has {most}")
 
     def _has_its_quorum(self, pod: Json) -> None:

@@ -61,6 +61,8 @@ FOUND = {
     "on that room, which pods had taken that a service without a connection could not know of",
     "saved-for-a-gang-bound-in-part-by-a-restore": "the simulation's mistake: it counted a member that a restore had "
     "bound alone, and that has ended, to a quorum that was never whole",
+    "nothing-more-of-what-was-too-little": "the simulation's mistake: a pod that asks for 0 cpu was bound where others "
+    "had taken too much, as nobody could know",
     "room-of-one-that-kube-scheduler-forgot": "the simulation's mistake: pods that keep apart waited for room that "
     "kube-scheduler keeps for one that it has nominated, and does not try again",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
