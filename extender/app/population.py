@@ -116,7 +116,7 @@ class Population:
 
     def observe(self, pod: Pod) -> None:
         """The pod is there and looks like this."""
-        was_unseen = self._unseen.pop(pod.uid, None) is not None
+        self._unseen.pop(pod.uid, None)
         before = self._tables.pods.get(pod.uid)
         if before is not None and pod.node == before.node and pod.deleting >= before.deleting:
             self.answered.heard(pod.uid)
@@ -124,9 +124,6 @@ class Population:
         after = self._tables.pods.get(pod.uid)
         if before is not None and after is not None and before.governed != after.governed:
             self._is_governed_otherwise(after)
-        if was_unseen and after is not None and not isinstance(after.gang, MalformedAsk) and self.groups.to_wake(after):
-            # Its group was mended before a watch had told of it.
-            self._effects.append(WakePod(after))
 
     def _is_governed_otherwise(self, pod: Pod) -> None:
         """Its labels have changed, and no policy has."""
@@ -310,10 +307,8 @@ class Population:
     def _understand_anew(self, members: Iterable[Pod]) -> None:
         """Their PodGroup says something else, or is not there any more."""
         for pod in members:
-            before = self._tables.pods.get(pod.uid)
             self.observe(pod)
-            # A gang that is made anew under its name knows of nobody who sleeps, such as one beyond the quorum.
-            if self.groups.to_wake(pod) or _belongs_again(before, self._tables.pods.get(pod.uid)):
+            if self.groups.to_wake(pod):
                 self._effects.append(WakePod(pod))
 
     # -- policies ------------------------------------------------------------------------------------------------
@@ -473,10 +468,3 @@ class Population:
                 self._unseen[uid] = now + _UNSEEN_SECONDS
             else:
                 self.forget(uid)
-
-
-def _belongs_again(before: Pod | None, after: Pod | None) -> bool:
-    """Whether the pod, which waits, asks for a gang, and what it asked for before made no sense."""
-    if before is None or after is None or after.node is not None:
-        return False
-    return isinstance(before.gang, MalformedAsk) and isinstance(after.gang, GangAsk)

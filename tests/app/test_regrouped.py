@@ -3,21 +3,18 @@ their namespace comes later, the last of each group alone, as if the watch were 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from extender.app.decisions import Decided, Effect
 from extender.app.group_news import SLICE
 from extender.app.keeper import Keeper
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk, MalformedAsk
-from extender.core.gangs.gang import WakePod
 from extender.core.gangs.pod_groups import PodGroup
 from extender.core.names import GangKey
-from extender.kube.names import NodeName
 from tests.builders import node, pod
 from tests.core.gang_world import FixedClock, differs_from_twin
 from tests.performing import Performing, replaced
@@ -39,10 +36,6 @@ class Service(Performing):
     """A keeper with one large node and the kind installed."""
 
     clock: FixedClock = field(default_factory=FixedClock)
-    woken: list[str] = field(default_factory=list)
-
-    def take(self, effects: Sequence[Effect]) -> None:
-        self.woken += [each.pod.name for each in effects if isinstance(each, WakePod)]
 
     def __post_init__(self) -> None:
         self.keeper = Keeper(self.clock)
@@ -219,35 +212,3 @@ def test_where_the_kind_is_uninstalled_all_are_of_no_gang(late: bool) -> None:
     assert service.asks(pods) == {type(None)}
     assert GangKey("a", "podgroup.mpi") not in service.keeper.tables.gangs.by_key
     service.check()
-
-
-def test_who_sleeps_beyond_the_quorum_of_a_gang_that_is_made_anew_is_woken_and_who_is_bound_is_not() -> None:
-    service = Service()
-    pods = service.have(3, 2)
-    at = NodeName("n1")
-    for each in pods[:2]:
-        service.do(service.keeper.observe(replace(each, node=at)))
-    keeper = service.keeper
-    breaks: list[Callable[[], Decided[None]]] = [lambda: keeper.forget(group(2)), lambda: keeper.observe(group(0))]
-    for broken in breaks:
-        service.do(broken())
-        service.woken.clear()
-        service.edit(group(2))
-        assert service.woken == [pods[2].name]
-    service.edit(group(1))
-    assert service.woken == [pods[2].name]
-
-
-@pytest.mark.parametrize("mended_first", [True, False])
-def test_a_pod_that_a_call_has_told_of_is_woken_when_its_group_is_mended(mended_first: bool) -> None:
-    service = Service()
-    [told] = members(1)
-    assert not service.do(service.keeper.filter(told, [NodeName("n1")])).passed
-    keeper = service.keeper
-    known: list[Callable[[], Decided[None]]] = [lambda: keeper.observe(group(1)), lambda: keeper.observe(told)]
-    for each in known if mended_first else known[::-1]:
-        assert not service.woken
-        service.do(each())
-    assert service.woken == [told.name]
-    service.do(service.keeper.observe(told))
-    assert service.woken == [told.name]
