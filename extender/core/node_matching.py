@@ -86,6 +86,8 @@ class NodeMatching:
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self._nodes = nodes
+        self._version = 0
+        """Another whenever nodes have changed, as far as the index knows."""
         self._begin()
 
     def _begin(self) -> None:
@@ -111,11 +113,13 @@ class NodeMatching:
         """A function from a pod to a mask over `names`; valid until a node changes. It ignores taints and cordons if
         `heeds_taints` is false."""
         self._refresh()
+        version = self._version
         size = len(self._known) + len(self._unused)
         # No node has this number: it stands for names that are not in the table.
         at = np.array([self._numbers.get(name, size) for name in names], np.int64)
 
         def accepting(pod: PodRules) -> npt.NDArray[np.bool_]:
+            assert version == self._version, "nodes have changed since"
             found = self._chosen_by(pod)
             if heeds_taints:
                 found &= ~self._closed_to(pod)
@@ -129,6 +133,7 @@ class NodeMatching:
     def _refresh(self) -> None:
         gone = self._known.keys() - self._nodes.keys()
         changed = [node for name, node in self._nodes.items() if self._known.get(name) is not node]
+        self._version += bool(gone or changed)
         if 2 * (len(gone) + len(changed)) > len(self._known):
             # To index all nodes anew costs less than to take so many out.
             gone, changed = set(), list(self._nodes.values())

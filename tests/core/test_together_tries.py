@@ -174,8 +174,9 @@ class TestBounded:
             gang = members(40, Constraints(anti_affinity=others), 100)
             assert isinstance(Town("a" * 40).plan(gang), dict) is found
 
-    def test_nodes_that_accept_none_of_them_use_up_no_looks(self) -> None:
+    def test_nodes_that_accept_none_of_them_use_up_few_looks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A launcher and workers, each of a pool of its own among 40 racks."""
+        monkeypatch.setattr(together, "_MOST_LOOKS", 16_000)
         town = Town("")
         for number in range(2_000):
             rack = number // 50

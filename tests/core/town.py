@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
+from extender.core.columns import Accepts
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.gangs.packing import Shortfall
 from extender.core.gangs.room import Room, Slot
 from extender.core.gangs.together import Seat, plan
 from extender.core.ledger import Holder, Ledger
+from extender.core.node_matching import AcceptsPod, NodeTable, matching
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName
-from extender.kube.node_match import accepts as may_be_on
 from tests.builders import node, pod
 from tests.core.naive_neighbours import holds
 
@@ -56,7 +57,7 @@ class Town:
     """So many nodes beside them have neither room nor labels."""
 
     def __init__(self, zones: str, cpu: int = 8000) -> None:
-        self.nodes: dict[NodeName, Node] = {}
+        self.nodes = NodeTable()
         self.ledger = Ledger()
         self.bystanders = Bystanders()
         self.there: list[tuple[Pod, Node]] = []
@@ -83,14 +84,14 @@ class Town:
         self.put(f"full-{on}", on, cpu=cpu)
 
     def plan(
-        self, pods: Sequence[Pod], around: Around | None = None, accepts: Callable[[NodeName], bool] | None = None
+        self, pods: Sequence[Pod], around: Around | None = None, accepts: Accepts | None = None
     ) -> dict[Holder, NodeName] | Shortfall:
-        accepting: dict[object, Callable[[NodeName], bool]] = {}
+        accepting: dict[object, Accepts] = {}
         seats: list[Seat] = []
         for each in pods:
             # As places does it: slots of equal selectors share what says which nodes they may be on.
             selector = frozenset(each.node_selector.items())
-            own = accepting.setdefault(selector, self._accepting(each)) if selector else accepts
+            own = accepts if accepts and not selector else accepting.setdefault(selector, self._accepting(each))
             seats.append(Seat(Slot(Holder(each.uid), each.requests, own), each))
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
@@ -102,8 +103,8 @@ class Town:
             assert around or holds([(by_uid[holder], at) for holder, at in found.items()], self.there, self.nodes)
         return found
 
-    def _accepting(self, one: Pod) -> Callable[[NodeName], bool]:
-        return lambda name: may_be_on(self.nodes[name], one)
+    def _accepting(self, one: Pod) -> Accepts:
+        return AcceptsPod(one, matching(self.nodes))
 
     def zones(self, pods: Sequence[Pod]) -> str:
         """Of the plan, in order of zone."""

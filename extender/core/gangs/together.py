@@ -22,12 +22,13 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
@@ -40,19 +41,22 @@ from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_m
 from extender.core.node_matching import AcceptsPod
 from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
+from extender.kube.node_match import PodRules
 
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
 _MOST_STEPS = 4_000
-_MOST_LOOKS = 80_000
-"""Nodes looked at for a slot, over all tries: some tenth of a second. 10,000 slots that are to be even over 5,000 nodes
-take 60,000."""
+_MOST_LOOKS = 200_000
+"""Nodes looked at for a slot, over all tries: some tenths of a second. 10,000 slots that are to be even over 5,000
+nodes take 60,000."""
 _PLACED = 1
 """Looks that it costs to place a slot and to take it back, beside one at its node."""
 _COUNTED_AT_ONCE = 64
 _ONE_BY_ONE, _FEW_WORDS = 512, 16
-"""Looks after which one operation finds the nodes that never have a slot of a template, and spares looks at them; for
-pods that say more of nodes than so many words it is the first."""
+"""Looks after which one operation finds the nodes that never have a slot of a template, and spares looks at them. For
+pods that name more labels and tolerations than this, that operation comes first."""
+_PASSED_AT_ONCE = 16
+"""Nodes that are passed over in the time of one look."""
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
@@ -99,13 +103,9 @@ class _Template(Template):
     """Seats that are alike: of one kind, with the same needs, on the same nodes."""
 
     kind: PeerClass
-    accepted: frozenset[NodeName] | None = None
-    """The candidates that it may be on; None: they were not asked all at once."""
-    roomy: frozenset[NodeName] = frozenset()
-    """Those of them that had room for one when the plan began."""
-
-    def may_be_on(self, node: NodeName) -> bool:
-        return Template.may_be_on(self, node) if self.accepted is None else node in self.accepted
+    open: bytes | None = None
+    """For each candidate, by number, 1 if its labels and taints accept the pods and it had room for one when the plan
+    began; None: the candidates were not asked all at once."""
 
     @property
     def cost(self) -> int:
@@ -168,7 +168,10 @@ class _Attempt:
         self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
         """The last spread constraint and nodes that were divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
+        self._rules: Callable[[PodRules], npt.NDArray[np.bool_]] | None = None
         self._grid: Grid | None = None
+        """What was free on the candidates when the plan began."""
+        self._numbers: Mapping[NodeName, int] = {}
 
     def orders(self) -> list[Sequence[int]]:
         """In which the templates may be placed: who only wants to be near others comes after them."""
@@ -237,21 +240,39 @@ class _Attempt:
         self.looks += len(self._areas[2])
         return self._areas[2]
 
-    def open_to(self, template: _Template) -> frozenset[NodeName] | None:
-        """The candidates that accept the template and had room for one when the plan began. None: all are to be looked
-        at, because few looks were taken so far, or because the template has few nodes."""
+    def worth_a_look(self, template: _Template, names: Iterable[NodeName]) -> Iterator[NodeName]:
+        """The names without nodes that never have one of the template, once they are known: after some looks."""
+        if template.open is None and not self._is_known(template):
+            return iter(names)
+        open_by_number, numbers, passed = template.open or b"", self._numbers, 0
+
+        def is_open(name: NodeName) -> bool:
+            nonlocal passed
+            if open_by_number[numbers[name]]:
+                return True
+            passed += 1
+            self.looks += not passed % _PASSED_AT_ONCE
+            return False
+
+        return filter(is_open, names)
+
+    def _is_known(self, template: _Template) -> bool:
+        """Whether it is known now which nodes never have one of the template. It is never known of members that stand
+        for what kube-scheduler has offered."""
         accepts, only = template.slots[0].accepts, template.slots[0].only
-        words = accepts.words if isinstance(accepts, AcceptsPod) else 0
-        if template.accepted is None and only is None and (self.looks > _ONE_BY_ONE or words > _FEW_WORDS):
-            judged_one_by_one = isinstance(accepts, AcceptsPod) and accepts.judged is not None
-            self.looks += words + (len(self._candidates) if judged_one_by_one else 1)
-            if self._grid is None:
-                self._grid = self._before.grid(self._candidates)
-            accepted = self._grid.accepted(accepts, np.arange(len(self._grid.names)))
-            with_room = self._grid.has_room(template.need)[accepted]
-            template.accepted = frozenset(self._grid.named(accepted))
-            template.roomy = frozenset(self._grid.named(accepted[with_room]))
-        return None if template.accepted is None else template.roomy
+        if only is not None or not isinstance(accepts, AcceptsPod):
+            return False
+        words = accepts.words
+        if self.looks <= _ONE_BY_ONE and words <= _FEW_WORDS:
+            return False
+        if self._rules is None:
+            self._rules = accepts.matching.over(self._candidates)
+            self._grid = self._before.grid(self._candidates)
+            self._numbers = {name: number for number, name in enumerate(self._candidates)}
+        assert self._grid is not None
+        self.looks += words + len(self._candidates) // _COUNTED_AT_ONCE
+        template.open = (self._rules(accepts.pod) & self._grid.has_room(template.need)).tobytes()
+        return True
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
         """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
@@ -341,9 +362,6 @@ class _Queue:
         self._attempt = attempt
         self._template = template
         self._spread = attempt.rules.areas(template.kind)
-        self._open = attempt.open_to(template)
-        if self._open is not None:
-            attempt.looks += len(names) // _COUNTED_AT_ONCE
         self._areas: Mapping[str, Sequence[NodeName]] = (
             {"": names} if self._spread is None else attempt.by_area(self._spread, names)
         )
@@ -377,8 +395,7 @@ class _Queue:
         if self._spread is not None and rules.is_full(template.kind, self._spread, area):
             return None
         if (turns := self._turns.get(area)) is None:
-            within, may = self._areas[area], self._open
-            turns = self._turns[area] = _Turns(iter(within if may is None else filter(may.__contains__, within)))
+            turns = self._turns[area] = _Turns(self._attempt.worth_a_look(template, self._areas[area]))
         for name in turns.round():
             self._attempt.looks += 1
             if self._attempt.looks > _MOST_LOOKS:
