@@ -41,7 +41,7 @@ class Calls:
         done = False
         try:
             answer = await self._call(verb, body)
-            done = not msgspec.json.decode(answer)["Error"]
+            done = not msgspec.json.decode(answer).get("Error")
             return answer
         finally:
             if not done:

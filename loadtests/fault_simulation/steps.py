@@ -119,8 +119,9 @@ class Steps:
         there = [each for each in self._store.list(POD) if node_of(each) == node and not is_over(each)]
         counted = [each for each in there if not self._were_apart(uid(each), uid(pod))]
         heard = now - _HEARS_WITHIN
-        self._fits(pod, counted, max(asked - _DECIDES_WITHIN, heard))
-        self._fits(pod, there, heard)
+        found = self._too_much(pod, counted, max(asked - _DECIDES_WITHIN, heard)) or self._too_much(pod, there, heard)
+        for each in found:
+            self._find(CAPACITY, each)
 
     def _were_apart(self, one: str, other: str) -> bool:
         """Whether kube-scheduler counted on neither when it asked for the other's bind last."""
@@ -133,17 +134,20 @@ class Steps:
     def _is_counted(self, pod: str, at: float) -> bool:
         return self._with_us[pod] < at or self._stage.calls.counted(pod, at)
 
-    def _fits(self, pod: Json, there: Iterable[Json], unheard: float) -> None:
-        """Whether these have room on the pod's node; of those bound without the service who was bound by then."""
+    def _too_much(self, pod: Json, there: Iterable[Json], unheard: float) -> list[str]:
+        """What these have too much of on the pod's node; of those bound without the service, who was bound by then."""
         node, used = node_of(pod), defaultdict[str, Fraction](Fraction)
         for each in there:
             if self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
         # Of what it does not ask for there may be less than is held: who holds it keeps it.
-        for resource, units in requests_of(pod).items():
-            if units and used[resource] > (most := self._offers.most(node, resource)):
-                self._find(CAPACITY, f"{used[resource]} {resource} are bound to {node}, which has {most}")
+        asked = {resource: self._offers.most(node, resource) for resource, units in requests_of(pod).items() if units}
+        return [
+            f"{used[resource]} {resource} are bound to {node}, which has {most}"
+            for resource, most in asked.items()
+            if used[resource] > most
+        ]
 
     def _has_its_quorum(self, pod: Json) -> None:
         quorum = quorum_of(pod)
