@@ -4,6 +4,7 @@
     python -m loadtests.fault_simulation --seed 31                     # that one, told in full
     python -m loadtests.fault_simulation --replay failing-31.json      # what was written of one that failed
     python -m loadtests.fault_simulation --mutants --seeds 400         # bugs put in on purpose: is each found?
+    python -m loadtests.fault_simulation --seeds 1000 --against tests/frozen/histories.txt   # does it behave as it did?
 
 No cluster is needed: API server, schedulers, kubelets, controllers and the service run in one process. A seed draws
 what people ask for (gangs, pods, ephemeral resources, policies) and what goes wrong:
@@ -33,6 +34,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from loadtests.fault_simulation import histories
 from loadtests.fault_simulation.drawing import plan_of
 from loadtests.fault_simulation.mutation import Verdict, verdicts
 from loadtests.fault_simulation.mutation import table as table_of_mutants
@@ -115,6 +117,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
     which.add_argument("--seed", type=int, help="this seed alone, told in full")
     which.add_argument("--replay", type=Path, metavar="FILE", help="the plan in this file alone, told in full")
     which.add_argument("--mutants", action="store_true", help="put in bugs, and say which are found")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the digest of each seed's history to FILE")
+    parser.add_argument("--against", type=Path, metavar="FILE", help="fail if a history differs from the one in FILE")
     parser.add_argument("--only", default="", help="with --mutants: these bugs, by name, with commas between")
     parser.add_argument("--no-shrinking", action="store_true", help="what fails is told as it was drawn")
     parser.add_argument(
@@ -125,6 +129,8 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
         parsed.seeds = 400 if parsed.mutants else 10_000
     if min(parsed.seeds, parsed.jobs) < 1 or parsed.first_seed < 0:
         parser.error("--seeds and --jobs must be 1 or more, --first-seed 0 or more")
+    if parsed.against is not None and not parsed.against.is_file():
+        parser.error(f"--against: there is no file {parsed.against}")
     if not parsed.out.is_dir():
         parser.error(f"--out: there is no folder {parsed.out}")
     return parsed
@@ -165,7 +171,12 @@ def _many(wanted: argparse.Namespace) -> int:
         sys.stdout.write(f"\n{table(results)}\n")
     if len(results) < wanted.seeds:
         return _INTERRUPTED
-    return 0 if all(each.is_clean for each in results) else 1
+    if wanted.record is not None:
+        wanted.record.write_text(histories.text(results))
+    others = [] if wanted.against is None else histories.differing(wanted.against.read_text(), results)
+    for each in others:
+        say(f"seed {each.plan.seed} has another history than {wanted.against} records: {each.digest[:16]}")
+    return 0 if all(each.is_clean for each in results) and not others else 1
 
 
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:

@@ -30,6 +30,8 @@ class Calls:
         self._counted: dict[str, list[tuple[float, bool]]] = {}
         """By UID: since when kube-scheduler counted on a bind that it had asked for, and since when no more, because it
         failed or was given up."""
+        self.answered: list[Callable[[str, bytes], None]] = []
+        """Each is called with the verb and the service's answer, whether or not kube-scheduler gets it."""
         self._answer = answer
         self._unheard: set[asyncio.Future[bytes]] = set()
 
@@ -87,7 +89,10 @@ class Calls:
     async def _arrive(self, verb: str, body: bytes) -> bytes:
         if verb == "bind":
             self.binds.setdefault(_pod_of(body), asyncio.get_running_loop().time())
-        return await self._answer(verb, body)
+        answer = await self._answer(verb, body)
+        for listener in self.answered:
+            listener(verb, answer)
+        return answer
 
     def _arrive_again(self, verb: str, body: bytes) -> None:
         IN_SERVICE.set(True)

@@ -1,12 +1,11 @@
 """Run: a plan is carried out, and looked at: after each step, at rest, after a restart, and when all is taken back.
 
-The same plan is the same run: `Result.digest` is of all that was written, and when.
+The same plan is the same run: `Result.digest` tells.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from extender.app import population
 from kubesim.kinds import POD
 from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
+from loadtests.fault_simulation.history import History
 from loadtests.fault_simulation.noise import Noise
 from loadtests.fault_simulation.outcome import LEFT, amiss, states
 from loadtests.fault_simulation.plan import Fault, Plan
@@ -108,7 +108,7 @@ class Run:
         self._noise = Noise(stage, plan.seed, self._resources)
         ours = (self._resources, POLICY)
         self._striking = Striking(stage, plan.seed, ours, self._is_killed, self._restore, self._noise)
-        self._digest = hashlib.sha256()
+        self._history = History(stage)
         self._store.subscribe(self._note)
         stage.cluster.api.audit.subscribe(Loops(lambda what: self._find(LOOP, what), stage.clock.now).hear)
 
@@ -135,8 +135,6 @@ class Run:
         self._is_killed()
 
     def _note(self, change: Change) -> None:
-        at = asyncio.get_running_loop().time()
-        self._digest.update(f"{at:.6f} {change.type} {change.kind} {change.key} {change.version}\n".encode())
         if change.kind is POD and node_of(change.object):
             self._result.bound += change.before is None or not node_of(change.before)
 
@@ -173,7 +171,7 @@ class Run:
         result = self._result
         result.faults, result.evicted = self._striking.done, self._evicted + self._witness.evictions
         result.restored = self._restoring.changed
-        result.digest = self._digest.hexdigest()
+        result.digest = self._history.digest()
         result.lives = self._stage.lives
 
     def _look(self) -> None:

@@ -9,6 +9,8 @@ import pytest
 from loadtests.fault_simulation.__main__ import arguments, details, made_smaller, main
 from loadtests.fault_simulation.__main__ import table as table_of_runs
 from loadtests.fault_simulation.drawing import plan_of
+from loadtests.fault_simulation.histories import differing
+from loadtests.fault_simulation.history import without_words
 from loadtests.fault_simulation.mutants import MUTANTS
 from loadtests.fault_simulation.mutation import Trial, Verdict, table, tried
 from loadtests.fault_simulation.plan import VERSIONS, Fault, Plan, Work, read, written
@@ -36,13 +38,22 @@ def test_nothing_is_found_under_the_faults_of_a_seed(seed: int) -> None:
     assert len(result.faults) == len(result.plan.faults)
 
 
+HISTORIES = Path(__file__).parents[1] / "frozen/histories.txt"
+MEANT = "if it is meant: python -m loadtests.fault_simulation --seeds 1000 --record tests/frozen/histories.txt"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("first", range(0, 1000, 100))
 def test_nothing_is_found_under_the_faults_of_a_hundred_seeds(first: int) -> None:
-    for seed in range(first, first + 100):
-        result = run(plan_of(seed))
+    results = [run(plan_of(seed)) for seed in range(first, first + 100)]
+    for result in results:
         assert result.is_clean, details(result)
+    assert not differing(HISTORIES.read_text(), results), MEANT
+
+
+def test_the_service_behaves_as_recorded() -> None:
+    assert not differing(HISTORIES.read_text(), [run(plan_of(seed)) for seed in range(10)]), MEANT
 
 
 def test_what_was_asked_for_is_there_where_nothing_goes_wrong() -> None:
@@ -223,11 +234,29 @@ class TestWhatFails:
 
 
 class TestTheCommand:
+    def test_records_histories_and_says_which_differ(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        file, seeds = tmp_path / "histories.txt", ["--seeds", "2", "--first-seed", "4", "--jobs", "1"]
+        assert main([*seeds, "--record", str(file)]) == 0
+        four, five = file.read_text().splitlines()
+        assert (four.split()[0], five.split()[0]) == ("4", "5")
+        assert main([*seeds, "--against", str(file)]) == 0
+        file.write_text(f"{four}\n5 0123456789abcdef\n")
+        assert main([*seeds, "--against", str(file)]) == 1
+        assert "seed 5 has another history" in capsys.readouterr().err
+
+    def test_an_order_or_a_decision_that_differs_is_another_history_and_words_are_none(self) -> None:
+        said = {"Error": "a gang of its own", "FailedNodes": {"n1": "no room here"}}
+        assert without_words(said) == {"Error": "", "FailedNodes": {"n1": ""}}
+        assert without_words({"Error": "other words", "FailedNodes": {"n1": "or these"}}) == without_words(said)
+        assert without_words({"NodeNames": ["n1", "n2"]}) != without_words({"NodeNames": ["n2", "n1"]})
+
     def test_says_what_was_carried_out(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["--seeds", "1", "--first-seed", "4", "--jobs", "1"]) == 0
         assert "seeds in which something was found:" in capsys.readouterr().out
 
-    @pytest.mark.parametrize("given", [["--seeds", "0"], ["--first-seed", "-1"], ["--out", "/nowhere/at/all"]])
+    @pytest.mark.parametrize(
+        "given", [["--seeds", "0"], ["--first-seed", "-1"], ["--out", "/nowhere/at/all"], ["--against", "/none"]]
+    )
     def test_refuses_what_makes_no_sense(self, given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit):
             arguments(given)
