@@ -40,7 +40,7 @@ TRACES := $(abspath $(or $(ESCHER_TRACES),$(wildcard ../shared/traces)))
 OLDER ?= 1.35
 CHAOS_ARGS ?= --target all --kills 100
 FAULTS_ARGS ?= --runs 1000
-# Which mutants: "extender.core.gangs.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
+# Which mutants: "extender.core.gangs.queue.queue.*", or names as the survivors are listed; all that have no result yet, if empty.
 MUTANTS_ARGS ?=
 SOAK_ARGS ?= --minutes 30
 LIFE_ARGS ?= --seeds 1000 --weeks 2

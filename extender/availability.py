@@ -30,7 +30,7 @@ from extender.adapters.kube.leader_lease import LeaderLease
 from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.memory import Memory, unlimited
-from extender.app.leading import Leading, LeaseLost
+from extender.app.admin.leader_election import Leading, LeaseLost
 from extender.app.usefulness import Usefulness
 from extender.bootstrap import Application, Cluster
 from extender.core.cluster import Node

@@ -16,11 +16,11 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.forked import Forked
 from extender.adapters.http.api import create_api
-from extender.app.explain import Explain
-from extender.app.helping import Helping
-from extender.app.management import Management, NotFound
-from extender.app.remembering import Circumstances, Record, Reopened, reopened
-from extender.app.what_if import WhatIf
+from extender.app.contracts.api import Management, NotFound
+from extender.app.explain.explain import Explain
+from extender.app.explain.remedy_search import Helping
+from extender.app.explain.simulate import WhatIf
+from extender.app.explain.snapshot import Circumstances, Record, Reopened, reopened
 
 ADDRESS = "http://state-dump"
 _WITHIN = 60.0

@@ -21,7 +21,7 @@ from extender.adapters.metrics import CertificateMetrics, CredentialMetrics, Log
 from extender.adapters.open_files import raise_limit
 from extender.adapters.own_loop import OwnLoop
 from extender.adapters.tracing.start import exported
-from extender.app.leading import LeaseLost
+from extender.app.admin.leader_election import LeaseLost
 from extender.availability import Candidate, Replica, namespace_of_pod
 from extender.bootstrap import Application
 from extender.kube.connection import Connection

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
-from extender.app.ports import Clock
+from extender.app.contracts.ports import Clock
 from extender.availability import Candidate, Replica
 from extender.bootstrap import Application, Cluster
 from extender.kube.connection import Fence

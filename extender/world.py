@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from extender.app.ports import Clock
+from extender.app.contracts.ports import Clock
 
 
 class WallClock:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from extender.app.tables import Tables
+from extender.app.cache.cache import Tables
 from extender.bootstrap import Application
 from extender.core.ledger import HoldingKind
 from kubesim.kinds import DAEMON_SET, DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind

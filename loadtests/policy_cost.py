@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.witness import Collection, Sighting, Watching, name_of
 from extender.core.cluster import Node, Pod

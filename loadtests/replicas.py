@@ -9,7 +9,7 @@ import asyncio
 from collections import Counter
 from typing import Any
 
-from extender.app.leading import LeaseLost
+from extender.app.admin.leader_election import LeaseLost
 from extender.availability import Candidate
 from extender.bootstrap import Cluster as Connection
 from extender.settings import Settings, load_settings

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from extender.app.decisions import Decided, Effect
-from extender.app.keeper import Fact, Keeper
+from extender.app.contracts.effects import Decided, Effect
+from extender.app.cycle.scheduler import Fact, Keeper
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from extender.adapters.memory import Memory, unlimited
+from extender.app.contracts.api import ManagementError
 from extender.app.fair import FairSemaphore
-from extender.app.management import ManagementError
 from extender.kube.errors import Unavailable
 
 T = TypeVar("T")

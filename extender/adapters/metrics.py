@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from extender.app.destroyed import Destruction
-from extender.app.reconcile import drift_units
-from extender.app.tables import Tables
-from extender.app.write_back import WriteBack
+from extender.app.cache.cache import Tables
+from extender.app.effects.eviction_audit import Destruction
+from extender.app.resources.node_status import WriteBack
+from extender.app.resources.resync import drift_units
 from extender.core.brake import Act
 from extender.core.gang_of_one import lone_pod
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import in_domain
 from extender.kube.names import CPU, MEMORY, PODS

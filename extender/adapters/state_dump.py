@@ -17,7 +17,7 @@ import msgspec
 
 from extender import __version__
 from extender.adapters.plain import Malformed, Shape
-from extender.app.remembering import Record
+from extender.app.explain.snapshot import Record
 
 FORMAT = 1
 """Another whenever an older Escher would misunderstand a file."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from extender.app.ports import Clock
+from extender.app.contracts.ports import Clock
 from extender.kube.names import PodUid
 
 _LATE = 60.0

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
-from extender.app.announcing import (
+from extender.app.contracts.ports import Clock
+from extender.app.observability.decision_stream import (
     LARGE,
     OF_INTEREST,
     OF_SEVERAL,
@@ -27,7 +28,6 @@ from extender.app.announcing import (
     announced,
     namespace_of,
 )
-from extender.app.ports import Clock
 from extender.core.names import GangKey
 
 REMEMBERED = 5000

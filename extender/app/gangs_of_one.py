@@ -17,7 +17,7 @@ from enum import Enum
 from itertools import chain, islice
 from typing import TYPE_CHECKING
 
-from extender.app.verbs import Verdict, Victims
+from extender.app.contracts.extender_api import Verdict, Victims
 from extender.core.bounded import Bounded
 from extender.core.brake import Act
 from extender.core.cluster import Pod
@@ -30,7 +30,7 @@ from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 if TYPE_CHECKING:
-    from extender.app.tables import Tables
+    from extender.app.cache.cache import Tables
 
 _LOOKED_AT = 256
 """So many nodes are looked at for a pod of lower priority that holds what is short; beyond that there may be one."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from extender.app.ports import Clock
+from extender.app.contracts.ports import Clock
 from extender.core.cluster import Pod
-from extender.core.gangs.pod_groups import GroupName, PodGroup, PodGroups
+from extender.core.gangs.state.pod_groups import GroupName, PodGroup, PodGroups
 
 SLICE = 200
 """Pods that one step updates at most, unless a single group has more: about 10 ms."""

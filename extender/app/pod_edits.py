@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 
-from extender.app.insisting import insist
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
+from extender.app.effects.retry import insist
 from extender.core.back_off import BackOff
 from extender.kube.errors import Gone, Refused, may_pass
 from extender.kube.names import PodUid

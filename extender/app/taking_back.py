@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import structlog
 
-from extender.app.ephemeral_resources import digest, is_as_marked, is_same_state
+from extender.app.contracts.ports import EphemeralResource, Former, ResourceChange, ResourceStore
 from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.objects.marks import Marks, transaction_of
 from extender.app.objects.writing import Writing
-from extender.app.ports import EphemeralResource, Former, ResourceChange, ResourceStore
-from extender.app.steps import restoring
+from extender.app.resources.reconciler import digest, is_as_marked, is_same_state
+from extender.app.resources.set_resource_plan import restoring
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable, rights_may_come
 
 _log = structlog.get_logger(__name__)

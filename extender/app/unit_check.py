@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from extender.app.ports import Binder, Disruptions, Evictor, PodRef
-from extender.app.tables import Tables
-from extender.app.wording import in_short
+from extender.app.cache.cache import Tables
+from extender.app.contracts.messages import in_short
+from extender.app.contracts.ports import Binder, Disruptions, Evictor, PodRef
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.kube.errors import Gone, Refused, Unavailable

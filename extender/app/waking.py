@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import chain, takewhile
 from typing import Protocol
 
-from extender.app.turned_away import Alike, Group, TurnedAway
+from extender.app.cache.unschedulable_pods import Alike, Group, TurnedAway
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.core.work import Work

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from extender.app.cache.cache import Tables
+from extender.app.contracts.messages import why_nobody_leaves
+from extender.app.explain.node_groups import Group
 from extender.app.gangs_of_one import WhyNone
-from extender.app.node_groups import Group
-from extender.app.tables import Tables
-from extender.app.wording import why_nobody_leaves
 from extender.core.brake import Act
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import NO_ROOM, QUARANTINE, Gang
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.restraint import NobodySuffices, UnknownAsks
+from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
+from extender.core.gangs.state.preemption_limits import NobodySuffices, UnknownAsks
+from extender.core.gangs.state.state_machine import Phase
 from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.governing.anti_affinity import PolicyAntiAffinity

@@ -123,7 +123,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
     import uvloop
 
     from extender.adapters.http.tls import CannotListen
-    from extender.app.leading import LeaseLost
+    from extender.app.admin.leader_election import LeaseLost
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service

@@ -67,7 +67,7 @@ __all__ = [
 
 
 class Ledger:
-    """Who holds what on all nodes. One owner, no locks: see app/keeper.
+    """Who holds what on all nodes. One owner, no locks: see app/cycle/scheduler.
 
     `rows`: what there is to read. `capacity`: what the nodes can hold. `changes`: which of them have changed.
     `totals`: running sums. `columns`: what is free, node by node. `domain`: of the resources that applications set.

@@ -33,7 +33,7 @@ from typing import Protocol, runtime_checkable
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import Feedback
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import GangEffect
+from extender.core.gangs.state.gang import GangEffect
 from extender.core.ledger import Holder, Ledger
 from extender.core.tenancy import Tenancy
 from extender.core.units import Short
@@ -372,7 +372,7 @@ class Settles(Protocol):
 @runtime_checkable
 class Acts(Protocol):
     def take_effects(self) -> Sequence[GangEffect]:
-        """What is to be done since this was asked last; `extender.app.effects` performs it."""
+        """What is to be done since this was asked last; `extender.app.effects.dispatcher` performs it."""
         ...
 
     def heed(self, told: Feedback, now: float) -> None:

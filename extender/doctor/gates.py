@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from extender.adapters.kube.writers import ApiWaker
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL
 from extender.doctor.facts import metadata_of, scheduler_of, spec_of
 from extender.doctor.lists import listed

@@ -27,7 +27,7 @@ POLICIES: tuple[Callable[[], Policy], ...] = (
     ShareOrder,
 )
 """In the order in which they are asked; each filter sees only the nodes that the ones before it let pass. The gang's
-policy (`gang`) is asked before them: it is made with what it plans on, see `extender.app.tables`."""
+policy (`gang`) is asked before them: it is made with what it plans on, see `extender.app.cache.cache`."""
 
 
 def made() -> list[Policy]:

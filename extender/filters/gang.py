@@ -24,9 +24,9 @@ from extender.core.feedback import (
     UnitStays,
 )
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import NOT_ITS_NODE, GangEffect
 from extender.core.gangs.gangs import Gangs
-from extender.core.gangs.orders import LetRoomGo
+from extender.core.gangs.state.eviction_orders import LetRoomGo
+from extender.core.gangs.state.gang import NOT_ITS_NODE, GangEffect
 from extender.core.policy import Allow, Facts, GivingWay, Judge, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 

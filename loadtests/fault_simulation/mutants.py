@@ -19,16 +19,21 @@ import msgspec
 
 from extender.adapters.kube import writers
 from extender.adapters.kube.reflector import EXPIRED, Reflector
-from extender.app import binds, effects, scheduling, write_back
-from extender.app.gates import Gates
-from extender.app.keeper import Keeper
+from extender.app.cycle import bind as binds
+from extender.app.cycle.pod_events import Population
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects import binding_cycle as scheduling
+from extender.app.effects import dispatcher as effects
+from extender.app.effects.permit_gates import Gates
 from extender.app.objects import known
 from extender.app.objects.ends import Ends
-from extender.app.population import Population
+from extender.app.resources import node_status as write_back
 from extender.availability import Permit
 from extender.core.election import Election
-from extender.core.gangs import barrier, placing, quorums
-from extender.core.gangs.parts import Proof, Trial
+from extender.core.gangs.cycle import permit_barrier as barrier
+from extender.core.gangs.cycle import quorum as quorums
+from extender.core.gangs.cycle.partial_gangs import Proof, Trial
+from extender.core.gangs.placement import placement as placing
 from extender.core.ledger import HoldingKind, Ledger
 from extender.core.rows import Rows
 from extender.filters.governing.anti_affinity import PolicyAntiAffinity

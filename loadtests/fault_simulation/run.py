@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from extender.app import population
+from extender.app.cycle import pod_events as population
 from kubesim.kinds import POD
 from kubesim.store import Change
 from loadtests.defects import defects, leaves, told

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.simulated_service import ARRIVES_WITHIN
 from extender.simulation import SERVICE
 from kubesim.kinds import LEASE, POD, Json, Kind

@@ -23,14 +23,14 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
 from extender.adapters.kube import kinds
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
 from extender.compare.figures import Estimate, Sample, estimate, ratio
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.gang_ask import MIN_MEMBER, GangAsk
-from extender.core.gangs.gang import OpenBarrier
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import OpenBarrier
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from loadtests.goals import objects

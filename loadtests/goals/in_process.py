@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
-from extender.app.decisions import Decided
-from extender.app.keeper import Fact, Keeper
+from extender.app.contracts.effects import Decided
+from extender.app.cycle.scheduler import Fact, Keeper
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.core.ledger import HoldingKind
 from extender.kube.names import CPU
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import httpx
 
-from extender.app.auditor import EVERY as AUDIT_EVERY
+from extender.app.observability.invariant_checker import EVERY as AUDIT_EVERY
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import NAMESPACE, PODS

@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from extender.adapters.long_turns import HELD_UP, LongTurns
-from extender.app.leading import Ballot, Leading
+from extender.app.admin.leader_election import Ballot, Leading
 from extender.core.election import Election, Terms
 
-STEP = "extender.app.leading.Leading.leads"
+STEP = "extender.app.admin.leader_election.Leading.leads"
 METRIC = "escher_long_turns_total"
 
 

@@ -12,8 +12,8 @@ import pytest
 from extender import __version__
 from extender.adapters.kube import kinds
 from extender.adapters.state_dump import BadDump, plainly, read, written
-from extender.app.keeper import Keeper
-from extender.app.remembering import records, reopened
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.snapshot import records, reopened
 from extender.core.cluster import Node, Pod
 from tests.builders import gang_pods, node
 from tests.core.gang_world import FixedClock

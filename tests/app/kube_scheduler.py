@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Protocol
 
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Node, Pod
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts

@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from extender.app.decisions import Decided
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.ports import PodRef
-from extender.app.sinks import Facts
-from extender.app.verbs import Verdict
+from extender.app.contracts.effects import Decided
+from extender.app.contracts.extender_api import Verdict
+from extender.app.contracts.ports import PodRef
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

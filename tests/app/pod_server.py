@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from extender.app.ports import Notice, PodRef, Sink
+from extender.app.contracts.ports import Notice, PodRef, Sink
 from extender.core.attempt import read_attempt
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod

@@ -6,12 +6,12 @@ import io
 from dataclasses import replace
 
 from extender.adapters.state_dump import read, written
-from extender.app.capacities import Capacities
-from extender.app.explain import Explain
-from extender.app.explanation import Explanation
-from extender.app.keeper import Keeper
-from extender.app.remembering import Reopened, records, reopened
-from extender.app.resources import Resources
+from extender.app.contracts.explanation import Explanation
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.explain import Explain
+from extender.app.explain.snapshot import Reopened, records, reopened
+from extender.app.resources.capacity import Capacities
+from extender.app.resources.set_resource import Resources
 from extender.core.names import GangKey
 
 

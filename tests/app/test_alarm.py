@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.alarm import Alarm
+from extender.app.effects.timer import Alarm
 from tests.app.world import World
 
 pytestmark = pytest.mark.anyio

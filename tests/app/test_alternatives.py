@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.app.alternatives import Alternatives
+from extender.app.cache.alternatives import Alternatives
 from extender.core.governing import Choice
 from extender.kube.names import PodUid
 

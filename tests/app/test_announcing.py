@@ -8,7 +8,11 @@ import weakref
 
 import pytest
 
-from extender.app.announcing import (
+from extender.app.contracts.effects import AdvertiseCapacity, AskRefused
+from extender.app.contracts.extender_api import Verdict
+from extender.app.contracts.ports import PodRef
+from extender.app.decision_stream import Announcements
+from extender.app.observability.decision_stream import (
     OF_INTEREST,
     Announcement,
     BindEnded,
@@ -17,15 +21,14 @@ from extender.app.announcing import (
     announced,
     namespace_of,
 )
-from extender.app.decision_stream import Announcements
-from extender.app.decisions import AdvertiseCapacity, AskRefused
 from extender.app.policies.containment import PolicyFailed
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict
 from extender.core.brake import Act, Withheld
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import ask_of_one
-from extender.core.gangs.gang import (
+from extender.core.gangs.cycle.partial_gangs import Proof
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.eviction_orders import EvictRest, Preempted
+from extender.core.gangs.state.gang import (
     EvictFor,
     EvictMembers,
     GangBound,
@@ -39,9 +42,6 @@ from extender.core.gangs.gang import (
     TurnLost,
     WakePod,
 )
-from extender.core.gangs.orders import EvictRest, Preempted
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.parts import Proof
 from extender.core.names import GangKey
 from extender.core.units import Short
 from extender.kube.names import CPU, NodeName

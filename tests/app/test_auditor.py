@@ -10,9 +10,9 @@ from contextlib import suppress
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.auditor import EVERY, Auditor
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
+from extender.app.observability.invariant_checker import EVERY, Auditor
 from extender.kube.names import CPU, NodeName
 from tests.app.fakes import LoopClock
 from tests.builders import node, pod

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.app.authority import Authority, Caller, Right
+from extender.app.admin.authorization import Authority, Caller, Right
 from extender.kube.errors import Unavailable
 
 pytestmark = pytest.mark.anyio

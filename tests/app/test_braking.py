@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.braking import EVERYWHERE, Braking
-from extender.app.decisions import Decided, Effect
-from extender.app.destroyed import Destruction, logged
-from extender.app.explain import Explain
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
+from extender.app.admin.safety_switches import EVERYWHERE, Braking
+from extender.app.contracts.effects import Decided, Effect
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.eviction_audit import Destruction, logged
+from extender.app.explain.explain import Explain
+from extender.app.observability.flight_recorder import Journal
 from extender.core.brake import OBSERVE_LABEL, Act, Switches, Withheld
 from extender.core.cluster import Namespace, Owner
-from extender.core.gangs.gang import EvictMembers
-from extender.core.gangs.orders import Preempted
-from extender.core.gangs.parts import Proof
+from extender.core.gangs.cycle.partial_gangs import Proof
+from extender.core.gangs.state.eviction_orders import Preempted
+from extender.core.gangs.state.gang import EvictMembers
 from extender.core.names import GangKey
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName

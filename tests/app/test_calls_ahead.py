@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.decisions import Effect
-from extender.app.keeper import Keeper
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
 from extender.core.attempt import Attempt
 from extender.core.brake import Switches
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, BrakeChanged
 from extender.core.gang_ask import GangAsk, GroupAsk
-from extender.core.gangs.gang import GangBound, OpenBarrier
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.gang import GangBound, OpenBarrier
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.core.policy import Allow
 from extender.filters.gang import AT_BARRIER

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.app.departures import FOR_GOOD
-from extender.app.management import Claim, Invalid, SetResource, Transact
-from extender.app.ports import EphemeralResource, NodeChoice
+from extender.app.cache.removed_nodes import FOR_GOOD
+from extender.app.contracts.api import Claim, Invalid, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName
 from kubesim.virtual_time import VirtualTimeLoop

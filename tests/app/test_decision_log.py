@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app import decision_log
-from extender.app.announcing import BindEnded
-from extender.app.decisions import AdvertiseCapacity, Effect
+from extender.app.contracts.effects import AdvertiseCapacity, Effect
+from extender.app.contracts.extender_api import Verdict, Victims
+from extender.app.contracts.ports import PodRef
 from extender.app.objects.kind import Identity
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict, Victims
-from extender.core.gangs.gang import GangPlanned
+from extender.app.observability import decision_log
+from extender.app.observability.decision_stream import BindEnded
+from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
 from extender.core.policy_types import AntiAffinity, PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey

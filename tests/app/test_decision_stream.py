@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from extender.app import decision_stream
-from extender.app.announcing import Announcement, announced
 from extender.app.decision_stream import Announcements, Following, Missed
-from extender.core.gangs.gang import GangPlanned, WakePod
-from extender.core.gangs.orders import Preempted
+from extender.app.observability.decision_stream import Announcement, announced
+from extender.core.gangs.state.eviction_orders import Preempted
+from extender.core.gangs.state.gang import GangPlanned, WakePod
 from extender.core.names import GangKey
 from tests.app.fakes import LoopClock
 from tests.builders import pod

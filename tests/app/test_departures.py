@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extender.app import departures
-from extender.app.departures import FOR_GOOD, Departures
+from extender.app.cache import removed_nodes as departures
+from extender.app.cache.removed_nodes import FOR_GOOD, Departures
 from extender.kube.names import NodeName
 
 N1, N2 = NodeName("n1"), NodeName("n2")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.drift_fights import Fights
+from extender.app.resources.conflict_backoff import Fights
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import unavailable
 from tests.app.world import World

@@ -9,19 +9,19 @@ from itertools import pairwise
 
 import pytest
 
-from extender.app.decisions import Decided
-from extender.app.evicting import UNFINISHED_SECONDS
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.knowledge import Knowledge
-from extender.app.tables import Rules
-from extender.app.verbs import Victims
+from extender.app.cache.cache import Rules
+from extender.app.cache.staleness import Knowledge
+from extender.app.contracts.effects import Decided
+from extender.app.contracts.extender_api import Victims
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.eviction import UNFINISHED_SECONDS
+from extender.app.observability.flight_recorder import Journal
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.orders import LetRoomGo
-from extender.core.gangs.preempting import PREEMPTS_EVERY
-from extender.core.gangs.restraint import Bounds
+from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.state.eviction_orders import LetRoomGo
+from extender.core.gangs.state.preemption_limits import Bounds
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.errors import Gone, Refused
 from extender.kube.names import NodeName, PodUid

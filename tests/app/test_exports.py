@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from extender.adapters.state_dump import written
-from extender.app.ephemeral_resources import digest
-from extender.app.management import Claim, Outcome, SetResource, Transact
-from extender.app.ports import EphemeralResource, NodeChoice
-from extender.app.remembering import records, reopened
+from extender.app.contracts.api import Claim, Outcome, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, NodeChoice
+from extender.app.explain.snapshot import records, reopened
+from extender.app.resources.reconciler import digest
 from extender.core.ledger import Mode
 from extender.core.names import EphemeralName
 from extender.core.tenancy import FOREIGN

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from extender.core.gangs.gang import TOO_LATE
+from extender.core.gangs.state.gang import TOO_LATE
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
 from kubesim.apiserver.faults import Fault

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from extender.core.gangs.gang import TOO_LATE
+from extender.core.gangs.state.gang import TOO_LATE
 from extender.kube.errors import Refused, Unavailable
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import POD

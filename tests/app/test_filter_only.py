@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.app.filtering import UNMANAGED
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.cycle.filter import UNMANAGED
 from extender.core.brake import Switches
 from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from extender.app.binds import KNOWN_ANEW
-from extender.app.decisions import Effect
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.permits import BindAnswered
-from extender.app.verbs import Victims
+from extender.app.cache.waiting_binds import BindAnswered
+from extender.app.contracts.effects import Effect
+from extender.app.contracts.extender_api import Victims
+from extender.app.cycle.bind import KNOWN_ANEW
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.gang import WakePod
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import WakePod
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.governing import POLICY
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Wait

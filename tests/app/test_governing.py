@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.app.governing import GovernedByKeeper
+from extender.app.cycle.policy_events import GovernedByKeeper
 from extender.app.objects.kind import Identity
 from extender.core.policy_types import AntiAffinity, BinPacking, PolicyInForce
 from extender.kube.names import NodeName

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from extender.app.cache.cache import Rules
+from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.app.objects.kind import Declared, Identity
-from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
-from extender.app.tables import Rules
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
 from extender.core.policy_types import PolicySpec

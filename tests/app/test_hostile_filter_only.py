@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extender.app.filtering import UNMANAGED
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.cycle.filter import UNMANAGED
 from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity
 from extender.filters.anti_affinity import GROUP

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.app.in_flight import FEW, PLACED_WITHIN, InFlight
-from extender.app.permits import OVERFULL, WAITS, Permits, WaitForRoom
+from extender.app.cache.nominated_pods import FEW, PLACED_WITHIN, InFlight
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, Permits, WaitForRoom
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import WakePod
+from extender.core.gangs.state.gang import WakePod
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.policy import Permit

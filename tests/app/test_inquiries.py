@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from extender.app.management import Claim, MemberPhase, NotFound, Release, Transact
+from extender.app.contracts.api import Claim, MemberPhase, NotFound, Release, Transact
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import QUARANTINE
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import Promise
-from extender.core.gangs.queue import DEFAULT_PATIENCE
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE
+from extender.core.gangs.state.gang import QUARANTINE
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.units import Short

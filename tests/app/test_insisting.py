@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.app.insisting import insist
+from extender.app.effects.retry import insist
 from extender.kube.errors import Refused, Unavailable
 
 pytestmark = pytest.mark.anyio

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from extender.app import intents
-from extender.app.ephemeral_resources import digest
-from extender.app.intents import NotAnnounced
-from extender.app.management import NotYet
+from extender.app.contracts.api import NotYet
+from extender.app.contracts.ports import EphemeralResource, Former, Intent
 from extender.app.objects.kind import Declared, Identity
-from extender.app.ports import EphemeralResource, Former, Intent
+from extender.app.resources import intent_log as intents
+from extender.app.resources.intent_log import NotAnnounced
+from extender.app.resources.reconciler import digest
 from extender.core.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Refused, Unavailable

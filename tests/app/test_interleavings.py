@@ -14,8 +14,8 @@ from typing import Any
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from extender.app.management import Claim, ManagementError, Operation, SetResource, Transact
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner
+from extender.app.contracts.api import Claim, ManagementError, Operation, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner
 from extender.core import audit
 from extender.core.holdings import Mode
 from extender.core.names import EphemeralName

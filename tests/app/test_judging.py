@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.containment import FAILED, REFUSED, Containment
 from extender.app.policies.judging import Judging
-from extender.app.verbs import Verdict
 from extender.core.cluster import Pod
 from extender.core.ledger import Ledger
 from extender.core.policy import Facts, Judge, NowhereBut, OnlyOn, Refuse, Scorer

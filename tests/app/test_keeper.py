@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from extender.app.binds import GONE
-from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
-from extender.app.filtering import BOUND
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.permits import OVERFULL, WAITS, BindAnswered
-from extender.app.sinks import Facts
-from extender.app.tables import Rules
+from extender.app.cache.cache import Rules
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered
+from extender.app.contracts.effects import AdvertiseCapacity, Effect, PodEnded
+from extender.app.cycle.bind import GONE
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.filter import BOUND
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core import audit
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.feedback import Bound, NotBound
-from extender.core.gangs.gang import TurnBack, WakePod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.state.gang import TurnBack, WakePod
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Refuse, Wait

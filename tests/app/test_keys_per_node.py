@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.keeper import Keeper
-from extender.app.management import Invalid, Outcome, SetResource, Transact
-from extender.app.ports import EphemeralResource
-from extender.app.resources import Resources
-from extender.app.tables import Rules
+from extender.app.cache.cache import Rules
+from extender.app.contracts.api import Invalid, Outcome, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.cycle.scheduler import Keeper
+from extender.app.resources.set_resource import Resources
 from extender.core.cluster import Node
 from extender.core.ledger import Mode
 from extender.core.names import EphemeralName

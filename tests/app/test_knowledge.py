@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.decisions import Effect
-from extender.app.explain import Explain
-from extender.app.keeper import Keeper
-from extender.app.knowledge import STALE, Knowledge
+from extender.app.cache.staleness import STALE, Knowledge
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.explain import Explain
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import WakePod
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.state.gang import WakePod
 from extender.core.names import GangKey
 from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, ResourceKey

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import EphemeralResource
+from extender.app.contracts.ports import EphemeralResource
 from extender.core.bounded import Bounded
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey

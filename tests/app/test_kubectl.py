@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.ports import EphemeralResource, NodeChoice
+from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Refused
 from extender.kube.names import NodeName

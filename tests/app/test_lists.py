@@ -12,26 +12,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.adapters.forked import Forked
-from extender.app import population
-from extender.app.binds import GONE
-from extender.app.decisions import Decided, Effect
-from extender.app.helping import Helping
-from extender.app.hosting import Hosting
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.knowledge import STALE
-from extender.app.permits import BindAnswered
-from extender.app.sinks import Facts
-from extender.app.supposition import PodsAsked, Wondered
-from extender.app.verbs import Victims
-from extender.app.what_if import WhatIf
+from extender.app.cache.staleness import STALE
+from extender.app.cache.waiting_binds import BindAnswered
+from extender.app.contracts.effects import Decided, Effect
+from extender.app.contracts.extender_api import Victims
+from extender.app.contracts.simulation_request import PodsAsked, Wondered
+from extender.app.cycle import pod_events as population
+from extender.app.cycle.bind import GONE
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.scheduler import Keeper
+from extender.app.escher_policies.esl_host import Hosting
+from extender.app.explain.remedy_search import Helping
+from extender.app.explain.simulate import WhatIf
+from extender.app.observability.flight_recorder import Journal
 from extender.core import audit
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, Evicted
 from extender.core.gang_ask import GroupAsk
-from extender.core.gangs.gang import OpenBarrier, TurnBack, WakePod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.gang import OpenBarrier, TurnBack, WakePod
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import DOMAIN, GangKey
 from extender.core.policy import Allow, Refuse, Wait

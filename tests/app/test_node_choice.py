@@ -7,8 +7,8 @@ from itertools import permutations
 
 import pytest
 
-from extender.app.node_choice import choose, choose_to_remove, why_none
-from extender.app.ports import MadeChoice, NodeChoice
+from extender.app.contracts.ports import MadeChoice, NodeChoice
+from extender.app.resources.node_selection import choose, choose_to_remove, why_none
 from extender.core.cluster import Node
 from extender.core.ledger import Ledger
 from extender.kube.names import NodeName

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.app.permits import OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
 from extender.core.policy import Allow, Permit, Refuse
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from extender.app.contracts.ports import PodRef
 from extender.app.pod_edits import PodEdits
-from extender.app.ports import PodRef
 from extender.kube.errors import Gone, Refused
 from extender.kube.names import PodUid
 from tests.app.fakes import Fault, PodApi, unavailable

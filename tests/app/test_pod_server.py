@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod
 from extender.kube.errors import Occupied

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.adapters.kube.kinds import pods
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.core import governing
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN

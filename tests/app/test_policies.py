@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from extender.app.decisions import Effect
-from extender.app.keeper import Keeper
-from extender.app.permits import BindAnswered
+from extender.app.cache.waiting_binds import BindAnswered
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
 from extender.app.policies.containment import FAILED, PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.feedback import BrakeChanged, Feedback
-from extender.core.gangs.gang import GangEffect, OpenBarrier, WakePod
+from extender.core.gangs.state.gang import GangEffect, OpenBarrier, WakePod
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Facts, Judge, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid

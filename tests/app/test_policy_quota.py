@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.limits import QuotaExceeded
+from extender.app.cache.cache import Rules
+from extender.app.contracts.errors import QuotaExceeded
 from extender.app.objects.kind import Declared, Identity
-from extender.app.tables import Rules
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.policy_types import PolicySpec
 from tests.app.policy_store import Object

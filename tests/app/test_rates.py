@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.app.rates import Rates
+from extender.app.cache.rates import Rates
 
 
 def test_a_burst_is_taken_at_once_and_then_it_goes_at_the_rate() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.management import Claim, Transact
-from extender.app.ports import EphemeralResource, PodOwner, ResourceChange
-from extender.app.reconcile import drift_units
+from extender.app.contracts.api import Claim, Transact
+from extender.app.contracts.ports import EphemeralResource, PodOwner, ResourceChange
+from extender.app.resources.resync import drift_units
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName
 from extender.kube.errors import Unavailable

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from extender.app.cycle.scheduler import Keeper
 from extender.app.group_news import SLICE
-from extender.app.keeper import Keeper
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk, MalformedAsk
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.names import GangKey
 from tests.builders import node, pod
 from tests.core.gang_world import FixedClock, differs_from_twin

@@ -10,17 +10,17 @@ import httpx
 import pytest
 
 from extender.adapters.state_dump import plainly
-from extender.app.explain import Explain
-from extender.app.keeper import Keeper
-from extender.app.management import Claim, ManagementError, Transact
-from extender.app.ports import EphemeralResource
-from extender.app.remembering import Incomplete, PodsMemory, records, reopened
-from extender.app.supposition import Added, Drained, GangThere, PodThere, QuorumSet, Supposed, Wondered
-from extender.app.tables import Rules
-from extender.app.what_if import suppose
+from extender.app.cache.cache import Rules
+from extender.app.contracts.api import Claim, ManagementError, Transact
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.contracts.simulation_request import Added, Drained, GangThere, PodThere, QuorumSet, Supposed, Wondered
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.explain import Explain
+from extender.app.explain.simulate import suppose
+from extender.app.explain.snapshot import Incomplete, PodsMemory, records, reopened
 from extender.core.brake import Switches
 from extender.core.cluster import Owner
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import AntiAffinity, PolicyInForce, Soft

@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.capacities import Capacities
-from extender.app.keeper import Keeper
-from extender.app.limits import QuotaExceeded
-from extender.app.management import Claim, Invalid, Outcome, Release, SetResource, Transact
+from extender.app.cache.cache import Rules
+from extender.app.contracts.api import Claim, Invalid, Outcome, Release, SetResource, Transact
+from extender.app.contracts.errors import QuotaExceeded
+from extender.app.contracts.ports import EphemeralResource, NodeChoice
+from extender.app.cycle.scheduler import Keeper
 from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
-from extender.app.ports import EphemeralResource, NodeChoice
-from extender.app.resource_quota import Amount
-from extender.app.resources import Resources
-from extender.app.tables import Rules
+from extender.app.resources.capacity import Capacities
+from extender.app.resources.quota import Amount
+from extender.app.resources.set_resource import Resources
 from extender.core.cluster import Node
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.ledger import Mode

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.management import Invalid, NotFound, ResourceState, SetResource, VersionConflict
-from extender.app.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
-from extender.app.resources import Resources
-from extender.app.settlement import Settlement
+from extender.app.contracts.api import Invalid, NotFound, ResourceState, SetResource, VersionConflict
+from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
+from extender.app.cycle.requeue import Settlement
+from extender.app.resources.set_resource import Resources
 from extender.core.names import EphemeralName
 from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey

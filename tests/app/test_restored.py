@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.keeper import Keeper
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.cycle.scheduler import Keeper
 from extender.app.objects.kind import Identity
-from extender.app.ports import EphemeralResource
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.names import EphemeralName

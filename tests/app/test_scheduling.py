@@ -13,23 +13,23 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.in_flight import PLACED_WITHIN
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.permits import OVERFULL
-from extender.app.ports import EventType, PodRef
-from extender.app.scheduling import CAME_TWICE
-from extender.app.verbs import Victims
+from extender.app.cache.nominated_pods import PLACED_WITHIN
+from extender.app.cache.waiting_binds import OVERFULL
+from extender.app.contracts.extender_api import Victims
+from extender.app.contracts.ports import EventType, PodRef
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.binding_cycle import CAME_TWICE
+from extender.app.observability.flight_recorder import Journal
 from extender.core.attempt import attempts_for, read_attempt
 from extender.core.bounded import Bounded
 from extender.core.brake import Switches
 from extender.core.cluster import Pod
 from extender.core.feedback import BrakeChanged
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import ROOM_TAKEN
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import Promise
-from extender.core.gangs.queue import DEFAULT_PATIENCE
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE
+from extender.core.gangs.state.gang import ROOM_TAKEN
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.filters.ephemeral_fit import ABSENT
 from extender.kube.errors import Gone, Refused, Unavailable

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from extender.app.limits import OutsideDomain
-from extender.app.management import Claim, Invalid, SetResource, Transact
-from extender.app.ports import EphemeralResource, NodeChoice
-from extender.app.tables import Rules
+from extender.app.cache.cache import Rules
+from extender.app.contracts.api import Claim, Invalid, SetResource, Transact
+from extender.app.contracts.errors import OutsideDomain
+from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.core.isolation import UNLIMITED, Allowance
 from extender.core.ledger import Mode
 from extender.core.names import EphemeralName

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.sinks import Facts
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GroupAsk
-from extender.core.gangs.pod_groups import PodGroup
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import gang_ask, gang_pods, node, pod

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from kubesim.kinds import POD, Json
 from tests.app.town import Town

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.capacities import Capacities
-from extender.app.keeper import Keeper
+from extender.app.cache.cache import Rules
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.cycle.scheduler import Keeper
 from extender.app.objects.known import Entry
-from extender.app.ports import EphemeralResource
-from extender.app.resources import Resources
-from extender.app.steps import nodes_of, outcome, spread
-from extender.app.tables import Rules
+from extender.app.resources.capacity import Capacities
+from extender.app.resources.set_resource import Resources
+from extender.app.resources.set_resource_plan import nodes_of, outcome, spread
 from extender.core.cluster import Node
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName

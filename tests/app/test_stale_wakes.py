@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from extender.app.keeper import Keeper
-from extender.app.stale_wakes import ROUND, StaleWakes
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.wake_cleanup import ROUND, StaleWakes
 from extender.core.cluster import Pod
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.ports import EventType
-from extender.app.telling import MOST_WAITING, Telling
+from extender.app.contracts.ports import EventType
+from extender.app.effects.pod_events_writer import MOST_WAITING, Telling
 from extender.kube.errors import Refused
 from tests.app.fakes import Fault, PodApi, unavailable
 from tests.builders import pod

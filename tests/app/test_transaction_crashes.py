@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from extender.app.journal import Journal
-from extender.app.management import Outcome, SetResource, Transact
-from extender.app.ports import EphemeralResource, PodOwner, Sink
-from extender.app.sinks import Facts
+from extender.app.contracts.api import Outcome, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, PodOwner, Sink
+from extender.app.cycle.event_handlers import Facts
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused

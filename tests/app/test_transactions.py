@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
-from extender.app.ports import EphemeralResource, PodOwner
+from extender.app.contracts.api import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, PodOwner
 from extender.core.holdings import Detection, Mode, Stale
 from extender.core.ledger import Holder
 from extender.core.names import EphemeralName

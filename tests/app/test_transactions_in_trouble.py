@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from extender.app import resources as resources_module
-from extender.app.management import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.contracts.api import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource
 from extender.app.objects.kind import Named
-from extender.app.ports import EphemeralResource
-from extender.app.steps import plan
+from extender.app.resources import set_resource as resources_module
+from extender.app.resources.set_resource_plan import plan
 from extender.core.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused, Unavailable

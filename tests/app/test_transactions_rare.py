@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
-from extender.app.journal import Journal
-from extender.app.management import SetResource
-from extender.app.ports import EphemeralResource
-from extender.app.sinks import Facts
+from extender.app.contracts.api import SetResource
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.cycle.event_handlers import Facts
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
 from extender.kube.errors import Occupied, Unavailable

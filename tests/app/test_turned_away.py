@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.app.turned_away import Group, TurnedAway
+from extender.app.cache.unschedulable_pods import Group, TurnedAway
 from extender.app.waking import Waking
 from extender.core.cluster import Pod
 from extender.core.isolation import UNLIMITED, Allowance, Counted, Isolation

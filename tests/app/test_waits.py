@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.verbs import Verdict
-from extender.app.waits import TOLD_AGAIN_AFTER, Waits
+from extender.app.cache.wait_reasons import TOLD_AGAIN_AFTER, Waits
+from extender.app.contracts.extender_api import Verdict
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY
 from extender.core.policy_types import AntiAffinity, DataLocality, Parameters, PolicyInForce

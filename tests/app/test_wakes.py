@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.decisions import Effect
-from extender.app.keeper import Keeper
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
 from extender.app.policies import Policies
 from extender.app.policies.judging import Judging
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.gang import WakePod
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import WakePod
 from extender.core.ledger import Holder, HoldingKind, Ledger
 from extender.core.policy import Facts, Judge, Policy, Refuse
 from extender.filters import made

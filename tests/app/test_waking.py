@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from extender.app import waking
-from extender.app.decisions import Effect
-from extender.app.keeper import Keeper
+from extender.app.cache.cache import Rules
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
 from extender.app.policies.containment import PolicyFailed
 from extender.app.policies.judging import Judging
-from extender.app.tables import Rules
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.gang import WakePod
+from extender.core.gangs.state.gang import WakePod
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import GangKey
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce

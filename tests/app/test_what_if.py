@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.management import Invalid, NotFound
-from extender.app.supposition import (
+from extender.app.contracts.api import Invalid, NotFound
+from extender.app.contracts.simulation_request import (
     Added,
     Drained,
     Ended,
@@ -23,7 +23,7 @@ from extender.app.supposition import (
     Uncordoned,
     Wondered,
 )
-from extender.app.what_if import suppose
+from extender.app.explain.simulate import suppose
 from extender.core.gang_ask import GangAsk, derived_key
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey

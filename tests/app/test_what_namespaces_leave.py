@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.management import SetResource, Transact
-from extender.app.ports import NodeChoice
+from extender.app.contracts.api import SetResource, Transact
+from extender.app.contracts.ports import NodeChoice
 from extender.controlplane.nodes import NodeShape, plain
 from extender.core.names import DOMAIN, EphemeralName
 from extender.kube.names import NodeName

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from extender.app.wording import amount, in_words, number, why_gang_waits
-from extender.core.gangs.gang import Gang
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.together import TOO_LARGE
+from extender.app.contracts.messages import amount, in_words, number, why_gang_waits
+from extender.core.gangs.placement.affinity_packing import TOO_LARGE
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.core.neighbours import TOO_MANY
 from extender.core.units import Short

@@ -16,8 +16,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from extender.adapters.objects import to_pod
-from extender.app.decisions import Decided
-from extender.app.keeper import Keeper
+from extender.app.contracts.effects import Decided
+from extender.app.cycle.scheduler import Keeper
 from extender.bootstrap import Cluster
 from extender.controlplane.nodes import node
 from extender.core.cluster import Pod

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from extender.app.decisions import Decided
-from extender.app.effects import Effects
-from extender.app.gates import Gates
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.scheduling import Scheduling
+from extender.app.contracts.effects import Decided
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.binding_cycle import Scheduling
+from extender.app.effects.dispatcher import Effects
+from extender.app.effects.permit_gates import Gates
+from extender.app.observability.flight_recorder import Journal
 
 T = TypeVar("T")
 

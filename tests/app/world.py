@@ -10,36 +10,36 @@ from typing import Any
 from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
-from extender.app.asked import AskedPolicies
-from extender.app.braking import Braking
+from extender.app.admin.safety_switches import Braking
+from extender.app.admin.tenancy import Isolating
+from extender.app.cache.cache import Rules
+from extender.app.contracts.api import Management, ResourceState, SetResource
+from extender.app.contracts.effects import AdvertiseCapacity, Effect, PodEnded
+from extender.app.contracts.ports import NodeChoice
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.policy_events import GovernedByKeeper
+from extender.app.cycle.scheduler import Keeper
 from extender.app.decision_stream import Announcements
-from extender.app.decisions import AdvertiseCapacity, Effect, PodEnded
-from extender.app.dumping import Dumping
-from extender.app.escher_policies import EscherPolicies
-from extender.app.explain import Explain
-from extender.app.governing import GovernedByKeeper
-from extender.app.helping import Helping
-from extender.app.hosting import Hosting
-from extender.app.inquiries import Inquiries
-from extender.app.intents import Intents
-from extender.app.isolating import Isolating
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.management import Management, ResourceState, SetResource
+from extender.app.escher_policies.controller import EscherPolicies
+from extender.app.escher_policies.esl_controller import AskedPolicies
+from extender.app.escher_policies.esl_host import Hosting
+from extender.app.escher_policies.status import GovernedPods
+from extender.app.explain.explain import Explain
+from extender.app.explain.queries import Inquiries
+from extender.app.explain.remedy_search import Helping
+from extender.app.explain.simulate import WhatIf
+from extender.app.explain.state_dump import Dumping
 from extender.app.objects.conditions import Conditions
 from extender.app.objects.kind import Identity
-from extender.app.policy_standings import GovernedPods
-from extender.app.ports import NodeChoice
-from extender.app.reconcile import Reconcile, drift_units
-from extender.app.resources import Resources
-from extender.app.sinks import Facts
-from extender.app.tables import Rules
-from extender.app.transactions import Transactions
-from extender.app.what_if import WhatIf
-from extender.app.write_back import WriteBack
+from extender.app.observability.flight_recorder import Journal
+from extender.app.resources.intent_log import Intents
+from extender.app.resources.node_status import WriteBack
+from extender.app.resources.resync import Reconcile, drift_units
+from extender.app.resources.set_resource import Resources
+from extender.app.transactions.transactions import Transactions
 from extender.core import audit
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.gang import WakePod
+from extender.core.gangs.state.gang import WakePod
 from extender.core.names import EphemeralName
 from extender.core.policy_types import PolicyInForce
 from extender.kube.names import NodeName, ResourceKey

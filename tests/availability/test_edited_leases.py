@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extender.adapters.kube.leader_lease import LeaderLease
-from extender.app.leading import Leading
+from extender.app.admin.leader_election import Leading
 from extender.core.election import LONGEST_LEASE, MOST_TRANSITIONS, Election, Terms
 from extender.kube.errors import Refused
 from extender.kube.requests import MERGE_PATCH

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from extender.adapters.own_loop import OwnLoop
-from extender.app.leading import Leading, LeaseLost
+from extender.app.admin.leader_election import Leading, LeaseLost
 from extender.availability import Pulse
 from extender.core.election import NOBODY, Election, Record, Terms
 from extender.kube.errors import Occupied

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from extender.app import population
+from extender.app.cycle import pod_events as population
 from extender.bootstrap import Cluster
 from extender.core.cluster import Pod
 from extender.kube.errors import Away, Refused, Unavailable

@@ -192,7 +192,7 @@ def test_what_the_doctor_finds_is_told_so_too(monkeypatch: pytest.MonkeyPatch) -
 
 
 def doctor_pod() -> Any:
-    from extender.app.ports import PodRef
+    from extender.app.contracts.ports import PodRef
 
     return PodRef(HOSTILE, HOSTILE, HOSTILE)  # type: ignore[arg-type]
 

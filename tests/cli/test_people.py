@@ -19,8 +19,8 @@ from extender import __version__
 from extender.adapters.http.entry import Entry
 from extender.adapters.http.listening import http_server
 from extender.adapters.http.tls import ServedCertificates
-from extender.app.authority import Authority
-from extender.app.ports import EphemeralResource
+from extender.app.admin.authorization import Authority
+from extender.app.contracts.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
 from extender.core.gang_ask import GangAsk, derived_key

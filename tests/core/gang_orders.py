@@ -13,15 +13,15 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
-from extender.app.decisions import Effect
-from extender.app.verbs import Verdict
+from extender.app.contracts.effects import Effect
+from extender.app.contracts.extender_api import Verdict
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.backfill import Thrift
-from extender.core.gangs.gang import EvictMembers, OpenBarrier, TurnBack
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.queue.backfill import Thrift
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import EvictMembers, OpenBarrier, TurnBack
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.holdings import HoldingKind
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, node, pod

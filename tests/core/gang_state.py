@@ -11,10 +11,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import Gang
-from extender.core.gangs.promises import Promises
-from extender.core.gangs.queue import Queue
-from extender.core.gangs.surplus import Surplus
+from extender.core.gangs.cycle.expected_members import Promises
+from extender.core.gangs.queue.elastic_members import Surplus
+from extender.core.gangs.queue.queue import Queue
+from extender.core.gangs.state.gang import Gang
 from extender.core.holdings import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid

@@ -12,19 +12,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from extender.app.decisions import AskRefused, Effect
-from extender.app.keeper import Keeper
-from extender.app.permits import BindAnswered
-from extender.app.tables import Rules
-from extender.app.verbs import Verdict
+from extender.app.cache.cache import Rules
+from extender.app.cache.waiting_binds import BindAnswered
+from extender.app.contracts.effects import AskRefused, Effect
+from extender.app.contracts.extender_api import Verdict
+from extender.app.cycle.scheduler import Keeper
 from extender.core.attempt import Attempt
 from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.daemons import DaemonSet
 from extender.core.feedback import Bound, BrakeChanged, NotBound
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.backfill import DEFAULT_THRIFT, Thrift
-from extender.core.gangs.gang import (
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, Thrift
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience
+from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.gangs.state.gang import (
     EvictFor,
     EvictMembers,
     GangInDoubt,
@@ -37,12 +40,9 @@ from extender.core.gangs.gang import (
     VoidAttempts,
     WakePod,
 )
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
-from extender.core.gangs.pod_groups import PodGroup
-from extender.core.gangs.progress import Roster
-from extender.core.gangs.promises import Promise
-from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience
+from extender.core.gangs.state.gang_state import Roster
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.policy import Allow, Refuse, Wait
 from extender.filters.gang import AT_BARRIER

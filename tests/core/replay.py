@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 
 from extender.core import audit as ledger_audit
-from extender.core.gangs.packing import Shortfall, Slot, plan
+from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.ledger import Holder, Ledger, Mode
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid, ResourceKey

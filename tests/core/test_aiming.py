@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.core.gangs.packing import Slot
-from extender.core.gangs.prospects import aim
+from extender.core.gangs.preemption.feasibility import aim
+from extender.core.gangs.state.bin_packing import Slot
 from extender.core.ledger import Holder, Holding, Ledger
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector

@@ -12,14 +12,14 @@ import pytest
 from extender.core import node_matching
 from extender.core.cluster import Node, Pod
 from extender.core.fit import Asked
-from extender.core.gangs import fit_index
-from extender.core.gangs.fit_index import CouldFit
-from extender.core.gangs.gang import NO_ROOM, Gang
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.placing import Places
-from extender.core.gangs.prospects import Prospects
-from extender.core.gangs.queue import Patience
-from extender.core.gangs.room import Room
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.queue import fit_index
+from extender.core.gangs.queue.fit_index import CouldFit
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import NO_ROOM, Gang
+from extender.core.gangs.state.state_machine import Phase
+from extender.core.gangs.state.trial_snapshot import Room
 from extender.core.ledger import Ledger
 from extender.core.policy_types import HOSTNAME, Balance, PolicyInForce
 from extender.kube import node_match

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from extender.core import fit
-from extender.core.gangs import packing
-from extender.core.gangs.packing import Shortfall, Slot, plan
+from extender.core.gangs.state import bin_packing as packing
+from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.units import Short

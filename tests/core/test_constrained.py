@@ -12,11 +12,11 @@ import pytest
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, Peers
-from extender.core.gangs.constrained import _GANGS_REMEMBERED, Constrained
-from extender.core.gangs.gang import Gang
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.room import Room, Slot
-from extender.core.gangs.staying import Staying
+from extender.core.gangs.placement.affinity_planner import _GANGS_REMEMBERED, Constrained
+from extender.core.gangs.placement.resident_pods import Staying
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR, allows

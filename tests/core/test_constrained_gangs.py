@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.app.explain import Explain
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.explain.explain import Explain
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.gangs import together
-from extender.core.gangs.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, UNPLANNED, Gang
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.plans import FREE
+from extender.core.gangs.cycle.plan_store import FREE
+from extender.core.gangs.placement import affinity_packing as together
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, UNPLANNED, Gang
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.neighbours import APART, NEAR

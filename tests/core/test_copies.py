@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from extender.core import fit
 from extender.core.fit import Asked, Need, need_of
-from extender.core.gangs.copies import Copies, Least
+from extender.core.gangs.placement.fit_counts import Copies, Least
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.rows import NOWHERE

@@ -9,8 +9,8 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.columns import Accepts
 from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.gangs.fit_index import CouldFit, Rank, Shape
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.queue.fit_index import CouldFit, Rank, Shape
+from extender.core.gangs.state.gang import Gang
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
 from extender.core.work import Work

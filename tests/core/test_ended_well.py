@@ -9,8 +9,8 @@ import pytest
 
 from extender.core.attempt import Attempt
 from extender.core.cluster import Owner, Pod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.members import EndedWell, same_run
+from extender.core.gangs.cycle.members import EndedWell, same_run
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gone, node, pod

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.app.verbs import Victims
+from extender.app.contracts.extender_api import Victims
 from extender.core.brake import Switches
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
-from extender.core.gangs.evictions import OFFER_SECONDS
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.restraint import Bounds
+from extender.core.gangs.preemption.pod_preemption import OFFER_SECONDS
+from extender.core.gangs.state.preemption_limits import Bounds
+from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, daemon_set, gang_pods, mirror_on, pod
 from tests.core.gang_world import GangWorld

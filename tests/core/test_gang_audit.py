@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from extender.app.claims import to_holding
-from extender.app.management import Claim
+from extender.app.cache.claims import to_holding
+from extender.app.contracts.api import Claim
 from extender.core.feedback import NotBound
-from extender.core.gangs.gang import Gang
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, node, units

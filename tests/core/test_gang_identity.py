@@ -16,9 +16,9 @@ from extender.adapters.objects import to_pod
 from extender.adapters.plain import Shape
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk, derived_key
-from extender.core.gangs.gang import Gang
 from extender.core.gangs.naming import Ambiguous, Naming
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.names import GangKey
 from extender.kube import objects
 from extender.kube.names import CPU, NodeName, PodUid

@@ -18,12 +18,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk, GroupAsk
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.packing import Shortfall, Slot, plan
-from extender.core.gangs.pod_groups import PodGroup
-from extender.core.gangs.promises import Promise
-from extender.core.gangs.queue import Patience
-from extender.core.gangs.quorums import part_of
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.cycle.quorum import part_of
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts

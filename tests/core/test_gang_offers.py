@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import NO_ROOM
 from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.state.gang import NO_ROOM
 from extender.core.ledger import Holder
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.app.decisions import Effect
-from extender.core.gangs.gang import TurnBack, WakePod
-from extender.core.gangs.queue import Patience
+from extender.app.contracts.effects import Effect
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import TurnBack, WakePod
 from tests.core.every_order import Orders, explore
 from tests.core.gang_orders import Rivals, rivals
 

@@ -6,7 +6,17 @@ from itertools import product
 
 import pytest
 
-from extender.core.gangs.machine import NEVER, PHASES, STANDINGS, Impossible, Past, Phase, Standing, Step, after
+from extender.core.gangs.state.state_machine import (
+    NEVER,
+    PHASES,
+    STANDINGS,
+    Impossible,
+    Past,
+    Phase,
+    Standing,
+    Step,
+    after,
+)
 
 
 @pytest.mark.parametrize(("phase", "step"), list(product(Phase, Step)), ids=lambda each: each.name)

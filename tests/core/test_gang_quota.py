@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import NO_ROOM, OVER_QUOTA, Gang
-from extender.core.gangs.queue import Patience, Queue
+from extender.core.gangs.queue.queue import Patience, Queue
+from extender.core.gangs.state.gang import NO_ROOM, OVER_QUOTA, Gang
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
@@ -243,7 +243,7 @@ def test_no_new_place_is_ever_beyond_the_quota_and_who_may_have_one_is_not_kept_
     given_steps: list[Any], at_once: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("extender.core.gangs.quota._AT_ONCE", at_once)
+        patch.setattr("extender.core.gangs.state.quota._AT_ONCE", at_once)
         play(given_steps)
 
 

@@ -10,7 +10,8 @@ import pytest
 from extender.core.cluster import Owner, Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import (
+from extender.core.gangs.placement.slots import SAMPLE_FLOOR
+from extender.core.gangs.state.gang import (
     INCOMPLETE,
     NO_ROOM,
     NO_ROOM_FOR_MEMBER,
@@ -19,8 +20,7 @@ from extender.core.gangs.gang import (
     TOO_LATE,
     GangTimedOut,
 )
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.slots import SAMPLE_FLOOR
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Refuse

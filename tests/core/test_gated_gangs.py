@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from extender.app.filtering import GATED
-from extender.app.in_flight import PLACED_WITHIN
+from extender.app.cache.nominated_pods import PLACED_WITHIN
+from extender.app.cycle.filter import GATED
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.gang import NO_ROOM
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import NO_ROOM
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod

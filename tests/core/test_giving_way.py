@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.placing import Places
-from extender.core.gangs.plans import UNDISTURBED_SECONDS
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.cycle.plan_store import UNDISTURBED_SECONDS
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, node, pod

@@ -15,8 +15,8 @@ from extender.core.attempt import attempts_for
 from extender.core.cluster import Owner, Pod
 from extender.core.feedback import NotBound, NotEvicted
 from extender.core.gang_ask import GroupAsk
-from extender.core.gangs.machine import Phase, Standing
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_ask, gang_pods, node, pod

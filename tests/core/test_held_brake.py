@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.verbs import Victims
+from extender.app.contracts.extender_api import Victims
 from extender.core.brake import Act, Switches
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from extender.core import rows
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld

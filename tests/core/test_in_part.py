@@ -9,7 +9,7 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod

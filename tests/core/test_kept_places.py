@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import Gang
 from extender.core.gangs.kept_places import KeptPlaces
-from extender.core.gangs.table import Table
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.gang_store import Table
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.label_match import LabelRequirement

@@ -11,8 +11,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holding
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.app.keeper import Keeper
-from extender.app.tables import Rules
+from extender.app.cache.cache import Rules
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.explain import Explain
 from extender.core.gang_ask import GroupAsk
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.pod_groups import PodGroup
+from extender.core.gangs.state.state_machine import Phase
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld
 from tests.performing import replaced

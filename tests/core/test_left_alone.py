@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT, Gang
-from extender.core.gangs.planning import Planning
-from extender.core.gangs.plans import FREE, GIVES_WAY_SECONDS
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
+from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT, Gang
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld

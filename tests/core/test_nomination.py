@@ -7,9 +7,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.packing import Slot
-from extender.core.gangs.placing import as_nominated
+from extender.core.gangs.placement.placement import as_nominated
+from extender.core.gangs.state.bin_packing import Slot
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

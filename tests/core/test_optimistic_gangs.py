@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import NO_ROOM, ROOM_TAKEN
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import NO_ROOM, ROOM_TAKEN
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_pods, node, pod

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.rivals import MOST_LOOKED_AT
+from extender.app.cycle.contention import MOST_LOOKED_AT
 from extender.core.cluster import Pod
-from extender.core.gangs.backfill import Thrift
-from extender.core.gangs.gang import GIVES_WAY, NOT_BROUGHT
-from extender.core.gangs.plans import FREE, GIVES_WAY_SECONDS
-from extender.core.gangs.promises import GATHER_SECONDS
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
+from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
+from extender.core.gangs.queue.backfill import Thrift
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT
 from extender.core.governing import POLICY
 from extender.core.policy_types import HOSTNAME, AntiAffinity, BinPacking, PolicyInForce, Priority, Soft
 from extender.kube.names import NodeName, PodUid

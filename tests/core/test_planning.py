@@ -14,10 +14,11 @@ from hypothesis import example, given
 from extender.core import audit as ledger_audit
 from extender.core.columns import Accepts
 from extender.core.fit import Asked
-from extender.core.gangs import packing, room
-from extender.core.gangs.packing import Shortfall, Slot, plan
-from extender.core.gangs.prospects import aim
-from extender.core.gangs.room import Room
+from extender.core.gangs.preemption.feasibility import aim
+from extender.core.gangs.state import bin_packing as packing
+from extender.core.gangs.state import trial_snapshot as room
+from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
+from extender.core.gangs.state.trial_snapshot import Room
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.core.units import Short

@@ -8,8 +8,8 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, GroupAsk
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.pod_groups import PodGroup, PodGroups
+from extender.core.gangs.state.pod_groups import PodGroup, PodGroups
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import node, pod

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from extender.app.decisions import Effect
-from extender.app.keeper import Keeper
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.scheduler import Keeper
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import RoomSaved
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import RoomSaved
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.filters.share_order import SHARE
 from extender.kube.names import NodeName, PodUid

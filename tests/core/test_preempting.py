@@ -15,9 +15,9 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
 from extender.core.feedback import Evicted, UnitStays
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.preempting import PREEMPTS_EVERY
-from extender.core.gangs.restraint import (
+from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.preemption.victim_rules import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
+from extender.core.gangs.state.preemption_limits import (
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
@@ -33,7 +33,7 @@ from extender.core.gangs.restraint import (
     UnknownAsks,
     WhyNot,
 )
-from extender.core.gangs.victims import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, NOW, daemon_set, gang_pods, mirror_on, node, pod

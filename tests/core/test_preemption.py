@@ -8,12 +8,12 @@ from random import Random
 
 import pytest
 
-from extender.app.verbs import Victims
+from extender.app.contracts.extender_api import Victims
 from extender.core.cluster import Pod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.packing import Slot
-from extender.core.gangs.preempting import PREEMPTS_EVERY
-from extender.core.gangs.preemption import choose, unit_of
+from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.preemption.victim_search import choose, unit_of
+from extender.core.gangs.state.bin_packing import Slot
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder, Ledger
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, ledger_of, node, pod, slot, units

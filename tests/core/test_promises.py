@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import GATHER_LIMIT, Promise
+from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, Promise
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 from tests.builders import gang_ask, gang_pods, node, pod

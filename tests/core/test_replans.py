@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extender.core.gangs.gang import Gang
-from extender.core.gangs.plans import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
+from extender.core.gangs.cycle.plan_store import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
+from extender.core.gangs.state.gang import Gang
 from extender.core.names import GangKey
 from tests.builders import NOW
 

@@ -10,7 +10,7 @@ import pytest
 from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.progress import Roster, Terms
+from extender.core.gangs.state.gang_state import Roster, Terms
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, pod
 from tests.core.gang_world import differs_from_twin

@@ -12,10 +12,10 @@ import pytest
 
 from extender.core.audit import Violation
 from extender.core.cluster import Pod
-from extender.core.gangs.backfill import Savings, Thrift
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.preempting import PREEMPTS_EVERY
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.queue.backfill import Savings, Thrift
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey

@@ -9,8 +9,8 @@ import pytest
 
 from extender.core.cluster import Owner, Pod
 from extender.core.gang_ask import GangAsk, derived_key
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import node, pod

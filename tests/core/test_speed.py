@@ -12,9 +12,9 @@ from functools import partial
 
 import pytest
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import FixedClock

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core.cluster import Owner, Pod
-from extender.core.gangs.staying import LONG_RUNNING_SECONDS, Staying
+from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, Staying
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, NOW, pod, units
 

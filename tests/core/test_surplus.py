@@ -9,12 +9,12 @@ import pytest
 
 from extender.core.cluster import Node, Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.gangs.copies import Copies
-from extender.core.gangs.gang import NO_ROOM_FOR_MEMBER, Gang
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.queue import Patience
-from extender.core.gangs.surplus import COMES_WITHIN, Surplus
-from extender.core.gangs.table import Table
+from extender.core.gangs.placement.fit_counts import Copies
+from extender.core.gangs.queue.elastic_members import COMES_WITHIN, Surplus
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import NO_ROOM_FOR_MEMBER, Gang
+from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.policy_types import DataLocality

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.app.supposition import PodsAsked, PodThere, Wondered
-from extender.app.verbs import Victims
-from extender.app.what_if import suppose
+from extender.app.contracts.extender_api import Victims
+from extender.app.contracts.simulation_request import PodsAsked, PodThere, Wondered
+from extender.app.explain.explain import Explain
+from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.names import GangKey
 from extender.core.tenancy import FOREIGN, Tenancy, namespace_of

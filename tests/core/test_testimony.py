@@ -11,8 +11,8 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
-from extender.core.gangs.machine import Phase, Standing
-from extender.core.gangs.parts import Trial
+from extender.core.gangs.cycle.partial_gangs import Trial
+from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node

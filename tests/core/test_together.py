@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from extender.core.bystanders import Around
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort, Spread
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.room import Room, Slot
-from extender.core.gangs.together import Seat, plan
+from extender.core.gangs.placement.affinity_packing import Seat, plan
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder
 from extender.core.neighbours import APART, HOST_PORTS, NEAR, SPREAD
 from extender.core.units import Short

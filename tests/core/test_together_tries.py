@@ -9,9 +9,9 @@ import pytest
 from extender.core.bystanders import Around
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
-from extender.core.gangs import together
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.room import Room, Slot
+from extender.core.gangs.placement import affinity_packing as together
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder
 from extender.core.neighbours import MOST_RULES, TOO_MANY
 from extender.core.policy_types import HOSTNAME

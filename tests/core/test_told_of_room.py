@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.app.decisions import Effect
-from extender.core.gangs.gang import INCOMPLETE, GangTurnedAway
+from extender.app.contracts.effects import Effect
+from extender.core.gangs.state.gang import INCOMPLETE, GangTurnedAway
 from tests.builders import gang_pods, node
 from tests.core.gang_world import GangWorld
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.backfill import SAVED_SECONDS
-from extender.core.gangs.gang import NO_ROOM, Gang, RoomSaved
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.placing import Places
-from extender.core.gangs.queue import Patience
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.queue.backfill import SAVED_SECONDS
+from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.state.gang import NO_ROOM, Gang, RoomSaved
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.filters.reservation_guard import REASON

@@ -10,11 +10,11 @@ from collections.abc import Collection
 
 import pytest
 
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.core.feedback import NotBound
-from extender.core.gangs.gang import NOT_BROUGHT
-from extender.core.gangs.machine import Phase
-from extender.core.gangs.plans import LONGEST_PAUSE, LONGEST_UNASKED
+from extender.core.gangs.cycle.plan_store import LONGEST_PAUSE, LONGEST_UNASKED
+from extender.core.gangs.state.gang import NOT_BROUGHT
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU

@@ -9,9 +9,9 @@ from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.columns import Accepts
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.gangs.packing import Shortfall
-from extender.core.gangs.room import Room, Slot
-from extender.core.gangs.together import Seat, plan
+from extender.core.gangs.placement.affinity_packing import Seat, plan
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder, Ledger
 from extender.core.node_matching import AcceptsPod, NodeTable, matching
 from extender.kube.label_match import LabelRequirement

@@ -16,7 +16,7 @@ import yaml
 
 from extender import __version__
 from extender.adapters.kube import traces
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.controlplane import schedulers
 from extender.core.names import DOMAIN
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD

@@ -38,7 +38,7 @@ _GHOSTS = (*_GANG, "gang_left", "gang_run", "ghost_manifest")
 _FILTERS = "extender/filters/governing"
 _GOVERNING = "extender/core/governing.py"
 
-_ASKED = ["extender/app/asked.py", "extender/esl/hosted.py"]
+_ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/hosted.py"]
 """What carries out each policy that is asked, by its ESL."""
 ROWS = (
     Row("locality", "primitives.md", ["locality"]),
@@ -49,7 +49,7 @@ ROWS = (
     Row("balance", "balance.md", ["balance"], "`balance`", [f"{_FILTERS}/balance.py"]),
     Row("bin packing", "bin-packing.md", ["packing"], "`bin-packing`", [f"{_FILTERS}/bin_packing.py"]),
     Row("data locality", "data-locality.md", ["data_locality"], "`data-locality`", [f"{_FILTERS}/data_locality.py"]),
-    Row("soft constraints", "soft.md", ["soft"], "`soft`", [_GOVERNING, "extender/app/alternatives.py"]),
+    Row("soft constraints", "soft.md", ["soft"], "`soft`", [_GOVERNING, "extender/app/cache/alternatives.py"]),
     Row("objective", "objective.md", ["objective"], "`objective`", [f"{_FILTERS}/objective.py"]),
     Row("weighted fair queueing", "fair-share.md", ["fair_queueing"]),
     Row("fair sharing of nodes", "fair-share.md", ["fair_share"], "`shares`", _ASKED),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.controlplane import places
 from extender.core.names import MANAGED
 from extender.doctor.from_files import scheduler_files

@@ -17,9 +17,8 @@ from extender import bootstrap
 from extender.adapters.kube.leader_lease import LeaderLease
 from extender.adapters.kube.leader_slice import LeaderSlice
 from extender.adapters.kube.policies import Policies
-from extender.app.authority import Caller, Right
-from extender.app.objects.kind import Declared, Identity, Replacement, Standing
-from extender.app.ports import (
+from extender.app.admin.authorization import Caller, Right
+from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
     Former,
@@ -29,6 +28,7 @@ from extender.app.ports import (
     ResourceChange,
     ResourceStatus,
 )
+from extender.app.objects.kind import Declared, Identity, Replacement, Standing
 from extender.bootstrap import Cluster
 from extender.core.election import Record
 from extender.core.names import EphemeralName

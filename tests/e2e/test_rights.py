@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.knowledge import DESTROYS_WITHIN
+from extender.app.cache.staleness import DESTROYS_WITHIN
 from extender.controlplane import nodes
 from extender.controlplane.clusters import RealCluster
 from extender.kube.certificates import write_kubeconfig

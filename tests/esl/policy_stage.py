@@ -11,7 +11,7 @@ import msgspec
 
 from escher_k8s.esl import PolicySpace
 from extender.adapters.kube.extended_resource_policies import Policies
-from extender.app.hosting import HostedPolicies
+from extender.app.escher_policies.esl_host import HostedPolicies
 from extender.controlplane.nodes import NodeShape, plain
 from extender.core.names import DOMAIN
 from extender.esl.anti_affinity import AntiAffinity

@@ -11,7 +11,7 @@ import pytest
 
 from extender.adapters.kube.cluster_port import EslDriver
 from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.app.ports import PodOwner
+from extender.app.contracts.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl import gang
 from extender.esl.base import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.app.intents import Intents
+from extender.app.resources.intent_log import Intents
 from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.transactions import Tried, Values, explained

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.gangs.gang import NOT_ITS_NODE
 from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.state.gang import NOT_ITS_NODE
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Refuse

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.policy import Allow, Facts

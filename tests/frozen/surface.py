@@ -70,8 +70,8 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, str]]:
 
 def _parameter(each: Any) -> str:
     """Its names; with ! if it is required, and ... if it may be given several times."""
-    names = "/".join(sorted([*each.opts, *each.secondary_opts]))
-    return names + "!" * each.required + "..." * (each.multiple or each.nargs != 1)
+    names: str = "/".join(sorted([*each.opts, *each.secondary_opts]))
+    return f"{names}{'!' if each.required else ''}{'...' if each.multiple or each.nargs != 1 else ''}"
 
 
 def text() -> str:

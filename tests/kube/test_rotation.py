@@ -31,7 +31,7 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.metrics import CredentialMetrics
-from extender.app.ports import EphemeralResource, PodRef, ResourceChange
+from extender.app.contracts.ports import EphemeralResource, PodRef, ResourceChange
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
 from extender.kube import connection as connections

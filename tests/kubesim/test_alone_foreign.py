@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.core.tenancy import FOREIGN
 from kubesim.kinds import NAMESPACE, POD, Json
 from loadtests.pods import pod

@@ -17,7 +17,7 @@ from extender.adapters.kube.kinds import ours
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.schema import Declaration
 from extender.adapters.kube.store import ApiObjectStore
-from extender.app.management import BeingDeleted, Invalid, VersionConflict
+from extender.app.contracts.api import BeingDeleted, Invalid, VersionConflict
 from extender.app.objects.kind import Declared, Identity, NotInForce, declared
 from extender.app.objects.marks import Marks
 from extender.app.objects.tending import Tending

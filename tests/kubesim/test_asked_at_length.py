@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.resources import Resources
+from extender.app.resources.set_resource import Resources
 from extender.esl.queue import Queue
 from extender.kube.errors import Refused
 from extender.kube.requests import MERGE_PATCH

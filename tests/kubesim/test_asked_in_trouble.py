@@ -7,10 +7,10 @@ import random
 
 import pytest
 
-from extender.app import asked
-from extender.app.asked import AskedPolicies
-from extender.app.hosting import Hosting
-from extender.app.management import NotYet
+from extender.app.contracts.api import NotYet
+from extender.app.escher_policies import esl_controller as asked
+from extender.app.escher_policies.esl_controller import AskedPolicies
+from extender.app.escher_policies.esl_host import Hosting
 from extender.app.objects.kind import Identity
 from extender.core import policy_types
 from extender.core.policy_types import PolicyInForce

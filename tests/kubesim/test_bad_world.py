@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from extender.app.knowledge import STALE
+from extender.app.cache.staleness import STALE
 from extender.controlplane.nodes import NodeShape, plain
 from extender.kube.errors import Away
 from extender.simulation import SERVICE, Simulation

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from extender.app.management import ResourceState, SetResource
-from extender.app.ports import NodeChoice
+from extender.app.contracts.api import ResourceState, SetResource
+from extender.app.contracts.ports import NodeChoice
 from extender.core.names import EphemeralName
 from extender.simulation import Simulation
 from kubesim.kinds import POD

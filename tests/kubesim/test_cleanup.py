@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from extender.adapters.kube import traces
 from extender.adapters.kube.schema import path_of
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.cli import cleanup
 from extender.cli.main import app
 from extender.core.gang_ask import GANG_GATE

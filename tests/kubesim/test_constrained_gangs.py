@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.core.gangs.gang import HOPELESS
+from extender.app.explain.explain import Explain
+from extender.core.gangs.state.gang import HOPELESS
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.simulation import Simulation

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from extender.adapters.kube.narrowing import START_SECONDS
-from extender.app.knowledge import DESTROYS_WITHIN
+from extender.app.cache.staleness import DESTROYS_WITHIN
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
 from extender.settings import Settings

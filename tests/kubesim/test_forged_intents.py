@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.management import SetResource, Transact
-from extender.app.ports import NodeChoice
+from extender.app.contracts.api import SetResource, Transact
+from extender.app.contracts.ports import NodeChoice
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName
 from extender.simulation import Simulation

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.announcing import Announcement
-from extender.app.management import Invalid
+from extender.app.contracts.api import Invalid
+from extender.app.observability.decision_stream import Announcement
 from extender.core.names import GangKey
 from extender.kube.requests import MERGE_PATCH
 from extender.simulation import Simulation

@@ -13,8 +13,8 @@ import pytest
 
 from extender.controlplane.nodes import NodeShape
 from extender.core.gang_ask import DEFAULT_TIMEOUT
-from extender.core.gangs.plans import GIVES_WAY_SECONDS
-from extender.core.gangs.promises import GATHER_SECONDS
+from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
+from extender.core.gangs.cycle.plan_store import GIVES_WAY_SECONDS
 from extender.settings import Settings
 from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, POD, Json

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from extender.adapters.kube.losses import MEANWHILE, NEVER_READ, TOLD_AFTER
 from extender.adapters.kube.narrowing import START_SECONDS
-from extender.app.management import Invalid, Transact
+from extender.app.contracts.api import Invalid, Transact
 from extender.kube.errors import Refused
 from extender.settings import OptionalKind, Settings
 from extender.simulated_service import NoAnswer, ServiceLife

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from extender.app.filtering import UNMANAGED
+from extender.app.cycle.filter import UNMANAGED
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import MANAGED
 from extender.simulation import Simulation

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.explanation import Explanation
+from extender.app.contracts.explanation import Explanation
 from extender.core.names import GangKey
 from kubesim.kinds import EVENT, POD, Json
 from tests.app.town import Town

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.controlplane.nodes import NodeShape
 from extender.core.names import GangKey
 from extender.settings import Settings

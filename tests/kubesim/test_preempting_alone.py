@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.app.remedies import Remedies
-from extender.app.supposed import Ended
-from extender.app.supposition import PodThere, Wondered
-from extender.app.verbs import Victims
-from extender.app.what_if import suppose
+from extender.app.contracts.extender_api import Victims
+from extender.app.contracts.simulation_changes import Ended
+from extender.app.contracts.simulation_request import PodThere, Wondered
+from extender.app.explain.explain import Explain
+from extender.app.explain.remedies import Remedies
+from extender.app.explain.simulate import suppose
 from extender.controlplane.nodes import NodeShape
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import QUARANTINE
+from extender.core.gangs.state.gang import QUARANTINE
 from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
 from extender.settings import Settings
 from extender.simulation import Simulation

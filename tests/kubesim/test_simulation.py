@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.simulation import Simulation
 from kubesim.kinds import POD, Json
 from kubesim.virtual_time import VirtualTimeLoop

@@ -13,13 +13,13 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.http.api import create_api
 from extender.adapters.kube.intents import TransactionIntents
 from extender.adapters.kube.resources import to_json
-from extender.app import resources
-from extender.app.ephemeral_resources import digest
-from extender.app.management import SetResource, Transact
+from extender.app.contracts.api import SetResource, Transact
+from extender.app.contracts.ports import EphemeralResource, Former, Intent, NodeChoice
 from extender.app.objects.kind import Declared, Identity
 from extender.app.objects.marks import Marks
-from extender.app.ports import EphemeralResource, Former, Intent, NodeChoice
-from extender.app.steps import plan
+from extender.app.resources import set_resource as resources
+from extender.app.resources.reconciler import digest
+from extender.app.resources.set_resource_plan import plan
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.node_choice import choose_again
+from extender.app.resources.node_selection import choose_again
 from loadtests.month.__main__ import arguments, main
 from loadtests.month.month import Plan, live
 
@@ -55,7 +55,7 @@ def _chooses_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose(wanted: Any, _before: Any, _having: Any, *cluster: Any) -> Any:
         return choose_again(wanted, None, (), *cluster)
 
-    monkeypatch.setattr("extender.app.steps.choose_again", choose)
+    monkeypatch.setattr("extender.app.resources.set_resource_plan.choose_again", choose)
 
 
 @pytest.mark.parametrize(("break_it", "seed", "finding"), [(_chooses_anew, 0, "it has moved")])

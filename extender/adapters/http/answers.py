@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
-from extender.app.announcing import Announcement
-from extender.app.management import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
-from extender.app.ports import FIRST_MOMENT, LAST_MOMENT
+from extender.app.contracts.api import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
+from extender.app.contracts.ports import FIRST_MOMENT, LAST_MOMENT
+from extender.app.observability.decision_stream import Announcement
 from extender.core.brake import Switches
 from extender.core.ledger import Stale
 from extender.core.units import Short

@@ -48,8 +48,7 @@ from extender.adapters.http.routes import (
     what_if,
 )
 from extender.adapters.http.strict_json import Unreadable
-from extender.app.limits import OutsideDomain, QuotaExceeded
-from extender.app.management import (
+from extender.app.contracts.api import (
     BeingDeleted,
     Invalid,
     Management,
@@ -59,6 +58,7 @@ from extender.app.management import (
     NotYet,
     VersionConflict,
 )
+from extender.app.contracts.errors import OutsideDomain, QuotaExceeded
 from extender.kube.errors import Unavailable
 from extender.kube.names import InvalidName
 

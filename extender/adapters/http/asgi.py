@@ -37,8 +37,8 @@ from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import Gaps, Standing, unready
 from extender.adapters.http.shedding import ALWAYS, Shedding
 from extender.adapters.http.verbs import VerbCalls
-from extender.app.management import Management
-from extender.app.verbs import Verbs
+from extender.app.contracts.api import Management
+from extender.app.contracts.extender_api import Verbs
 
 _log = structlog.get_logger(__name__)
 _PREFIX = "/scheduler/"

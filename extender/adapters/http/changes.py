@@ -15,8 +15,8 @@ from extender.adapters import policy_models
 from extender.adapters.http.models import LABEL_SCHEMA, Body, Capacity, Node
 from extender.adapters.http.policy_bodies import PolicyBody, in_force_json, spec_of
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.app import supposed as words
-from extender.app.supposed import MOST_NODES
+from extender.app.contracts import simulation_changes as words
+from extender.app.contracts.simulation_changes import MOST_NODES
 from extender.core.gang_ask import LARGEST_GANG
 from extender.core.names import EphemeralName, GangKey
 from extender.kube.names import NodeName, require_label

@@ -21,8 +21,8 @@ from starlette.types import Scope
 from extender.adapters.http.peer import Peer, peer_of
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.streams import Client, Streams
-from extender.app.authority import GROUP, NOBODY, Authority, Caller, Right
-from extender.app.rates import Rates
+from extender.app.admin.authorization import GROUP, NOBODY, Authority, Caller, Right
+from extender.app.cache.rates import Rates
 from extender.kube.errors import Refused, Unavailable
 from extender.settings import Settings
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from extender.adapters.http import changes
 from extender.adapters.http.answers import Answer, Number, short_view, timestamp
-from extender.app.explanation import Explanation
+from extender.app.contracts.explanation import Explanation
 
 
 class NodeGroupView(Answer):

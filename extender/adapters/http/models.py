@@ -24,8 +24,8 @@ from pydantic import (
 
 from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, NodeSpec, node_name
 from extender.adapters.http.quantities import read_vector
-from extender.app.management import Claim, Operation, Release, SetResource, Transact
-from extender.app.ports import NodeChoice, PodOwner
+from extender.app.contracts.api import Claim, Operation, Release, SetResource, Transact
+from extender.app.contracts.ports import NodeChoice, PodOwner
 from extender.core.ledger import Detection, Mode
 from extender.core.names import EphemeralName, ephemeral_name
 from extender.core.tenancy import MOST_EXPORTS

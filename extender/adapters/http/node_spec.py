@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, JsonValue, WithJsonSchema
 
 from extender.adapters.http.problems import quoted
 from extender.adapters.http.quantities import read_vector
-from extender.app.ports import NodeChoice
+from extender.app.contracts.ports import NodeChoice
 from extender.kube.names import NodeName
 
 _NODE_NAME_LIMIT = 253

@@ -17,7 +17,7 @@ from extender.adapters.http.answers import Answer
 from extender.adapters.http.models import LABEL_SCHEMA, Body
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.policy_models import MOST_REQUIREMENTS, MOST_VALUES, BadPolicySpec
-from extender.app.policy_state import PolicyState
+from extender.app.contracts.policy_state import PolicyState
 from extender.core.policy_types import TYPES, PodSelector, PolicyInForce, PolicySpec, type_of
 from extender.kube.label_match import LabelRequirement, Selector
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from extender.adapters.http.answers import Answer
-from extender.app.quota_state import QuotaState
+from extender.app.contracts.quota_state import QuotaState
 from extender.core.isolation import Counted
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fastapi import Request
 
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.app.knowledge import Loss
+from extender.app.cache.staleness import Loss
 
 
 @dataclass(frozen=True, slots=True)

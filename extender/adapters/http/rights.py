@@ -15,8 +15,8 @@ from fastapi import Request, Response
 
 from extender.adapters.http.entry import ADMITTED, Admitted
 from extender.adapters.http.strict_json import StrictRoute
-from extender.app.authority import Right
-from extender.app.management import Claim, Operation, Release, SetResource
+from extender.app.admin.authorization import Right
+from extender.app.contracts.api import Claim, Operation, Release, SetResource
 from extender.core.names import EphemeralName
 
 RESOURCES, SHARED, CLAIMS = "ephemeralresources", "ephemeralresources/shared", "claims"

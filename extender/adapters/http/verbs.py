@@ -22,8 +22,8 @@ from extender.adapters.http import wire
 from extender.adapters.http.metrics import VerbMetrics
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.objects import is_managed, to_pod
-from extender.app.ports import PodRef
-from extender.app.verbs import Verbs, Verdict
+from extender.app.contracts.extender_api import Verbs, Verdict
+from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Pod
 from extender.kube import objects
 from extender.kube.names import NodeName

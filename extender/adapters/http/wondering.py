@@ -15,7 +15,7 @@ from extender.adapters.http.changes import AnyChange, GangName, Label, ObjectNam
 from extender.adapters.http.explained import ExplanationView, explanation_view
 from extender.adapters.http.models import Body, Quantities
 from extender.adapters.http.problems import Problem
-from extender.app import supposition as words
+from extender.app.contracts import simulation_request as words
 from extender.core.gang_ask import LARGEST_GANG
 from extender.core.names import GangKey
 from extender.kube.node_match import Toleration

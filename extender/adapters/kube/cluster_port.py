@@ -24,8 +24,8 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.writers import ApiNodeStatusWriter
 from extender.adapters.objects import to_pod
 from extender.adapters.pod_sizes import outlined
-from extender.app.insisting import insist
-from extender.app.ports import PodOwner
+from extender.app.contracts.ports import PodOwner
+from extender.app.effects.retry import insist
 from extender.core.back_off import BackOff
 from extender.core.cluster import Pod
 from extender.esl.at_work import AtWork

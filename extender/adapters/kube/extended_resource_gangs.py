@@ -25,7 +25,7 @@ import structlog
 from extender.adapters.kube.cluster_port import EslDriver
 from extender.adapters.kube.ended_by_signal import EndedBySignal
 from extender.adapters.kube.gang_leases import DURATION, RENEW_EVERY, GangLeases, Lost
-from extender.app.ports import PodOwner
+from extender.app.contracts.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl.base import News, PodSeen, Report
 from extender.esl.gang_left import GHOST_LABEL, INSTANCE_LENGTH, RUN_LABEL, Leftover, instances, left_behind, run_token

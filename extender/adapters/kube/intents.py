@@ -13,8 +13,8 @@ from msgspec import Raw
 
 from extender.adapters.kube.resources import to_json, to_resource
 from extender.adapters.kube.schema import Declaration, ObjectJson, ObjectMetadata, Shape
+from extender.app.contracts.ports import EphemeralResource, Former, Intent
 from extender.app.objects.kind import Declared, Identity
-from extender.app.ports import EphemeralResource, Former, Intent
 from extender.kube.nesting import Decoder
 
 KIND, PLURAL = "TransactionIntent", "transactionintents"

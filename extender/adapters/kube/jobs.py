@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from extender.adapters.kube.kinds import WatchedKind
 from extender.core.gang_ask import derived_key
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
 from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "batch", "v1", "jobs"

@@ -17,8 +17,8 @@ from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import ObjectJson, Schema, path_of
 from extender.adapters.objects import to_node, to_pod
 from extender.adapters.pod_sizes import LONG, outlined
+from extender.app.contracts.ports import EphemeralResource
 from extender.app.objects.kind import O
-from extender.app.ports import EphemeralResource
 from extender.core.cluster import Node, Pod
 from extender.kube import objects
 from extender.kube.nesting import Decoder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.kube.errors import Gone, Unavailable
 from extender.kube.nesting import Decoder
 from extender.kube.requests import Requests, address

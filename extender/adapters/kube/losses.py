@@ -13,7 +13,7 @@ from typing import Protocol
 import structlog
 
 from extender.adapters.kube.lost import Lost
-from extender.app.knowledge import DESTROYS_WITHIN, Loss
+from extender.app.cache.staleness import DESTROYS_WITHIN, Loss
 
 _log = structlog.get_logger(__name__)
 

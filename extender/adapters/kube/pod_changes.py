@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from extender.adapters.kube.writers import ApiEvictor
-from extender.app.ports import PodOwner, PodRef
+from extender.app.contracts.ports import PodOwner, PodRef
 from extender.esl.base import (
     CancelTask,
     CreateGhost,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from extender.adapters.kube.kinds import WatchedKind
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.pod_groups import PodGroup
 from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "scheduling.x-k8s.io", "v1alpha1", "podgroups"

@@ -37,8 +37,8 @@ import structlog
 from extender.adapters.kube.kinds import Unreadable, WatchedKind, WatchEvent
 from extender.adapters.kube.list_pace import FIRST_PAUSE, ListPace
 from extender.adapters.kube.lost import Lost
+from extender.app.contracts.ports import Sink
 from extender.app.objects.versions import older
-from extender.app.ports import Sink
 from extender.core.back_off import BackOff
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from extender.kube.requests import Requests, Status, refusal

@@ -24,7 +24,7 @@ from extender.adapters.kube.schema import (
     timestamp,
     worded,
 )
-from extender.app.ports import (
+from extender.app.contracts.ports import (
     FIRST_MOMENT,
     LAST_MOMENT,
     EphemeralResource,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from extender.app.authority import GROUP, Caller, Right
+from extender.app.admin.authorization import GROUP, Caller, Right
 from extender.kube.requests import Requests
 
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"

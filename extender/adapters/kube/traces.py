@@ -21,7 +21,7 @@ from extender.adapters.kube.resources import EphemeralResources
 from extender.adapters.kube.schema import path_of
 from extender.adapters.kube.writers import COMPONENT, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.objects import WAKE
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.core.names import DOMAIN, in_domain

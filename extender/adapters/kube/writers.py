@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from extender.adapters.objects import WAKE
-from extender.app.ports import Notice, PodRef
+from extender.app.contracts.ports import Notice, PodRef
 from extender.core.attempt import ATTEMPT
 from extender.core.gang_ask import GANG_GATE
 from extender.kube.errors import Gone, Occupied, Unavailable, asking_for_no_version

@@ -13,8 +13,8 @@ from opentelemetry.trace import Link, Span, SpanContext, StatusCode, Tracer
 
 from extender.adapters.tracing import words
 from extender.adapters.tracing.calls import call
-from extender.app.decisions import Effect
-from extender.core.gangs.gang import (
+from extender.app.contracts.effects import Effect
+from extender.core.gangs.state.gang import (
     GangBound,
     GangInDoubt,
     GangInPart,

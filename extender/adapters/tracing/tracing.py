@@ -15,8 +15,8 @@ from extender.adapters.tracing.calls import TracedService
 from extender.adapters.tracing.gangs import GangSpans, GivenUp
 from extender.adapters.tracing.verbs import TracedVerbs
 from extender.adapters.tracing.writes import TracedCluster, TracedRequests, Warm
-from extender.app.decisions import Effect
-from extender.app.verbs import Verbs
+from extender.app.contracts.effects import Effect
+from extender.app.contracts.extender_api import Verbs
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey

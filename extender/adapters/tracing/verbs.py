@@ -14,8 +14,8 @@ from opentelemetry.trace import Span, StatusCode
 from extender.adapters.tracing import words
 from extender.adapters.tracing.calls import call
 from extender.adapters.tracing.gangs import GangSpans
-from extender.app.ports import PodRef
-from extender.app.verbs import Verbs, Verdict, Victims
+from extender.app.contracts.extender_api import Verbs, Verdict, Victims
+from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey

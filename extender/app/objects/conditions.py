@@ -14,8 +14,8 @@ from typing import Any, Generic, Protocol
 
 import structlog
 
+from extender.app.effects.retry import insist
 from extender.app.fair import FairSemaphore
-from extender.app.insisting import insist
 from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
 from extender.core.back_off import BackOff

@@ -19,11 +19,11 @@ from typing import Any, Generic
 
 import structlog
 
+from extender.app.contracts.ports import Clock
 from extender.app.fair import FairSemaphore
 from extender.app.objects.kind import Identity, O, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.writing import Writing
-from extender.app.ports import Clock
 from extender.core.back_off import BackOff
 from extender.kube.errors import Refused, Unavailable
 

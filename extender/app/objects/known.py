@@ -15,9 +15,9 @@ from typing import Generic
 
 import structlog
 
+from extender.app.contracts.ports import Clock
 from extender.app.objects.kind import Identity, Named, O, identity
 from extender.app.objects.versions import older
-from extender.app.ports import Clock
 from extender.core.bounded import Bounded
 
 _log = structlog.get_logger(__name__)

@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic
 
-from extender.app.management import BeingDeleted, Invalid
+from extender.app.contracts.api import BeingDeleted, Invalid
+from extender.app.contracts.ports import Clock
 from extender.app.objects.conditions import Conditions, Reports
 from extender.app.objects.ends import Ends
 from extender.app.objects.in_force import InForce, Standings
@@ -20,7 +21,6 @@ from extender.app.objects.known import Entry, Known
 from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Change, Create, Nothing, Step, Written
 from extender.app.objects.writing import Writing, version_conflict
-from extender.app.ports import Clock
 
 
 class Tending(Generic[Spec, F]):

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 import structlog
 
-from extender.app.management import BeingDeleted, Invalid, ManagementError, NotFound, VersionConflict
+from extender.app.contracts.api import BeingDeleted, Invalid, ManagementError, NotFound, VersionConflict
 from extender.app.objects.kind import C, Named, O, ObjectStore, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.locks import NameLocks

@@ -13,7 +13,7 @@ from extender.app.policies.following import Following
 from extender.app.policies.judging import Judging
 from extender.app.policies.placing import Placing
 from extender.app.policies.settling import Settling
-from extender.core.gangs.gang import GangEffect
+from extender.core.gangs.state.gang import GangEffect
 from extender.core.policy import Facts, Policy
 
 

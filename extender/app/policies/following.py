@@ -13,7 +13,7 @@ from extender.app.policies.containment import Containment, having
 from extender.core.cluster import Node, Pod
 from extender.core.due import earliest
 from extender.core.feedback import Feedback
-from extender.core.gangs.gang import GangEffect
+from extender.core.gangs.state.gang import GangEffect
 from extender.core.ledger import HoldingKind
 from extender.core.policy import (
     Acts,

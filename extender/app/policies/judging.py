@@ -17,8 +17,8 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.containment import REFUSED, Containment, having
-from extender.app.verbs import Verdict
 from extender.core.by_place import ByPlace
 from extender.core.cluster import Pod
 from extender.core.fit import asked_of

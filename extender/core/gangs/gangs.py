@@ -22,32 +22,32 @@ from collections.abc import Callable, Mapping
 
 from extender.core.brake import Brake
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.admission import Admission
-from extender.core.gangs.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
-from extender.core.gangs.barrier import Barrier
-from extender.core.gangs.constrained import Constrained
-from extender.core.gangs.deadlines import Deadlines
-from extender.core.gangs.evictions import Evictions
-from extender.core.gangs.fit_index import Fits
+from extender.core.gangs.cycle.admission import Admission
+from extender.core.gangs.cycle.members import Members
+from extender.core.gangs.cycle.permit_barrier import Barrier
+from extender.core.gangs.cycle.plan_store import Plans
+from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quorum import Quorums
+from extender.core.gangs.cycle.requeue import Settling
+from extender.core.gangs.cycle.timeouts import Deadlines
 from extender.core.gangs.kept_places import KeptPlaces
-from extender.core.gangs.members import Members
-from extender.core.gangs.placing import Places
-from extender.core.gangs.planning import Planning
-from extender.core.gangs.plans import Plans
-from extender.core.gangs.preempting import Preempting
-from extender.core.gangs.prospects import Prospects
-from extender.core.gangs.quarantine import Quarantine
-from extender.core.gangs.queue import DEFAULT_PATIENCE, Patience, Queue
-from extender.core.gangs.quorums import Quorums
-from extender.core.gangs.quota import PlaceQuota
-from extender.core.gangs.restraint import DEFAULT_BOUNDS, Bounds
-from extender.core.gangs.settling import Settling
-from extender.core.gangs.slots import Offers, Slots
-from extender.core.gangs.surplus import Surplus
-from extender.core.gangs.surroundings import Surroundings
-from extender.core.gangs.table import Table
-from extender.core.gangs.victims import Victims
-from extender.core.gangs.waiting import Waiting
+from extender.core.gangs.placement.affinity_planner import Constrained
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.placement.slots import Offers, Slots
+from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.pod_preemption import Evictions
+from extender.core.gangs.preemption.preemption import Preempting
+from extender.core.gangs.preemption.victim_rules import Victims
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
+from extender.core.gangs.queue.elastic_members import Surplus
+from extender.core.gangs.queue.fit_index import Fits
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience, Queue
+from extender.core.gangs.queue.waiting_gangs import Waiting
+from extender.core.gangs.state.environment import Surroundings
+from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
+from extender.core.gangs.state.quarantine import Quarantine
+from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.ledger import Ledger
 from extender.kube.names import NodeName
 

@@ -25,8 +25,8 @@ from extender.core.bounded import Bounded
 from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers
-from extender.core.gangs.constrained import like
-from extender.core.gangs.table import Table
+from extender.core.gangs.placement.affinity_planner import like
+from extender.core.gangs.state.gang_store import Table
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.core.neighbours import Rules, are_too_many

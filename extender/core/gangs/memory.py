@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.gangs.backfill import Account
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.cycle.plan_store import Pauses
 from extender.core.gangs.gangs import Gangs
-from extender.core.gangs.machine import Phase, Standing
-from extender.core.gangs.plans import Pauses
-from extender.core.gangs.progress import AtBarrier, Plan, Wait
-from extender.core.gangs.restraint import Unfinished, WhyNot
+from extender.core.gangs.preemption.victim_rules import Maker, Strikes
+from extender.core.gangs.queue.backfill import Account
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.gang_state import AtBarrier, Plan, Wait
+from extender.core.gangs.state.preemption_limits import Unfinished, WhyNot
+from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.gangs.vain import Circumstances, History, Order, Spent
-from extender.core.gangs.victims import Maker, Strikes
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 

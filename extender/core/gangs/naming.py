@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from extender.core.gangs.gang import Gang
+from extender.core.gangs.state.gang import Gang
 from extender.core.names import GangKey
 
 _COMPARED = 16

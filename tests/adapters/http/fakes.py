@@ -17,9 +17,7 @@ from starlette.types import ASGIApp
 
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
-from extender.app.decision_stream import Announcements
-from extender.app.explanation import Explanation
-from extender.app.management import (
+from extender.app.contracts.api import (
     BrakeState,
     GangState,
     Management,
@@ -30,13 +28,15 @@ from extender.app.management import (
     SetResource,
     Transact,
 )
+from extender.app.contracts.explanation import Explanation
+from extender.app.contracts.extender_api import Verbs, Verdict, Victims
+from extender.app.contracts.policy_answers import Answer
+from extender.app.contracts.policy_state import PolicyState
+from extender.app.contracts.ports import PodRef
+from extender.app.contracts.quota_state import QuotaState
+from extender.app.contracts.simulation_request import Supposition, Wondered
+from extender.app.decision_stream import Announcements
 from extender.app.objects.kind import Identity
-from extender.app.policy_answers import Answer
-from extender.app.policy_state import PolicyState
-from extender.app.ports import PodRef
-from extender.app.quota_state import QuotaState
-from extender.app.supposition import Supposition, Wondered
-from extender.app.verbs import Verbs, Verdict, Victims
 from extender.core.brake import FREE
 from extender.core.cluster import Pod
 from extender.core.isolation import Counted

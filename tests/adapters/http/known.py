@@ -8,8 +8,8 @@ from typing import Any
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.entry import Entry
 from extender.adapters.http.streams import Streams
-from extender.app.authority import Authority, Caller, Right
-from extender.app.rates import Rates
+from extender.app.admin.authorization import Authority, Caller, Right
+from extender.app.cache.rates import Rates
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, service
 
 APP_A = "system:serviceaccount:team-a:app"

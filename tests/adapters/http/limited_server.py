@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
 from extender.adapters.http.listening import http_server
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.kube.names import NodeName
 from extender.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, listening

@@ -25,8 +25,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
 from extender.adapters.http.record import Tape, create_recorder
-from extender.app.management import Management
-from extender.app.ports import PodRef
+from extender.app.contracts.api import Management
+from extender.app.contracts.ports import PodRef
 from extender.controlplane import binaries, places, schedulers
 from extender.controlplane.api import Api, ApiError
 from extender.controlplane.clusters import RealCluster

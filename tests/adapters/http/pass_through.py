@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict, Victims
+from extender.app.contracts.extender_api import Verdict, Victims
+from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Pod
 from extender.kube.names import NodeName
 

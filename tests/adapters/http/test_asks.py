@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from extender.adapters.http.routes.asks import AnswerView, AskBody
-from extender.app.management import NotInForce, NotYet
+from extender.app.contracts.api import NotInForce, NotYet
 from extender.app.objects.kind import Identity
 from extender.esl.policy_esl import Task
 from extender.kube.errors import Unavailable

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.entry import Entry
-from extender.app.authority import Authority
+from extender.app.admin.authorization import Authority
 from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedVerbs, asking, filter_body, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer

@@ -7,8 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.explanation import Explanation, NodeGroup
-from extender.app.management import (
+from extender.app.contracts.api import (
     BrakeState,
     Claim,
     GangState,
@@ -21,9 +20,10 @@ from extender.app.management import (
     Release,
     ResourceState,
 )
-from extender.app.ports import NodeChoice, PodRef
+from extender.app.contracts.explanation import Explanation, NodeGroup
+from extender.app.contracts.ports import NodeChoice, PodRef
 from extender.core.brake import Switches
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
 from extender.core.units import Short

@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from extender.adapters.http.entry import Entry, entry_of
 from extender.adapters.http.listening import http_server
-from extender.app.authority import Right
-from extender.app.rates import Rates
+from extender.app.admin.authorization import Right
+from extender.app.cache.rates import Rates
 from extender.kube.errors import Refused, Unavailable
 from extender.settings import Settings, load_settings
 from tests.adapters.http.fakes import NotedManagement, filter_body, in_process, service

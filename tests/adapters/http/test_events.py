@@ -14,9 +14,9 @@ import pytest
 from extender.adapters.http.answers import event_view
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.routes import events
-from extender.app.announcing import BindEnded
-from extender.app.ports import PodRef
-from extender.core.gangs.gang import GangBound, GangPlanned
+from extender.app.contracts.ports import PodRef
+from extender.app.observability.decision_stream import BindEnded
+from extender.core.gangs.state.gang import GangBound, GangPlanned
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.adapters.http.fakes import NotedManagement, service

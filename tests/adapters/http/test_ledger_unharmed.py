@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from extender.app.keeper import Keeper
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict, Victims
+from extender.app.contracts.extender_api import Verdict, Victims
+from extender.app.contracts.ports import PodRef
+from extender.app.cycle.scheduler import Keeper
 from extender.core import audit
 from extender.core.cluster import Node, Pod
 from extender.core.ledger import Holding

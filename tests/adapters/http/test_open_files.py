@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from extender.adapters.open_files import OTHERS_NEED, binds_that_can_wait, open_at_once, raise_limit
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.state_machine import Phase
 from tests.adapters.http.fakes import on_loopback, service
 from tests.app.test_scheduling import Stage
 from tests.builders import gang_ask, gang_pods, node

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from extender.adapters.http.answers import timestamp
-from extender.app.management import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
-from extender.app.ports import NodeChoice, PodOwner
+from extender.app.contracts.api import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
+from extender.app.contracts.ports import NodeChoice, PodOwner
 from extender.core.names import EphemeralName
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
 from extender.adapters.http.rights import NEEDS, GuardedRoute
-from extender.app.authority import Right
+from extender.app.admin.authorization import Right
 from tests.adapters.http.fakes import NotedManagement, Ready, in_process
 from tests.adapters.http.known import APP_A, Known, bearer, guarded
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from extender.adapters.http import wire
 from extender.adapters.http.problems import Problem
 from extender.adapters.http.sent_names import SentNames, cut_out, sent_names
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
 from tests.adapters.http.fakes import filter_body
 
 NAMES = [f"node-{number}.zone-{number % 3}" for number in range(40)]

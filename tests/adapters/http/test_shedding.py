@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from extender.adapters.http.entry import Admitted
 from extender.adapters.http.shedding import LATE, NO_MEMORY, Shedding
 from extender.adapters.memory import Memory
-from extender.app.authority import Caller
+from extender.app.admin.authorization import Caller
 from extender.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, bind_body, filter_body, in_process, service
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
 from extender.kube.names import NodeName
 from tests.adapters.http.fakes import NotedVerbs, filter_body, on_loopback, pod_json, service
 

@@ -13,7 +13,7 @@ from extender.adapters.http.asgi import Service
 from extender.adapters.http.connections import Bounds
 from extender.adapters.http.entry import Entry, entry_of
 from extender.adapters.http.streams import Streams
-from extender.core.gangs.gang import GangPlanned
+from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
 from extender.settings import Settings
 from tests.adapters.http.connected import Site

@@ -13,8 +13,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.contracts.ports import PodRef
 from extender.kube.names import NodeName, PodUid
 from tests.adapters.http.fakes import (
     NotedVerbs,

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.explanation import Explanation, Remedy
-from extender.app.management import NotFound
-from extender.app.supposition import (
+from extender.app.contracts.api import NotFound
+from extender.app.contracts.explanation import Explanation, Remedy
+from extender.app.contracts.simulation_request import (
     Added,
     Drained,
     Ended,

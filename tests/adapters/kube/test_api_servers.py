@@ -21,8 +21,7 @@ from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiIntentStore, ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.adapters.objects import WAKE
-from extender.app.objects.kind import Declared, Identity, Replacement, identity
-from extender.app.ports import (
+from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
     Former,
@@ -34,6 +33,7 @@ from extender.app.ports import (
     ResourceChange,
     ResourceStatus,
 )
+from extender.app.objects.kind import Declared, Identity, Replacement, identity
 from extender.controlplane.api import Access, Api, ApiError
 from extender.controlplane.clusters import RealCluster
 from extender.controlplane.crds import shipped_definitions

@@ -17,9 +17,9 @@ from extender.adapters.kube.intents import LARGEST_INTENT, TransactionIntents
 from extender.adapters.kube.resources import MADE, POLICY, to_json, to_resource
 from extender.adapters.kube.schema import MARK, ObjectJson
 from extender.adapters.kube.store import ApiIntentStore
-from extender.app.ephemeral_resources import digest, is_same_state
+from extender.app.contracts.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
 from extender.app.objects.kind import Declared, Identity, Replacement
-from extender.app.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
+from extender.app.resources.reconciler import digest, is_same_state
 from extender.controlplane.crds import shipped_definitions
 from extender.core.names import FORMER_INTENT, EphemeralName
 from extender.kube.errors import Refused

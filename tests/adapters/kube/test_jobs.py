@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from extender.adapters.kube.jobs import jobs
-from extender.core.gangs.promises import Promise
+from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.names import GangKey
 
 GANG = GangKey("team", "job.train", "batch", "u1")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from extender.adapters.kube.live_pods import ApiLivePods
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid
 from tests.adapters.kube.manifests import encode, pod

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from extender.adapters.kube.pod_groups import pod_groups
-from extender.core.gangs.pod_groups import PodGroup
+from extender.core.gangs.state.pod_groups import PodGroup
 
 pytestmark = pytest.mark.anyio
 

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 
 from extender.adapters.kube import kinds
 from extender.adapters.kube.reflector import Reflector
-from extender.app.journal import Journal
-from extender.app.keeper import Keeper
-from extender.app.sinks import Facts
+from extender.app.cycle.event_handlers import Facts
+from extender.app.cycle.scheduler import Keeper
+from extender.app.observability.flight_recorder import Journal
 from extender.core.cluster import Node, Pod
 from extender.kube.errors import Away, Expired, Refused, Silent, Unavailable
 from tests.adapters.kube.manifests import bookmark, event, node, page, pod, status

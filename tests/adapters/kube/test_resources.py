@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from extender.adapters.kube import kinds
 from extender.adapters.kube.resources import EphemeralResources, to_json, to_resource
 from extender.adapters.kube.schema import ObjectJson, timestamp
-from extender.app.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner, ResourceChange
+from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner, ResourceChange
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.kube import manifests

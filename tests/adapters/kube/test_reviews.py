@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.adapters.kube.reviews import ACCESS, TOKENS, ApiReviews
-from extender.app.authority import Caller, Right
+from extender.app.admin.authorization import Caller, Right
 from extender.kube.requests import JSON, TIMEOUT
 from kubesim.apiserver.api import ApiServer
 from kubesim.apiserver.in_process import InProcess

@@ -10,7 +10,7 @@ import pytest
 
 from extender.adapters.kube.shared_writes import SharedWrites
 from extender.adapters.kube.writers import ApiBinder, ApiRecorder, ApiWaker
-from extender.app.ports import EventType, Notice, PodRef
+from extender.app.contracts.ports import EventType, Notice, PodRef
 from extender.kube.names import NodeName, PodUid
 
 pytestmark = pytest.mark.anyio

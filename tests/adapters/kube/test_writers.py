@@ -17,7 +17,7 @@ from extender.adapters.kube.writers import (
     ApiRecorder,
     ApiWaker,
 )
-from extender.app.ports import (
+from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
     MadeChoice,

@@ -14,10 +14,10 @@ from starlette.types import Receive, Scope, Send
 from extender.adapters.http.peer import STRANGER
 from extender.adapters.tracing.calls import TracedService, call, current
 from extender.adapters.tracing.tracing import Tracing
-from extender.app.ports import PodRef
-from extender.app.verbs import Verdict
+from extender.app.contracts.extender_api import Verdict
+from extender.app.contracts.ports import PodRef
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.gang import GangPlanned
+from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, bind_body, filter_body, in_process, service

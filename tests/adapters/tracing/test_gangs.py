@@ -8,8 +8,8 @@ import pytest
 
 from extender.adapters.tracing import calls
 from extender.adapters.tracing.gangs import GangSpans
-from extender.app.decisions import AdvertiseCapacity, Effect
-from extender.core.gangs.gang import (
+from extender.app.contracts.effects import AdvertiseCapacity, Effect
+from extender.core.gangs.state.gang import (
     GangBound,
     GangInDoubt,
     GangInPart,

@@ -13,7 +13,7 @@ from opentelemetry.trace import SpanKind
 from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter
 from extender.adapters.tracing import calls
 from extender.adapters.tracing.writes import TracedCluster, told_of
-from extender.app.ports import PodRef
+from extender.app.contracts.ports import PodRef
 from extender.kube.errors import Away, Occupied
 from extender.kube.names import NodeName, PodUid
 from tests.adapters.tracing.spans import Kept, about, parent, status

@@ -11,11 +11,20 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import TypeVar
 
-from extender.app.explain import Explain
-from extender.app.explanation import Explanation, Remedy
-from extender.app.helping import Helping, Suppose
-from extender.app.supposed import Added, Ended, Offered, PolicySet, QuorumSet, Released, Supposed, Uncordoned
-from extender.app.what_if import suppose
+from extender.app.contracts.explanation import Explanation, Remedy
+from extender.app.contracts.simulation_changes import (
+    Added,
+    Ended,
+    Offered,
+    PolicySet,
+    QuorumSet,
+    Released,
+    Supposed,
+    Uncordoned,
+)
+from extender.app.explain.explain import Explain
+from extender.app.explain.remedy_search import Helping, Suppose
+from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import Holder, Holding, HoldingKind

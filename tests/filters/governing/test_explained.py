@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.app.policy_numbers import PolicyNumbers
+from extender.app.explain.explain import Explain
+from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.names import GangKey
 from extender.core.policy import Policy
 from extender.core.policy_types import (

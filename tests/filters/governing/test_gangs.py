@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import HOPELESS, NOT_ITS_NODE
-from extender.core.gangs.machine import Phase
+from extender.core.gangs.state.gang import HOPELESS, NOT_ITS_NODE
+from extender.core.gangs.state.state_machine import Phase
 from extender.core.policy_types import (
     AntiAffinity,
     Balance,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.app.explain import Explain
+from extender.app.explain.explain import Explain
 from extender.core.feasible import pods_spoken_of
 from extender.core.governed import Governed
 from extender.core.governing import POLICY

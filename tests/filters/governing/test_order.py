@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.core.cluster import Pod
-from extender.core.gangs.gang import WakePod
+from extender.core.gangs.state.gang import WakePod
 from extender.core.governing import Governing
 from extender.core.policy import Facts
 from extender.core.policy_types import FairShare, PolicyInForce, Priority

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.verbs import Victims
+from extender.app.contracts.extender_api import Victims
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY
 from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality, Soft

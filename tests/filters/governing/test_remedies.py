@@ -9,14 +9,14 @@ from itertools import islice
 
 import pytest
 
-from extender.app.explain import Explain
-from extender.app.explanation import Explanation, Remedy
-from extender.app.helping import MOST_TRIED, Helping
-from extender.app.inquiries import pod_of
-from extender.app.remedies import Remedies
-from extender.app.supposed import Added, QuorumSet
-from extender.app.supposition import GangThere, PodThere, Supposition, Wondered
-from extender.app.what_if import suppose
+from extender.app.contracts.explanation import Explanation, Remedy
+from extender.app.contracts.simulation_changes import Added, QuorumSet
+from extender.app.contracts.simulation_request import GangThere, PodThere, Supposition, Wondered
+from extender.app.explain.explain import Explain
+from extender.app.explain.queries import pod_of
+from extender.app.explain.remedies import Remedies
+from extender.app.explain.remedy_search import MOST_TRIED, Helping
+from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity, Balance, DataLocality
 from extender.kube.errors import Unavailable

@@ -16,7 +16,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.decisions import Effect
+from extender.app.contracts.effects import Effect
 from extender.app.policies.containment import PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY as GOVERNED

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.app.keeper import Keeper
+from extender.app.cycle.scheduler import Keeper
 from extender.core.cluster import Pod
 from extender.core.governing import POLICY
 from extender.core.policy_types import HOSTNAME, Parameters, PolicyInForce

@@ -14,7 +14,7 @@ from extender.adapters.kube.kinds import pods
 from extender.adapters.kube.reflector import Reflector
 from extender.adapters.kube.store import ApiResourceStore
 from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
-from extender.app.ports import (
+from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
     MadeChoice,

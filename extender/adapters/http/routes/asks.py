@@ -12,9 +12,9 @@ from extender.adapters.http.answers import Answer
 from extender.adapters.http.models import LABEL_SCHEMA, Body, Quantities
 from extender.adapters.http.problems import documented
 from extender.adapters.http.routes.parameters import IsDryRun, Namespace, management, noun
-from extender.app import policy_answers
+from extender.app.contracts import policy_answers
+from extender.app.contracts.policy_answers import AskCalls
 from extender.app.objects.kind import Identity
-from extender.app.policy_answers import AskCalls
 from extender.esl.policy_esl import Task
 from extender.kube.names import require_label
 

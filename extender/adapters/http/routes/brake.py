@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from extender.adapters.http import answers
 from extender.adapters.http.answers import BrakeView
 from extender.adapters.http.routes.parameters import management, noun
-from extender.app.management import BrakeCalls
+from extender.app.contracts.api import BrakeCalls
 
 router = noun("brake")
 

@@ -12,7 +12,7 @@ from extender.adapters.http.node_spec import node_name
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.quantities import resource_key
 from extender.adapters.http.routes.parameters import Limit, Token, management, noun
-from extender.app.management import StateCalls
+from extender.app.contracts.api import StateCalls
 from extender.kube.names import require_label
 
 router = noun("cluster")

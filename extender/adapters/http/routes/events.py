@@ -18,9 +18,9 @@ from extender.adapters.http.models import LABEL_SCHEMA
 from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
 from extender.adapters.http.rights import admitted_in
 from extender.adapters.http.routes.parameters import management, noun
-from extender.app.announcing import Announcement
+from extender.app.contracts.api import EventCalls
 from extender.app.decision_stream import REMEMBERED, Following, Missed
-from extender.app.management import EventCalls
+from extender.app.observability.decision_stream import Announcement
 from extender.kube.names import require_label
 from extender.kube.printable import printable
 

@@ -10,8 +10,8 @@ from extender.adapters.http import explained
 from extender.adapters.http.explained import ExplanationView
 from extender.adapters.http.rights import admitted_in
 from extender.adapters.http.routes.parameters import Namespace, management, noun
-from extender.app.authority import Right
-from extender.app.management import ExplainCalls
+from extender.app.admin.authorization import Right
+from extender.app.contracts.api import ExplainCalls
 from extender.core.names import GangKey
 
 router = noun("explain")

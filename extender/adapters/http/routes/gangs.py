@@ -9,7 +9,7 @@ from fastapi import Depends, Request
 from extender.adapters.http import answers
 from extender.adapters.http.answers import GangView, Page
 from extender.adapters.http.routes.parameters import Limit, Namespace, Token, management, noun
-from extender.app.management import GangCalls
+from extender.app.contracts.api import GangCalls
 from extender.core.names import GangKey
 
 router = noun("gangs")

@@ -10,7 +10,7 @@ from extender.adapters.http.models import LABEL_SCHEMA
 from extender.adapters.http.node_spec import NODE_NAME_SCHEMA, node_name
 from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
 from extender.adapters.http.rights import GuardedRoute
-from extender.app.management import Management
+from extender.app.contracts.api import Management
 from extender.kube.names import NodeName, require_label
 
 NOT_AT_VERSION = documented({412: "Not at the expected version"})

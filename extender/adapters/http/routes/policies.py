@@ -29,7 +29,7 @@ from extender.adapters.http.routes.parameters import (
     management,
     noun,
 )
-from extender.app.management import NotFound, PolicyCalls
+from extender.app.contracts.api import NotFound, PolicyCalls
 from extender.app.objects.kind import Identity
 from extender.core.policy_types import TYPES, PolicySpec
 from extender.kube.names import require_label

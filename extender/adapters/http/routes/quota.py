@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from extender.adapters.http.quota_view import QuotaView, quota_view
 from extender.adapters.http.routes.parameters import Namespace, management, noun
-from extender.app.quota_state import QuotaCalls
+from extender.app.contracts.quota_state import QuotaCalls
 
 router = noun("quota")
 

@@ -26,7 +26,7 @@ from extender.adapters.http.routes.parameters import (
     management,
     noun,
 )
-from extender.app.management import ResourceCalls
+from extender.app.contracts.api import ResourceCalls
 from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
 from extender.kube.names import InvalidName
 

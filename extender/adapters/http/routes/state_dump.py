@@ -11,7 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from extender.adapters import state_dump
 from extender.adapters.http.routes.parameters import management, noun
-from extender.app.management import DumpCalls
+from extender.app.contracts.api import DumpCalls
 
 router = noun("cluster")
 

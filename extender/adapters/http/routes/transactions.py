@@ -12,7 +12,7 @@ from extender.adapters.http.models import TransactionBody
 from extender.adapters.http.problems import Problem, ProblemKind, documented
 from extender.adapters.http.rights import require_operations
 from extender.adapters.http.routes.parameters import NOT_AT_VERSION, CallerNode, IsDryRun, management, noun
-from extender.app.management import TransactionCalls
+from extender.app.contracts.api import TransactionCalls
 
 router = noun("cluster")
 

@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from extender.adapters.http.routes.parameters import management, noun
 from extender.adapters.http.wondering import SuppositionView, WhatIfBody, supposition_view
-from extender.app.management import WhatIfCalls
+from extender.app.contracts.api import WhatIfCalls
 
 router = noun("explain")
 

@@ -1,0 +1,1 @@
+"""Who may do what, quotas by namespace, switches, and which replica leads."""

@@ -1,0 +1,211 @@
+"""Tables: what is known of the cluster and what is decided, of this moment. Everybody may read them.
+
+The keeper and its parts alone change them. Must not know who asks, nor what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.app.cache.claims import is_claim
+from extender.app.cache.dry_run import Observing
+from extender.app.cache.foreign_pods import Strangers
+from extender.app.cache.removed_nodes import Departures
+from extender.app.cache.staleness import Knowledge
+from extender.app.cache.wait_reasons import Waits
+from extender.app.contracts.ports import Clock
+from extender.app.gangs_of_one import GangsOfOne
+from extender.app.policies import Policies
+from extender.core import audit as ledger_audit
+from extender.core.audit import Violation
+from extender.core.bounded import Bounded
+from extender.core.brake import FREE, Brake, Switches
+from extender.core.cluster import Node, Pod
+from extender.core.daemons import Daemons
+from extender.core.gangs import audit as gang_audit
+from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, Promises
+from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, Staying
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, Thrift
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience
+from extender.core.gangs.state.environment import Surroundings
+from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
+from extender.core.governing import Governing
+from extender.core.isolation import UNLIMITED, Allowance, Isolation
+from extender.core.ledger import Ledger
+from extender.core.names import in_domain
+from extender.core.node_matching import NodeTable
+from extender.core.policy import Facts, GivingWay, Policy
+from extender.core.tenancy import Tenancy
+from extender.filters import made
+from extender.filters.gang import gang_policies
+from extender.kube.errors import Unavailable
+from extender.kube.names import NodeName, PodUid, ResourceKey
+
+KEYS_PER_NODE = 1500
+"""With the longest names half a MiB of a Node: each stands in capacity, in allocatable, and twice in managedFields."""
+_ENDED_REMEMBERED = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What can be chosen about deciding.
+
+    `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
+    its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
+    be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
+    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
+    nobody waits for a pod to leave that has run for so long, see `core.gangs.staying`. `gather_limit`: how many places
+    in a namespace are held for pods that do not exist yet, see `core.gangs.promises`. `switches`: what is allowed at
+    first, see `core.brake`. `preemption`: how often others leave for a gang, and how many at most. `most_together`: how
+    many binds can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may have.
+    """
+
+    reserve_at_filter: bool = True
+    assume_seconds: float = 30.0
+    patience: Patience = DEFAULT_PATIENCE
+    thrift: Thrift = DEFAULT_THRIFT
+    long_running_seconds: float = LONG_RUNNING_SECONDS
+    gather_limit: int = GATHER_LIMIT
+    schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
+    """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
+    switches: Switches = FREE
+    most_together: int | None = None
+    keys_per_node: int = KEYS_PER_NODE
+    preemption: Bounds = DEFAULT_BOUNDS
+    allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
+    """What namespaces may have and touch at first; see `core.isolation`."""
+    cross_namespace_units: bool = False
+    """Whether pods may ask for ephemeral resources of any namespace; see `core.tenancy`."""
+
+
+DEFAULT_RULES = Rules()
+
+
+class Tables:
+    """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
+    those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
+    ask us. `waits`: why who waits does. `of_one`: pods that are gangs by themselves. `gangs`: for those who
+    tell of them; who decides asks `policies`.
+    """
+
+    def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
+        self.clock = clock
+        self.rules = rules
+        self.whole = True
+        """Whether no list is being taken in, of which a part is missing still. Before, what is known was never so: some
+        of it is of the list, and some is older. Nothing is decided on it (`judges`)."""
+        self.known_anew: Collection[str] = ()
+        """Namespaces whose policies have changed, and of which not all pods are known by them yet: see
+        `governed_anew`."""
+        self.ledger = Ledger()
+        self.nodes = NodeTable()
+        self.departures = Departures()
+        self.waits = Waits()
+        self.pods: dict[PodUid, Pod] = {}
+        self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
+        self.strangers = Strangers(rules.schedulers)
+        self.governing = Governing()
+        self.brake = Brake(rules.switches)
+        self.isolation = Isolation(*rules.allowances)
+        self.tenancy = Tenancy(crossing=rules.cross_namespace_units, domain=self.ledger.capacity.domain)
+        daemons = Daemons(self.nodes)
+        staying = Staying(self.pods, self._may_leave, rules.long_running_seconds, comes_again=daemons.comes_again)
+        daemons.flipped = staying.judge_anew
+        self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation, daemons=daemons)
+        self.gangs = Gangs(
+            self.ledger,
+            self.nodes,
+            rules.patience,
+            reserve_at_filter=rules.reserve_at_filter,
+            life=life,
+            brake=self.brake,
+            around=self.around,
+            thrift=rules.thrift,
+            bounds=rules.preemption,
+            ours=self.ours,
+        )
+        kept = self.gangs.kept_places
+        facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, kept.takes, self.tenancy, kept.take_freed)
+        others = made() if policies is None else policies
+        self.policies = Policies([*gang_policies(self.gangs), *others], facts)
+        self.gangs.slots.judged = self.policies.judging.beside_plans
+        self.gangs.slots.preferred = self.policies.judging.preferred
+        order = self.gangs.waiting.queue.order
+        following = self.policies.following
+        order.of, order.version, order.alike = following.order, following.order_version, following.order_alike
+        self.of_one = GangsOfOne(self)
+        self.observing = Observing(self.policies)
+        self.knowledge = Knowledge()
+
+    # -- pods ----------------------------------------------------------------------------------------------------
+
+    def keep(self, pod: Pod) -> None:
+        """It is there, not finished, and looks like this."""
+        known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
+        self.around.daemons.observe(pod)
+        self.around.staying.observe(pod, known)
+        self.around.bystanders.put(pod)
+        self.gangs.kept_places.observe(pod)
+        self.of_one.count(known, pod)
+
+    def drop(self, uid: PodUid) -> Pod | None:
+        """It is gone, or has finished. How it looked last; None: it was not known."""
+        self.around.staying.forget(uid)
+        self.around.daemons.forget(uid)
+        self.around.bystanders.remove(uid)
+        known = self.pods.pop(uid, None)
+        self.of_one.count(known, None)
+        return known
+
+    def ours(self, pod: Pod) -> bool:
+        """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
+        return self.strangers.are_ours(pod.scheduler)
+
+    def _may_leave(self, pod: Pod) -> bool:
+        return self.ours(pod) or self.gangs.waiting.preempting.victims.bounds.others
+
+    def _gives_way(self, pod: Pod) -> GivingWay:
+        return self.policies.placing.gives_way(pod)
+
+    def asks_ephemeral(self, pod: Pod) -> bool:
+        return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
+
+    def judges(self, pod: Pod) -> bool:
+        """Whether it is for us to say where the pod may be, beyond that nobody takes what is held for others."""
+        policies = self.policies
+        placed = policies.placing.owned(pod.uid) or policies.placing.places(pod)
+        return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.judging.judges_bind(pod)
+
+    def is_decided(self, pod: Pod) -> bool:
+        """Whether all is known by which the pod is judged, if it is for us to judge it."""
+        return self.whole and pod.namespace not in self.known_anew
+
+    def require_whole(self) -> None:
+        """Raises Unavailable while a list is being taken in."""
+        if not self.whole:
+            raise Unavailable("a list of all pods is being taken in", retry_after=1.0)
+
+    def has_left(self, node: NodeName) -> bool:
+        """For good, that is: see `departures`."""
+        return node not in self.nodes and self.departures.for_good(node, self.clock.steady())
+
+    def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:
+        """Where the node's status differs from what is desired of our domain: (desired, the most deviant of what it
+        says)."""
+        row = self.ledger.rows.get(node.name)
+        desired: Mapping[ResourceKey, int] = row.ephemeral if row is not None else {}
+        found: dict[ResourceKey, tuple[int, int]] = {}
+        for said in (node.capacity, node.allocatable):
+            for resource in desired.keys() | {r for r in said if in_domain(r, self.ledger.capacity.domain)}:
+                want, has = desired.get(resource), said.get(resource)
+                if want != has:
+                    found[resource] = (want or 0, has or 0)
+        return found
+
+    def violations(self) -> list[Violation]:
+        """Every invariant of ledger and gangs that does not hold now. O(everything)."""
+        bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
+        beside = (*self.around.bystanders.violations(bound), *self.around.daemons.violations())
+        return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

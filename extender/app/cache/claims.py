@@ -1,0 +1,37 @@
+"""Claims: units of a node held for a name of the caller's, for a while.
+
+In the ledger a claim is a reservation. Its holder carries the caller's namespace and a prefix that neither a pod's UID
+nor a namespace can have, and so does the namespace of its owner: nobody can touch what pods or gangs hold, and claims
+are counted apart from gangs' places. Claims are not durable: a restart ends them, as their deadline would.
+"""
+
+from __future__ import annotations
+
+from extender.app.contracts.api import Claim, Release
+from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.names import GangKey
+
+_PREFIX = "claim:"
+
+
+def holder_of(operation: Claim | Release) -> Holder:
+    return Holder(f"{_PREFIX}{operation.namespace}/{operation.holder}")
+
+
+def to_holding(claim: Claim, now: float) -> Holding:
+    owner = GangKey(owning(claim.namespace), claim.holder)
+    return Holding(holder_of(claim), claim.node, claim.units, HoldingKind.RESERVATION, owner, now + claim.ttl_seconds)
+
+
+def owning(namespace: str) -> str:
+    """The namespace of the owners of claims of this one."""
+    return f"{_PREFIX}{namespace}"
+
+
+def namespace_of(holding: Holding) -> str | None:
+    """That of whoever it is held for; None where that is nobody but its holder."""
+    return None if holding.owner is None else holding.owner.namespace.removeprefix(_PREFIX)
+
+
+def is_claim(holding: Holding) -> bool:
+    return holding.holder.startswith(_PREFIX)

@@ -1,0 +1,1 @@
+"""Ports, effects, values and messages that the rooms of the application share."""

@@ -1,0 +1,59 @@
+"""Decisions: what the keeper answers, and with it the effects that are to be performed, by one who performs them.
+
+Effects go out; what became of them comes back as feedback (`feedback`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from extender.app.cache.wait_reasons import WaitTold
+from extender.app.cache.waiting_binds import BindAnswered
+from extender.app.policies.containment import PolicyFailed
+from extender.core.cluster import Pod
+from extender.core.gang_ask import MalformedAsk
+from extender.core.gangs.state.gang import GangEffect
+from extender.kube.names import NodeName
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AdvertiseCapacity:
+    """Effect: the node's status should say what the ledger has of our domain."""
+
+    node: NodeName
+
+
+@dataclass(frozen=True, slots=True)
+class AskRefused:
+    """Event: a pod's annotations cannot be understood."""
+
+    pod: Pod
+    ask: MalformedAsk
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnded:
+    """Event: the pod is deleted or finished."""
+
+    pod: Pod
+
+
+Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded | PolicyFailed | WaitTold
+
+
+@dataclass(frozen=True, slots=True)
+class Decided(Generic[T]):
+    """An answer, and what is to be done before anybody hears of it."""
+
+    answer: T
+    effects: Sequence[Effect] = ()
+
+
+class Performer(Protocol):
+    def do(self, decided: Decided[T]) -> T:
+        """The effects are done, or under way; the answer."""
+        ...

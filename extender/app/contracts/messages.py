@@ -1,0 +1,175 @@
+"""Wording: states and numbers in sentences for people. Must not decide anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import NoneType
+
+from extender.core.budgets import Overlapping, Spent
+from extender.core.gangs.placement.affinity_packing import TOO_LARGE
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import QUARANTINE, Gang
+from extender.core.gangs.state.preemption_limits import (
+    BudgetsUnknown,
+    Exhausted,
+    InVain,
+    NobodySuffices,
+    Unfinished,
+    UnknownAsks,
+    WhyNot,
+)
+from extender.core.gangs.state.state_machine import Phase, Standing
+from extender.core.gangs.vain import NAMESPACE_TIMES
+from extender.core.governed import Governed, of_type
+from extender.core.neighbours import APART, NEAR, SPREAD, TOO_MANY
+from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.kube.names import CPU, MEMORY, ResourceKey
+
+_RULES = {APART: AntiAffinity, NEAR: CoLocation, SPREAD: Balance}
+"""What a plan keeps to, and the type of policy that makes pods require it."""
+
+
+def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
+    """Why the gang is not placed, with numbers; empty if it waits for nothing. `saved`: room is saved for it."""
+    match gang.phase:
+        case Phase.BOUND | Phase.BINDING:
+            return ""
+        case Phase.QUARANTINED:
+            return QUARANTINE
+        case Phase.PLANNED:
+            here = gang.roster.placed + len(gang.barrier.arrived)
+            room = "room is held"
+            if gang.plan.intends:
+                room = "there is room, claimed as they come,"
+            elif gang.plan.unheld and gang.missing:
+                room = "there is room, held for those that exist,"
+            return f"{room} for all {gang.terms.quorum}; {here} of them are ready to be bound"
+    if gang.missing:
+        absent, gated = gang.absent, gang.missing - gang.absent
+        of_them = f"of the {gang.terms.quorum} members that must be placed together"
+        behind = f"{_verb(gated, 'has', 'have')} scheduling gates that are not Escher's"
+        lacking = f"{_verb(absent, 'does', 'do')} not exist yet"
+        if not gated:
+            return f"{absent} {of_them} {lacking}"
+        return f"{gated} {of_them} {behind}" + (f", and {absent} {lacking}" if absent else "")
+    if gang.wait.shortfall is not None:
+        member = next(gang.roster.unplaced(), None)
+        short = in_words(gang.wait.shortfall, () if member is None else member.governed)
+        if saved:
+            return f"it is its turn, and what comes free is saved for it: {short}"
+        if gang.wait.rounds_lost:
+            times = _times(gang.wait.rounds_lost)
+            return f"{short}; room was saved for it {times}, which led to nothing, and others have their turn"
+        return short
+    return (
+        f"{gang.needed} of {gang.terms.quorum} members have no place yet, and have not been tried since the last change"
+    )
+
+
+def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
+    """Of a gang that has fewer bound than its quorum: what becomes of those who are; empty if none is."""
+    staying = len(gang.roster.staying())
+    if not staying or not gang.needed:
+        return ""
+    bound = f"{staying} of {gang.terms.quorum} {_verb(staying, 'is', 'are')} bound"
+    if gang.standing is Standing.RAN:
+        return f"{bound}: it has run as a whole and has lost members; who is left runs on"
+    if in_doubt:
+        return f"{bound}, and nothing tells whether it ever ran as a whole: they are left alone"
+    return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
+
+
+def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: bool = False) -> str:
+    """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
+    found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
+    if shortfall.rule in (TOO_LARGE, TOO_MANY):
+        return f"{found}{shortfall.rule}"
+    if shortfall.rule:
+        said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))
+        by = f" of policy {said}" if said else ""
+        return f"{found}{shortfall.rule}{by} keeps {one} from every node that has room"
+    if shortfall.cause is None:
+        return "no node may take it" if alone else f"{found}no other node may take one"
+    cause, free = shortfall.cause, number(shortfall.cause.resource, shortfall.cause.free)
+    asks = f"{found}{one} asks for {amount(cause.resource, cause.asked)}"
+    if not shortfall.others:
+        return f"{asks}, and a node has at most {free} free"
+    return f"{asks}, of which some nodes have at most {free} free; others lack {' or '.join(shortfall.others)}"
+
+
+def in_short(objection: Spent | Overlapping) -> str:
+    """Why pods may not be evicted together."""
+    match objection:
+        case Spent(budget, asked, allowed):
+            return f"disruption budget {budget} allows {allowed} of the {asked} evictions"
+        case Overlapping(pod, budgets):
+            return f"pod {pod} is under {len(budgets)} disruption budgets, which evicts nobody: {', '.join(budgets)}"
+
+
+def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
+    """Why nobody is evicted for the gang that is first in turn, and what would help; the latter may be empty."""
+    match why:
+        case BudgetsUnknown():
+            return (
+                "nobody is evicted for it: the disruption budgets are not known yet",
+                "let Escher get, list and watch poddisruptionbudgets",
+            )
+        case UnknownAsks(asks):
+            return (
+                f"nobody is evicted for it: it requires what Escher cannot plan ({', '.join(asks)})",
+                f"to let it preempt, do without: {', '.join(asks)}",
+            )
+        case Exhausted(preemptions, pods, bounds, of_namespace):
+            times, whose = (NAMESPACE_TIMES, "gangs of its namespace") if of_namespace else (1, "it or gangs now gone")
+            return (
+                f"nobody is evicted for it: within an hour {preemptions} preemptions, of {pods} pods, were in vain for"
+                f" {whose} (at most {times * bounds.preemptions}, of {times * bounds.pods} pods)",
+                "see why it did not run after these; or raise the bounds in Escher's settings",
+            )
+        case InVain(times, until):
+            wait = f", at the earliest in {until - now:.0f} s" if until > now else ""
+            return (
+                f"nobody is evicted for it: {_times(times)} others had left, and it could not be bound all the same; it"
+                f" preempts again when something has changed{wait}",
+                "see what kept its members from their nodes: `kubectl describe pod` tells of rules that only"
+                " kube-scheduler knows",
+            )
+        case NobodySuffices(protected):
+            if not protected:
+                return "", ""
+            said = ", ".join(f"{count} {reason}" for reason, count in sorted(protected.items()))
+            return f"pods of lower priority that are not evicted for it: {said}", ""
+
+
+def left_in_part(unfinished: Unfinished) -> tuple[str, str]:
+    """What happened to a gang that had to leave and could only in part, and what would help."""
+    gone = f"{unfinished.left} of its {unfinished.size} members"
+    return (
+        f"{gone} were evicted for {unfinished.by}, the others could not be: {unfinished.why}",
+        "create the members again that were evicted, or delete the others",
+    )
+
+
+def _times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def amount(resource: ResourceKey, units: int) -> str:
+    """`1.5 cpu`, `16 GiB memory`, `3 of escher.dev/team-a.data1`."""
+    said = number(resource, units)
+    return f"{said} of {resource}" if "/" in resource else f"{said} {resource}"
+
+
+def number(resource: ResourceKey, units: int) -> str:
+    """Units as people write them: cores, and bytes in the largest unit that leaves no long fraction."""
+    if resource == CPU:
+        return f"{units / 1000:g}"
+    if resource == MEMORY:
+        for suffix, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+            if abs(units) >= size:
+                return f"{round(units / size, 2):g} {suffix}"
+    return str(units)
+
+
+def _verb(count: int, one: str, many: str) -> str:
+    return one if count == 1 else many

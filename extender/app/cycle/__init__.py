@@ -1,0 +1,1 @@
+"""The decisions: filter, bind, requeue, and what events of pods and policies change."""

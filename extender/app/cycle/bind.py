@@ -1,0 +1,195 @@
+"""Binds: whether a pod may be bound to a node, where its units are held meanwhile, and what is held once it is bound.
+
+Whom a node or a policy has no place for yet waits (`permits`). Must not know how a Binding is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from extender.app.cache.cache import Tables
+from extender.app.cache.nominated_pods import InFlight
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
+from extender.app.contracts.effects import Effect
+from extender.core.cluster import Pod
+from extender.core.feedback import Bound, NotBound
+from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.policy import Allow, Permit, Refuse, Wait
+from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
+
+GONE = "the pod is deleted or has finished"
+KNOWN_ANEW = "policies of the pod's namespace have changed, and Escher goes through its pods: it is tried again"
+PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
+
+
+class Binds:
+    """`effects`: what is to be done is added there."""
+
+    def __init__(self, tables: Tables, in_flight: InFlight, effects: list[Effect]) -> None:
+        self._tables = tables
+        self._in_flight = in_flight
+        self._effects = effects
+        self._permits = Permits(self._claim)
+
+    # -- may it be bound -----------------------------------------------------------------------------------------
+
+    def permit(self, uid: PodUid, node: NodeName) -> Permit:
+        """Whether the pod may be bound to the node now; if so, its units are held there."""
+        if self._observes(uid):
+            return self._let_bind(uid, node)
+        permit = self._claim(uid, node)
+        self._in_flight.ended(uid)
+        if isinstance(permit, Refuse):
+            # Until now kube-scheduler counted the pod there, and maybe offered the node to no other.
+            self._tables.ledger.capacity.reconsider(node)
+        elif isinstance(permit, Wait) and permit.until is not None:
+            self._permits.wait(uid, node, permit)
+        return permit
+
+    def _observes(self, uid: PodUid) -> bool:
+        pod = self._tables.pods.get(uid)
+        return pod is not None and self._tables.brake.observes(pod.namespace)
+
+    def _let_bind(self, uid: PodUid, node: NodeName) -> Permit:
+        """The pod may be bound to the node, of whatever gang it is; its units are held there if they can be."""
+        tables = self._tables
+        pod, held = tables.pods[uid], tables.ledger.holding(uid)
+        self._in_flight.ended(uid)
+        if held is not None and held.node == node and held.kind is HoldingKind.ASSUMPTION:
+            tables.ledger.keep(uid, None)
+        elif pod.node is None and not self.assume(pod, node, None):
+            self._effects.append(tables.observing.overfull(pod, node))
+        return Allow()
+
+    def _claim(self, uid: PodUid, node: NodeName) -> Permit:
+        tables = self._tables
+        pod, now = tables.pods.get(uid), tables.clock.steady()
+        if uid in tables.ended:
+            return Refuse(GONE)
+        if pod is None:
+            # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
+            return Allow()
+        if pod.node is not None and pod.node == node:
+            return Allow()
+        if not tables.is_decided(pod) and self._is_judged(pod, node):
+            return Wait(now + WAITS, KNOWN_ANEW if tables.whole else PARTLY_KNOWN)
+        if not tables.policies.placing.owned(uid):
+            claimed = self._claim_alone(pod, node, now)
+            if not isinstance(claimed, Allow):
+                return claimed
+        permit = tables.policies.placing.permit(pod, node, now)
+        if isinstance(permit, Refuse):
+            self._let_go(uid)
+        return permit
+
+    def _is_judged(self, pod: Pod, node: NodeName) -> bool:
+        """Whether it depends on other pods that the pod may be there: also where something is held for others."""
+        ledger = self._tables.ledger
+        held = ledger.holding(pod.uid)
+        guarded = node in ledger.totals.unbound_on and (held is None or held.node != node)
+        return guarded or self._tables.judges(pod)
+
+    def _claim_alone(self, pod: Pod, node: NodeName, now: float) -> Permit:
+        """As `permit`, for a pod that no policy owns."""
+        uid, ledger = pod.uid, self._tables.ledger
+        if pod.node is not None:
+            return Refuse(f"the pod is bound to {pod.node} already")
+        held = ledger.holding(uid)
+        if held is not None and held.node == node:
+            ledger.keep(uid, None)
+            return Allow()
+        refusal = self._tables.policies.judging.refusal(pod, node)
+        if refusal is not None:
+            return refusal
+        if self.assume(pod, node, None):
+            return Allow()
+        if any(ledger.rows.free(node, resource) < pod.requests.get(resource, 0) for resource in (CPU, MEMORY, PODS)):
+            return WaitForRoom(now + WAITS, OVERFULL)
+        # What else may be short kube-scheduler may have been told to ignore.
+        ledger.forget(uid)
+        return Allow()
+
+    def assume(self, pod: Pod, node: NodeName, until: float | None) -> bool:
+        """The pod's units are held on the node, if they fit beside what does not give way to it."""
+        ledger = self._tables.ledger
+        claim = Holding(Holder(pod.uid), node, pod.requests, HoldingKind.ASSUMPTION, until=until)
+        giving_way: Sequence[Holder] = ()
+        if ledger.rows.short(node, pod.requests, (pod.uid,)) is not None:
+            giving_way = self._tables.policies.placing.gives_way(pod).get(node, ())
+        if ledger.commit([claim], releasing=giving_way).conflicts:
+            return False
+        self._tables.policies.placing.heed_held(pod, node)
+        return True
+
+    # -- it is bound, or not -------------------------------------------------------------------------------------
+
+    def bound(self, told: Bound) -> None:
+        tables, uid, now = self._tables, told.pod, self._tables.clock.steady()
+        known = tables.pods.get(uid)
+        if known is not None:
+            pod = replace(known, node=told.node, attempt=told.attempt or known.attempt)
+            tables.keep(pod)
+            tables.ledger.confirm(uid, on=told.node, units=pod.requests)
+            tables.policies.following.bound(pod, now)
+
+    def not_bound(self, told: NotBound) -> None:
+        """Of a try whose answer is lost the place stays held: it may still arrive, whatever was said to a later one."""
+        held = self._tables.ledger.holding(told.pod)
+        if told.surely or told.for_good or held is None or held.owner is not None:
+            self._let_go(told.pod)
+        else:
+            self._tables.ledger.keep(told.pod, self._tables.clock.steady() + self._tables.rules.assume_seconds)
+
+    def reconsider(self, uid: PodUid) -> None:
+        """What its filter holds for the pod is free: it is judged again when it comes to be bound."""
+        held = self._tables.ledger.holding(uid)
+        if held is not None and held.until is not None:
+            self._let_go(uid)
+
+    def _let_go(self, uid: PodUid) -> None:
+        """Nothing is held for the pod that is not bound. Whoever owns what is held for it has the say on that, and on
+        nothing that the pod held before."""
+        held = self._tables.ledger.holding(uid)
+        if held is not None and held.kind is not HoldingKind.BOUND and held.owner is None:
+            self._tables.ledger.forget(uid)
+
+    # -- those that wait -----------------------------------------------------------------------------------------
+
+    def heed_change(self) -> None:
+        """Something has changed, of which policies may make something."""
+        self._answer(self._permits.heed_change())
+
+    def heed_nodes(self, gains: Collection[NodeName]) -> None:
+        """These nodes have gained room."""
+        self._answer(self._permits.heed_nodes(gains))
+
+    def is_bound(self, uid: PodUid) -> None:
+        """The watch says so."""
+        self._in_flight.ended(uid)
+        self._answer(self._permits.heed_pod(uid))
+
+    def heed_time(self, now: float) -> None:
+        """Those that have waited long enough are refused."""
+        self._answer(self._permits.overdue(now))
+
+    def heed_brake(self) -> None:
+        """Nobody waits where nobody is refused any more."""
+        for uid in self._permits.waiting():
+            if self._observes(uid):
+                self._answer(self._permits.end(uid, ""))
+
+    def end(self, uid: PodUid) -> None:
+        """The pod is no more."""
+        self._in_flight.ended(uid)
+        self._answer(self._permits.end(uid, GONE))
+
+    def next_deadline(self) -> float | None:
+        return self._permits.next_deadline()
+
+    def _answer(self, answers: Iterable[BindAnswered]) -> None:
+        for answer in answers:
+            self._effects.append(answer)
+            if answer.refusal:
+                self._let_go(answer.pod)
+                self._tables.ledger.capacity.reconsider(answer.node)

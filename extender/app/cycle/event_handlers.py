@@ -1,0 +1,78 @@
+"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, DaemonSets, disruption budgets.
+
+News is noted in the journal, but for that of controllers: their status changes with each of their pods.
+
+Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+from extender.app.contracts.effects import Performer
+from extender.app.cycle.scheduler import Fact, Keeper
+from extender.app.observability.flight_recorder import Journal
+from extender.core.budgets import Budget
+from extender.core.cluster import Node, Pod
+from extender.core.daemons import DaemonSet
+from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.state.pod_groups import PodGroup
+
+F = TypeVar("F", Node, Pod, PodGroup, Promise, Budget, DaemonSet)
+_CONTROLLERS: tuple[type[Fact], ...] = (Promise, DaemonSet)
+_WORDS: dict[type[Fact], str] = {
+    Node: "node",
+    Pod: "pod",
+    PodGroup: "pod group",
+    Promise: "job",
+    Budget: "disruption budget",
+    DaemonSet: "daemon set",
+}
+
+
+class Facts(Generic[F]):
+    """All of one kind."""
+
+    def __init__(self, kind: type[F], keeper: Keeper, performer: Performer, journal: Journal) -> None:
+        self._kind: type[Fact] = kind
+        self._word = _WORDS[kind]
+        self._keeper = keeper
+        self._performer = performer
+        self._journal = journal
+
+    def replace(self, objects: Iterable[F]) -> Iterator[None]:
+        self._journal.note(f"{self._word}s listed")
+        yield from self._keeper.replace(self._kind, objects)
+        self._performer.do(self._keeper.settle())
+
+    def upsert(self, item: F) -> None:
+        if self._kind not in _CONTROLLERS:
+            self._journal.note(f"{self._word} seen", *_seen(item))
+        self._performer.do(self._keeper.observe(item))
+
+    def remove(self, item: F) -> None:
+        if self._kind not in _CONTROLLERS:
+            self._journal.note(f"{self._word} gone", *_gone(item))
+        self._performer.do(self._keeper.forget(item))
+
+
+def _seen(item: Fact) -> tuple[object, ...]:
+    match item:
+        case Node():
+            return (item.name, item.version)
+        case Pod():
+            state = "finished" if item.finished else "deleting" if item.deleting else item.node or "pending"
+            return (item, item.uid, state)
+        case Budget():
+            return (item, item.allowed)
+    return (item,)
+
+
+def _gone(item: Fact) -> tuple[object, ...]:
+    match item:
+        case Node():
+            return (item.name,)
+        case Pod():
+            return (item, item.uid)
+    return (item,)

@@ -1,0 +1,101 @@
+"""Settlement: whoever waits and could go now is planned for and woken, once for each change.
+
+Nothing is planned while what is known is too old, and nothing is settled at all while a list is being taken in. Must
+not know what has changed, nor who told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from extender.app.cache.cache import Tables
+from extender.app.cache.unschedulable_pods import TurnedAway
+from extender.app.contracts.effects import Effect
+from extender.app.cycle.bind import Binds
+from extender.app.waking import Waking
+from extender.core.gangs.state.gang import WakePod
+from extender.kube.names import NodeName, PodUid
+
+_WITHDRAWN = 500
+"""Steps that it costs to look whether what some were told for ever is true still."""
+
+
+class Settlement:
+    """`effects`: what is to be done is added there."""
+
+    def __init__(self, tables: Tables, binds: Binds, turned_away: TurnedAway, effects: list[Effect]) -> None:
+        self._tables = tables
+        self._binds = binds
+        self._turned_away = turned_away
+        self._effects = effects
+        self.more_to_do = False
+        """Whether a slice of work was over before all was settled."""
+        self._was_stale = False
+        self._gained: dict[NodeName, None] = {}
+        """Nodes that gained room, which those who were turned away were not asked about yet."""
+        policies = tables.policies
+        self.waking = Waking(turned_away, policies.judging, tables.nodes.keys(), policies.following.order)
+
+    def governed_anew(self, namespace: str) -> None:
+        """Its policies have changed."""
+        self.waking.stirred(namespace, all_kinds=True)
+
+    def governed_otherwise(self, pods: Iterable[PodUid]) -> None:
+        """Others of their alternatives govern these; no policy has changed."""
+        self.waking.concerns(pods)
+
+    def settle(self) -> None:
+        tables = self._tables
+        if not tables.whole:
+            return
+        self._binds.heed_change()
+        tables.policies.placing.heed_released()
+        tables.policies.following.heed_held()
+        tables.around.daemons.settle()
+        tables.around.staying.heed_time(tables.clock.now())
+        if tables.knowledge.is_stale():
+            self._was_stale, self.more_to_do = True, False
+        else:
+            self._settle(tables.clock.steady())
+
+    def _settle(self, now: float) -> None:
+        tables, policies, changes = self._tables, self._tables.policies.settling, self._tables.ledger.changes
+        if self._was_stale:
+            self._was_stale = False
+            for node in tables.nodes:
+                tables.ledger.capacity.reconsider(node)
+        policies.begin_slice(now)
+        while (gains := changes.drain_gains()) or policies.has_work(now):
+            # First: kube-scheduler counts those pods there already.
+            self._binds.heed_nodes(gains)
+            policies.settle(gains, now)
+            self._gained |= dict.fromkeys(gains)
+            if not changes.has_gains:
+                # What was given up on the way is saved again by now.
+                gained, self._gained = policies.left_for_others(self._gained), {}
+                self.waking.gained(gained)
+            if policies.slice_is_over():
+                break
+        self._wake()
+        more_to_wake = self.waking.has_work or tables.policies.judging.in_doubt
+        self.more_to_do = policies.slice_is_over() or tables.around.daemons.has_work or more_to_wake
+
+    def _wake(self) -> None:
+        """Whoever lacked room, or was kept away by policies, and could go somewhere now."""
+        tables = self._tables
+        for namespace in tables.policies.following.take_stirred():
+            self.waking.stirred(namespace, all_kinds=False)
+        self._effects += map(WakePod, self.waking.go_on())
+        in_slices = tables.policies.judging.in_doubt and not self.waking.work.is_over
+        if in_slices:
+            self.waking.work.take(_WITHDRAWN)
+        # Not that they could go anywhere: they were told for ever, and it is not.
+        for pod in tables.policies.judging.take_withdrawn(in_slices=in_slices):
+            if pod.uid in self._turned_away:
+                self._turned_away.drop(pod.uid)
+                self._effects.append(WakePod(pod))
+
+    def next_deadline(self, due: float | None) -> float | None:
+        """When to settle next, where others have something to do at `due`."""
+        # What is not planned now stays due.
+        return max(due, self._tables.clock.steady() + 1.0) if due is not None and self._was_stale else due

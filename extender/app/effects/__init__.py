@@ -1,0 +1,1 @@
+"""Carrying out decisions: Bindings, evictions, wakes, gates and Events, with retries."""

@@ -1,0 +1,168 @@
+"""kube-scheduler's verbs, done: the keeper decides, here it is waited for and written.
+
+Knows asyncio and the ports; must not decide anything about placement. A bind of a gang's member waits here for its
+barrier, which the keeper opens; then every member writes its own Binding, all at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from extender.app.contracts.effects import Performer
+from extender.app.contracts.extender_api import Verdict, Victims
+from extender.app.contracts.ports import Binder, PodRef
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.permit_gates import Gates, Passage
+from extender.app.effects.retry import insist
+from extender.app.observability.decision_stream import BindEnded, Filtered
+from extender.app.observability.flight_recorder import Journal
+from extender.core.attempt import ATTEMPT, Attempt, to_annotation
+from extender.core.bounded import Bounded
+from extender.core.cluster import Pod
+from extender.core.feedback import Bound, Feedback, NotBound
+from extender.core.policy import Allow, Refuse, Wait
+from extender.kube.errors import Gone, Occupied, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
+
+CAME_TWICE = "the pod's last bind was refused, and filter was not called since: this call has come twice"
+_REMEMBERED = 4096
+
+
+@dataclass(slots=True)
+class _Tries:
+    """Of one Binding. `lost`: the answer to one never came, or was that the API server cannot say."""
+
+    lost: bool = False
+    said: Attempt | None = None
+    """What the Binding says that was surely written by us."""
+
+
+class Scheduling:
+    """The verbs. `write_within`: for how many seconds a Binding is tried again before its caller is told no."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        performer: Performer,
+        gates: Gates,
+        binder: Binder,
+        *,
+        write_within: float,
+        journal: Journal,
+        announced: Callable[[Filtered | BindEnded], None] = lambda told: None,
+    ) -> None:
+        self._keeper = keeper
+        self._performer = performer
+        self._gates = gates
+        self._binder = binder
+        self._write_within = write_within
+        self._journal = journal
+        self._announced = announced
+        self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
+        self._refused: Bounded[PodUid, NodeName | None] = Bounded(_REMEMBERED)
+        """Pods of which a bind was called since filter was, and to which node it was refused."""
+
+    # -- verbs ---------------------------------------------------------------------------------------------------
+
+    def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
+        self._refused.pop(pod.uid, None)
+        decided = self._keeper.filter(pod, nodes, alone=alone)
+        self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
+        self._announced(Filtered(pod, len(nodes), decided.answer))
+        return self._performer.do(decided)
+
+    def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
+        return self._keeper.prioritize(pod, nodes)
+
+    def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
+        allowed = self._performer.do(self._keeper.preempt(pod, victims))
+        self._journal.note("preempt", pod, pod.uid, len(victims), tuple(allowed))
+        return allowed
+
+    async def bind(self, pod: PodRef, node: NodeName) -> str:
+        """Empty when the pod is bound to the node. A second call for the same pod joins the first."""
+        under_way = self._binding.get(pod.uid)
+        if under_way is not None and under_way[0] == node:
+            return await asyncio.shield(under_way[1])
+        if under_way is not None:
+            return "an earlier bind of this pod, to another node, is still under way"
+        if self._refused.get(pod.uid) == node:
+            # kube-scheduler counts the pod nowhere by now, and may have given its room to others.
+            return CAME_TWICE
+        self._refused[pod.uid] = None
+        task = asyncio.ensure_future(self._bind(pod, node))
+        self._binding[pod.uid] = (node, task)
+        task.add_done_callback(lambda _: self._binding.pop(pod.uid, None))
+        return await asyncio.shield(task)
+
+    async def _bind(self, pod: PodRef, node: NodeName) -> str:
+        self._journal.note("bind", pod, pod.uid, node)
+        refusal = await self._pass_and_write(pod, node)
+        if self._refused.pop(pod.uid, node) is None and refusal:
+            self._refused[pod.uid] = node
+        self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
+        self._announced(BindEnded(pod, node, refusal))
+        return refusal
+
+    async def _pass_and_write(self, pod: PodRef, node: NodeName) -> str:
+        passage = await self._pass_barrier(pod, node)
+        if passage.refusal:
+            return passage.refusal
+        tries = _Tries()
+        try:
+            await self._write(pod, node, passage.attempt, tries)
+        except Refused as error:
+            # A try whose answer was lost may have bound the pod, which is gone since.
+            self._told(NotBound(pod.uid, for_good=isinstance(error, Gone), surely=not tries.lost))
+            return f"the API server refuses the binding: {error}"
+        except Unavailable as error:
+            self._told(NotBound(pod.uid, for_good=False, surely=not tries.lost))
+            return f"the API server cannot be reached: {error}"
+        self._told(Bound(pod.uid, node, tries.said))
+        return ""
+
+    def _told(self, feedback: Feedback) -> None:
+        self._performer.do(self._keeper.heed(feedback))
+
+    async def _pass_barrier(self, pod: PodRef, node: NodeName) -> Passage:
+        # Before the keeper is asked: its answer may be to let this very one through.
+        gate = self._gates.enter(pod.uid)
+        if not gate.done():
+            match self._performer.do(self._keeper.permit(pod.uid, node)):
+                case Allow():
+                    self._gates.let(pod.uid, "")
+                case Refuse(reason):
+                    self._gates.let(pod.uid, reason)
+                case Wait():
+                    pass
+        return await gate
+
+    async def _write(self, pod: PodRef, node: NodeName, attempt: Attempt | None, tries: _Tries) -> None:
+        """The Binding is written, whatever becomes of single tries.
+
+        Raises Refused, and Unavailable after a while.
+        """
+        said = None if attempt is None else replace(attempt, at=self._keeper.tables.clock.now())
+        await insist(
+            lambda: self._try_to_write(pod, node, said, tries), self._write_within, what="bind", pod=str(pod), node=node
+        )
+
+    async def _try_to_write(self, pod: PodRef, node: NodeName, said: Attempt | None, tries: _Tries) -> None:
+        try:
+            await self._binder.bind(pod, node, {} if said is None else {ATTEMPT: to_annotation(said, pod.uid)})
+            tries.said = said
+        except Occupied:
+            # Written by a try that seemed to fail, or by somebody else.
+            if await self._binder.node_of(pod) != node:
+                raise
+        except Unavailable:
+            tries.lost = True
+            raise
+
+
+def _outcome(verdict: Verdict) -> str:
+    if verdict.passed:
+        return verdict.passed[0] if len(verdict.passed) == 1 else f"{len(verdict.passed)} nodes"
+    return next(iter([*verdict.rejected.values(), *verdict.unresolvable.values()]), "no node")

@@ -1,0 +1,406 @@
+"""Evicting: orders of eviction carried out, one unit at a time, at a rate, with as little harm as can be.
+
+A *unit* is a pod of no gang, or a gang with all its members, which leave together. Before the first of a unit is
+evicted it is made as sure as it can be that all may be: the disruption budgets about them are read anew and counted,
+for the API server counts one pod at a time, and a dry run spends nothing; then each eviction is tried as a dry run. The
+order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
+gone. Units follow each other, and for a namespace none is begun while another is unfinished.
+
+An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
+budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
+its victims. Nothing else is ever deleted, and no other order breaks a budget. Before the first pod leaves for such an
+order, each deletion is tried as a dry run: a right may be lacking.
+
+What is refused after all, when some have gone (a budget was spent by others meanwhile), is tried again with longer and
+longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
+but those that are left may be of use, where a gang can run with fewer, or is made whole by its controller; they are
+worth more than a preemption that might not come to its end. After that time, or when what they left for wants it no
+more, the rest stays for good, and it is told, unless the gang is whole again by then: by an event on each, a metric,
+and by explain.
+
+Namespaces for which pods leave take turns at each unit, and each waits only for what was evicted for itself. What a try
+takes of the rate is given back for pods that did not leave.
+
+Knows asyncio and the ports; who is to leave and why was decided in the core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import structlog
+
+from extender.app.contracts.effects import Performer
+from extender.app.contracts.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
+from extender.app.cycle.scheduler import Keeper
+from extender.app.effects.eviction_audit import Destroyed, Destruction
+from extender.app.effects.pod_events_writer import Telling
+from extender.app.fair import FairSemaphore
+from extender.app.unit_check import UnitCheck
+from extender.core.back_off import BackOff
+from extender.core.brake import Act
+from extender.core.cluster import Pod
+from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
+from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
+from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
+from extender.core.gangs.state.gang import EvictFor
+from extender.core.names import GangKey
+from extender.core.shares import SharedRate
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName, PodUid
+
+_log = structlog.get_logger(__name__)
+
+UNFINISHED_SECONDS = 120.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
+_LOOKS_EVERY = 0.1
+_NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
+"""Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
+kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
+_ASKED_ABOUT = 16
+"""Of how many members it is asked whether they wait still, before a unit leaves for them."""
+_UNWANTED = "it is not wanted any more"
+
+_Start = Callable[[Coroutine[Any, Any, None]], None]
+
+
+@dataclass(slots=True)
+class Share:
+    """For whom pods leave together, and how many of them were evicted."""
+
+    namespace: str
+    evicted: int = 0
+
+
+class Evicting:
+    """`per_second`: how many evictions are made in the long run; a unit's are made at once.
+
+    `tell` puts an event on a pod, `start` runs something beside. `destroyed(kind, pod, why)` is told of each pod that
+    is gone through us, when the API server has taken its eviction.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        performer: Performer,
+        binder: Binder,
+        evictor: Evictor,
+        nominator: Nominator,
+        disruptions: Disruptions,
+        live_pods: LivePods,
+        *,
+        per_second: float,
+        telling: Telling,
+        start: _Start,
+        destroyed: Destroyed,
+    ) -> None:
+        self._keeper = keeper
+        self._performer = performer
+        self._evictor = evictor
+        self._nominator = nominator
+        self._live_pods = live_pods
+        self._check = UnitCheck(keeper.tables, binder, evictor, disruptions)
+        self._rate = SharedRate(per_second)
+        self._telling = telling
+        self._start = start
+        self._destroyed = destroyed
+        self._next_of_each = FairSemaphore(each=1)
+        """For those of each namespace that leave next."""
+        self._turn = FairSemaphore(at_once=1)
+        self._nominated: dict[PodUid, int] = {}
+        """How often pods were nominated again."""
+        self._to_nominate: set[PodUid] = set()
+
+    def _told(self, feedback: Feedback) -> None:
+        self._performer.do(self._keeper.heed(feedback))
+
+    # -- for a gang ----------------------------------------------------------------------------------------------
+
+    def preempt(self, order: EvictFor) -> None:
+        """The order is carried out as far as it goes; the keeper is told of each step."""
+        self._start(self._preempt(order))
+
+    async def _preempt(self, order: EvictFor) -> None:
+        key, named = order.gang, self._keeper.tables.gangs.naming.spoken(order.gang)
+        try:
+            if order.despite_budgets:
+                async with self._turn.held(key.namespace):
+                    if not await self._all_may_go(order):
+                        return
+            for unit in order.units:
+                async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
+                    await self._pods_are_followed(key)
+                    await self._all_is_known()
+                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
+                        break
+                    checks = [self._waits(order)]
+                    if unit is order.units[0]:
+                        checks.append(self._others_are_bound(order))
+                    if not all(await asyncio.gather(*checks)):
+                        break
+                    evicted = await self._evict(
+                        unit,
+                        share,
+                        f"for {called_in_full(key, named)} of higher priority",
+                        "" if unit[0].namespace == key.namespace else f"for {called_apart(key)} of higher priority",
+                        wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
+                        by="PreemptedByPod" if lone_pod(key) else "PreemptedByGang",
+                        begin=lambda: self._announce(order),
+                        took=lambda pod: self._told(Evicted(pod, key)),
+                        despite_budgets=order.despite_budgets,
+                    )
+                    if evicted is not None:
+                        left, why = evicted
+                        self._told(UnitStays(key, unit, left, why))
+                        break
+        finally:
+            self._told(EvictionDone(key))
+
+    async def _waits(self, order: EvictFor) -> bool:
+        """Whether members that wait are there still, as the API server has it: our watch may be silent."""
+        try:
+            asked = (self._live_pods.lives(PodRef.of(pod)) for pod in order.members[:_ASKED_ABOUT])
+            if not all(await asyncio.gather(*asked)):
+                _log.info("no pod is evicted: members are gone", gang=str(order.gang))
+                return False
+        except (Unavailable, Refused) as error:
+            _log.warning("no pod is evicted: members cannot be read", gang=str(order.gang), why=str(error))
+            return False
+        return True
+
+    async def _others_are_bound(self, order: EvictFor) -> bool:
+        """Whether the API server confirms where each unit after the first is; each is asked about again when it leaves,
+        as the first is. Else no pod leaves: the room would not be what is counted on."""
+        units = iter(order.units[1:])
+        while several := list(islice(units, _ASKED_ABOUT)):
+            asked = (self._check.confirm(unit) for unit in several)
+            for unit, error in zip(several, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+                if isinstance(error, Unavailable | Refused):
+                    _log.warning("no pod is evicted", gang=str(order.gang), why=str(error))
+                    self._told(UnitStays(order.gang, unit, 0, str(error)))
+                    return False
+                if error is not None:
+                    raise error
+        return True
+
+    async def _all_may_go(self, order: EvictFor) -> bool:
+        """Whether each pod may be deleted that a budget protects: a right may be lacking. Else no pod leaves."""
+        why = await self._check.refusal(order.victims)
+        if why:
+            _log.warning("no budget is broken, and no pod evicted", gang=str(order.gang), why=why)
+            self._told(UnitStays(order.gang, order.victims, 0, why))
+        return not why
+
+    async def _announce(self, order: EvictFor) -> None:
+        """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
+        if not self._keeper.tables.gangs.waiting.preempting.tells(order.gang):
+            return
+        name = self._keeper.tables.gangs.naming.of(order.gang)
+        note = f"{called(order.gang, name)}: {len(order.victims)} pods of lower priority are evicted for it"
+        for pod in order.members:
+            self._telling.tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
+        await asyncio.gather(
+            *(self._nominate(pod, node) for pod in order.members if (node := order.nominated.get(pod.uid)))
+        )
+
+    # -- for an ordinary pod -------------------------------------------------------------------------------------
+
+    def follow(self, order: EvictRest) -> None:
+        """The rest of a gang, of which kube-scheduler has evicted a part for a pod, leaves too."""
+        self._start(self._follow(order))
+
+    async def _follow(self, order: EvictRest) -> None:
+        named = self._keeper.tables.gangs.naming.spoken(order.gang)
+        is_own = order.preemptor.namespace == order.gang.namespace
+        namespace = order.preemptor.namespace
+        async with self.share(namespace, len(order.rest)) as share, self._turn.held(namespace):
+            await self._all_is_known()
+            evicted = await self._evict(
+                order.rest,
+                share,
+                f"with its gang {named}, for pod {order.preemptor} of higher priority",
+                "" if is_own else "with its gang, for a pod of higher priority",
+                wanted=lambda: self._still_wants(order),
+                took=lambda pod: self._told(Evicted(pod)),
+                gone=order.gone,
+                despite_budgets=order.despite_budgets,
+            )
+            if evicted is not None:
+                left, why = evicted
+                self._told(RestStays(order, left, why))
+
+    def _still_wants(self, order: EvictRest) -> bool:
+        """Whether the pod that a gang leaves for is there, waiting or bound: what was begun for it is gone on with."""
+        brake, known = self._keeper.tables.brake, self._keeper.tables.pods.get(order.preemptor.uid)
+        allowed = not brake.protects(order.gang.namespace) and brake.allows(Act.PREEMPT, order.preemptor.namespace)
+        return known is not None and not known.deleting and allowed
+
+    def heed(self, preempted: Preempted) -> None:
+        """kube-scheduler has evicted a pod that it asked us about."""
+        victim, pod = preempted.victim, preempted.preemptor
+        self._destroyed(
+            Destruction.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
+        )
+
+    # -- a unit --------------------------------------------------------------------------------------------------
+
+    async def _evict(
+        self,
+        unit: Sequence[Pod],
+        share: Share,
+        why: str,
+        told: str,
+        *,
+        wanted: Callable[[], bool],
+        took: Callable[[Pod], None],
+        by: str = "GangPreempted",
+        begin: Callable[[], Coroutine[Any, Any, None]] | None = None,
+        gone: int = 0,
+        despite_budgets: bool = False,
+    ) -> tuple[int, str] | None:
+        """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
+
+        `why` is logged. On the pods `told` stands instead, if there is one: they learn no name of another namespace.
+        `by`: the event that each is told of. `gone`: how many others of it have left before. `despite_budgets`: those
+        that a budget protects are deleted.
+        """
+        told = told or why
+        protected: dict[PodUid, str] = {}
+        pods, objection = await self._check.look(unit, protected if despite_budgets else None)
+        if objection and not gone:
+            return 0, objection
+        pods = pods or [pod for pod in unit if self._check.is_there(pod)]
+        size = len(pods) + gone
+        left, begun, back_off = gone, False, BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + UNFINISHED_SECONDS
+        while pods:
+            pod = pods[0]
+            budget = protected.get(pod.uid)
+            despite = f", despite disruption budget {budget}: there is no room without" if budget is not None else ""
+            said = f"{told}{despite}"
+            try:
+                if not begun:
+                    await self._check.confirm(pods)
+                    if begin is not None:
+                        await begin()
+                        begin = None
+                    await self._all_is_known()
+                if not self._check.is_there(pod):
+                    pods.pop(0)
+                    continue
+                if not begun and not wanted():
+                    if left:
+                        self._tell_unfinished(pods, left, size, told, _UNWANTED)
+                    return left, _UNWANTED
+                begun = True
+                if pod.uid in protected:
+                    await self._evictor.preempt(PodRef.of(pod), f"escher: deleted {said}")
+                else:
+                    await self._evictor.evict(PodRef.of(pod))
+            except Gone:
+                pods.pop(0)
+            except (Unavailable, Refused) as error:
+                _log.warning("a victim cannot be evicted", pod=str(pod), left=left, of=size, why=str(error))
+                pause = back_off.failed()
+                if not left or loop.time() + pause > give_up:
+                    if left:
+                        self._tell_unfinished(pods, left, size, told, str(error))
+                    return left, str(error)
+                async with self._turn.lent(share.namespace):
+                    await asyncio.sleep(pause)
+                if despite_budgets:
+                    # What refused it may be a budget that others have spent meanwhile.
+                    looked, _ = await self._check.look(pods, protected)
+                    pods = looked or pods
+                # What was begun is brought to its end, as long as nothing is in the way.
+                begun = False
+            else:
+                pods.pop(0)
+                left += 1
+                share.evicted += 1
+                back_off.succeeded()
+                kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
+                self._telling.tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
+                self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
+                took(pod)
+        return None
+
+    async def _pods_are_followed(self, key: GangKey) -> None:
+        """The service sees which pods take the room that it makes free, or the order is not wanted any more. Others
+        have their turn meanwhile."""
+        tables = self._keeper.tables
+        while not tables.knowledge.sees("pods") and tables.gangs.waiting.preempting.is_wanted(key):
+            async with self._turn.lent(key.namespace):
+                await asyncio.sleep(_LOOKS_EVERY)
+
+    async def _all_is_known(self) -> None:
+        """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""
+        while not self._keeper.tables.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
+            await asyncio.sleep(_LOOKS_EVERY)
+
+    @asynccontextmanager
+    async def share(self, namespace: str, count: int) -> AsyncIterator[Share]:
+        """So many pods may leave together for the namespace: the rate has room for that, and no others of it are before
+        them."""
+        loop = asyncio.get_running_loop()
+        async with self._next_of_each.held(namespace):
+            while (wait := self._rate.wait(namespace, loop.time())) > 0:  # noqa: ASYNC110 -- others may spend meanwhile
+                await asyncio.sleep(wait)
+            await self._all_is_known()
+            share = Share(namespace)
+            self._rate.spend(namespace, count, loop.time())
+            try:
+                yield share
+            finally:
+                self._rate.give_back(namespace, count - share.evicted, loop.time())
+
+    def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
+        gang = self._keeper.tables.gangs.of(rest[0].uid)
+        if gang is not None and not gang.needed:
+            # Its owner has made it whole again.
+            return
+        note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
+        for pod in rest:
+            self._telling.tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
+
+    # -- nominations ---------------------------------------------------------------------------------------------
+
+    def keep_room(self, effect: KeepRoomFor) -> None:
+        """kube-scheduler has taken a nomination away: it is made again after a while, a few times."""
+        pod = effect.pod
+        times = self._nominated.get(pod.uid, 0)
+        if pod.uid not in self._to_nominate and times < len(_NOMINATES_AGAIN_AFTER):
+            self._nominated[pod.uid] = times + 1
+            self._to_nominate.add(pod.uid)
+            self._start(self._nominate_again(pod, _NOMINATES_AGAIN_AFTER[times]))
+
+    async def _nominate_again(self, pod: Pod, after: float) -> None:
+        await asyncio.sleep(after)
+        self._to_nominate.discard(pod.uid)
+        known = self._keeper.tables.pods.get(pod.uid)
+        node = self._keeper.tables.gangs.waiting.preempting.nomination_of(pod)
+        if known is not None and known.node is None and known.nominated is None and node is not None:
+            await self._nominate(pod, node)
+
+    def ended(self, pod: Pod) -> None:
+        """The pod is gone, or has finished: no nomination of it is counted any more."""
+        self._nominated.pop(pod.uid, None)
+        self._to_nominate.discard(pod.uid)
+
+    def let_room_go(self, effect: LetRoomGo) -> None:
+        for pod in effect.members:
+            self.ended(pod)
+            self._start(self._nominate(pod, None))
+
+    async def _nominate(self, pod: Pod, node: NodeName | None) -> None:
+        """As well as it goes: room is kept by us too, and this only helps."""
+        try:
+            await self._nominator.nominate(PodRef.of(pod), node)
+        except (Unavailable, Refused) as error:
+            _log.info("a nomination cannot be written", pod=str(pod), node=node, why=str(error))

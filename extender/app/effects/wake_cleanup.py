@@ -1,0 +1,64 @@
+"""Stale wakes: the annotation by which a pod was woken is taken off once it has done its work.
+
+A pod that is bound needs it no more. One of a scheduler that is not ours was never woken by us: it is a copy's, and is
+let be. There is no hurry, and a pod may be gone soon: it is taken only from those that have been bound for a whole
+round, one after the other, so that what is urgent is not held up. What fails is done in the next round, and keeps no
+pods of other namespaces waiting. It is taken off a pod once: whoever puts it there again, it was not Escher.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.ports import PodRef, Tidier
+from extender.kube.errors import Away, Refused, Unavailable
+from extender.kube.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+ROUND = 60.0
+"""Seconds between rounds."""
+
+
+class StaleWakes:
+    def __init__(self, tables: Tables, tidier: Tidier, every: float = ROUND) -> None:
+        self._tables = tables
+        self._tidier = tidier
+        self._every = every
+
+    async def run(self) -> None:
+        """Takes them off until it is cancelled."""
+        before: frozenset[PodUid] = frozenset()
+        done: set[PodUid] = set()
+        while True:
+            await asyncio.sleep(self._every)
+            stale = {
+                pod.uid: PodRef.of(pod)
+                for pod in self._tables.pods.values()
+                if pod.woken and pod.node is not None and not pod.deleting and self._tables.ours(pod)
+            }
+            done.intersection_update(self._tables.pods)
+            await self._take_off({uid: pod for uid, pod in stale.items() if uid in before and uid not in done}, done)
+            before = frozenset(stale)
+
+    async def _take_off(self, stale: Mapping[PodUid, PodRef], done: set[PodUid]) -> None:
+        """From all of these but those of namespaces where it fails; `done`: it was, or is refused."""
+        failed: set[str] = set()
+        for uid, pod in stale.items():
+            if pod.namespace in failed:
+                continue
+            try:
+                await self._tidier.tidy(pod)
+            except Unavailable as error:
+                _log.info("stale annotations are left for the next round", pod=str(pod), why=str(error))
+                if isinstance(error, Away):
+                    return
+                failed.add(pod.namespace)
+                continue
+            except Refused as error:
+                _log.info("a stale annotation stays", pod=str(pod), why=str(error))
+            done.add(uid)

@@ -1,0 +1,1 @@
+"""EscherPolicies: their objects and status, and the policies that run as an ESL in the service."""

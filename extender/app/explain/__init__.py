@@ -1,0 +1,1 @@
+"""Answers about the cluster: explanations, what-if, remedies and dumps."""

@@ -1,0 +1,133 @@
+"""Node groups: which nodes may not have a pod, by the rule that keeps it from them, and which may.
+
+The same rules that decide are asked again, node by node: what kube-scheduler knows of nodes (`node_match`), our
+filters, and room in the ledger. Nodes that fail by the same rule and resource, or the same policy, are one group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.explanation import NodeGroup
+from extender.app.contracts.messages import amount, number
+from extender.app.explain.policy_details import PolicyNumbers
+from extender.core.cluster import Node, Pod
+from extender.core.policy import Judge, Refuse
+from extender.core.policy_types import type_of
+from extender.core.units import Short
+from extender.filters.ephemeral_fit import ABSENT as NOT_THERE
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
+
+_EXAMPLES = 5
+
+CORDONED = "cordoned"
+TAINTED = "tainted"
+NOT_SELECTED = "not-selected"
+NO_ROOM = "no-room"
+ABSENT = "absent"
+_ALONE = ("policy-anti-affinity", "policy-balance")
+"""What these say of where others stand now holds for a gang's member too, which they leave to its plan."""
+
+
+@dataclass(slots=True)
+class Group:
+    """`numbers`: what the policy, whose rule it is, comes to."""
+
+    rule: str
+    said: str
+    policy: str = ""
+    numbers: str = ""
+    nodes: list[NodeName] = field(default_factory=list)
+    best: Short | None = None
+    best_node: NodeName | None = None
+
+    def add(self, node: NodeName, short: Short | None) -> None:
+        self.nodes.append(node)
+        if short is not None and (self.best is None or short.free > self.best.free):
+            self.best, self.best_node = short, node
+
+    def detail(self) -> str:
+        short = self.best
+        if short is None:
+            return f"{self.said}; {self.numbers}" if self.numbers else self.said
+        if self.rule == ABSENT:
+            return f"{short.resource} does not exist on them"
+        most = f"asked {amount(short.resource, short.asked)}, at most {number(short.resource, short.free)} free"
+        return f"{self.said}: {most} (on {self.best_node})"
+
+    def shown(self, of_type: str = "") -> NodeGroup:
+        return NodeGroup(
+            rule=self.rule,
+            count=len(self.nodes),
+            detail=self.detail(),
+            examples=sorted(self.nodes)[:_EXAMPLES],
+            short=self.best,
+            policy=self.policy,
+            type=of_type,
+        )
+
+
+@dataclass(slots=True)
+class Judged:
+    """`groups`: largest first. `fitting`: the nodes that may have the pod."""
+
+    groups: list[Group]
+    fitting: list[NodeName]
+
+
+class NodeGroups:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._numbers = PolicyNumbers(tables)
+
+    def judge(self, pod: Pod) -> Judged:
+        """All nodes, for the pod; of a gang's member by what is there now, without its plan."""
+        judging = self._tables.policies.judging
+        # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
+        judges = judging.judges_of_nodes(pod)
+        if pod.governed and pod.gang is not None:
+            alone = judging.judges_of_nodes(replace(pod, gang=None))
+            judges += [each for each in alone if each[0] in _ALONE]
+        room = judging.room(pod)
+        groups: dict[tuple[str, str, str], Group] = {}
+        fitting: list[NodeName] = []
+        for node in self._tables.nodes.values():
+            rule, refusal = _first_rule(node, pod, judges, room)
+            if not rule:
+                fitting.append(node.name)
+                continue
+            resource = "" if refusal.short is None else refusal.short.resource
+            said = refusal.reason if refusal.policy else ""
+            if (group := groups.get((rule, resource, said))) is None:
+                numbers = self._numbers.of(pod, refusal.policy) if refusal.policy else ""
+                group = groups[rule, resource, said] = Group(rule, refusal.reason, refusal.policy, numbers)
+            group.add(node.name, refusal.short)
+        return Judged(sorted(groups.values(), key=lambda group: (-len(group.nodes), group.rule, group.policy)), fitting)
+
+    def shown(self, pod: Pod, groups: Sequence[Group]) -> Iterator[NodeGroup]:
+        in_force = self._tables.governing.in_force(pod.namespace)
+        for group in groups:
+            policy = in_force.get(group.policy)
+            yield group.shown("" if policy is None else type_of(policy.parameters))
+
+
+def _first_rule(
+    node: Node, pod: Pod, judges: Sequence[tuple[str, Judge]], room: Callable[[NodeName], Short | None]
+) -> tuple[str, Refuse]:
+    """Name of the rule that keeps the pod off the node, and what it says; an empty name if none."""
+    if not accepts(node, pod):
+        unselective = replace(pod, node_selector={}, affinity=())
+        if accepts(node, unselective):
+            return NOT_SELECTED, Refuse("the pod's node selector or required node affinity excludes them")
+        if node.unschedulable and accepts(replace(node, unschedulable=False), unselective):
+            return CORDONED, Refuse("they are cordoned")
+        return TAINTED, Refuse("they have a taint that the pod does not tolerate")
+    for name, judge in judges:
+        rejection = judge(node.name)
+        if rejection is not None:
+            return (ABSENT if rejection.reason == NOT_THERE else name), rejection
+    short = room(node.name)
+    return ("" if short is None else NO_ROOM), Refuse("they have too little room", short)

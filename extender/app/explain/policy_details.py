@@ -1,0 +1,180 @@
+"""Policy numbers: what policies that people create come to for a pod just now, in words with numbers.
+
+Worked out from the tables when somebody asks, pod by pod: who decides (`filters.governing`) gives constant reasons.
+Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.messages import number
+from extender.core.cluster import Pod
+from extender.core.fit import asked_of, copies
+from extender.core.governed import Governed
+from extender.core.names import EphemeralName
+from extender.core.policy_types import (
+    HOSTNAME,
+    AntiAffinity,
+    Balance,
+    CoLocation,
+    DataLocality,
+    FairShare,
+    Priority,
+    type_of,
+)
+from extender.core.units import add_to
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.node_match import accepts
+
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The places where a pod may be as far as its spec goes, by a label's value, and how many pods of a policy stand in
+    each; `standing`: one of these in each."""
+
+    key: str
+    nodes: Mapping[str, Sequence[NodeName]]
+    counts: Mapping[str, int]
+    standing: Mapping[str, Pod]
+
+    @property
+    def word(self) -> str:
+        return "nodes" if self.key == HOSTNAME else f"places by {self.key}"
+
+    @property
+    def taken(self) -> list[str]:
+        return sorted(value for value in self.nodes if self.counts.get(value))
+
+
+class PolicyNumbers:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def summed_up(self, pod: Pod) -> str:
+        """All that governs the pod, with numbers."""
+        said = []
+        for each in pod.governed:
+            numbers = self.of(pod, each.name)
+            kind = "does not exist yet" if each.parameters is None else type_of(each.parameters)
+            said.append(f"{each.name} ({kind}{f': {numbers}' if numbers else ''})")
+        return ", ".join(said)
+
+    def of(self, pod: Pod, policy: str) -> str:
+        """What that policy comes to for the pod; empty where there is nothing to count."""
+        governed = next((each for each in pod.governed if each.name == policy), None)
+        if governed is None:
+            return self._kept_away_by(pod, policy)
+        match governed.parameters:
+            case AntiAffinity(away_from=others, topology_key=key):
+                if not others:
+                    return self._taken(self.places(pod, (policy,), key), "one of its pods")
+                return self._taken(self.places(pod, others, key), f"a pod of {' or '.join(others)}")
+            case CoLocation() as near:
+                return self._near(pod, policy, near)
+            case Balance() as even:
+                return self._even(self.places(pod, (policy,), even.topology_key, living=True), even)
+            case DataLocality(data=data):
+                return "; ".join(self._data(pod, each) for each in data)
+            case FairShare() as share:
+                return self._share(pod, governed, share)
+            case Priority(priority, ageing):
+                return f"priority {priority}, and one more for each {ageing} s of waiting"
+        return ""
+
+    def _kept_away_by(self, pod: Pod, policy: str) -> str:
+        """By one that governs others, which are to be away from such pods."""
+        found = self._tables.governing.in_force(pod.namespace).get(policy)
+        if found is None or not isinstance(found.parameters, AntiAffinity):
+            return ""
+        return self._taken(self.places(pod, (policy,), found.parameters.topology_key), "one of its pods")
+
+    # -- places --------------------------------------------------------------------------------------------------
+
+    def places(self, pod: Pod, policies: Sequence[str], key: str, *, living: bool = False) -> Places:
+        """Of pods of these policies, the pod itself aside."""
+        nodes: dict[str, list[NodeName]] = {}
+        for node in self._tables.nodes.values():
+            if key in node.labels and accepts(node, pod):
+                nodes.setdefault(node.labels[key], []).append(node.name)
+        counts, standing = dict[str, int](), dict[str, Pod]()
+        for other, at in self._standing(pod, policies):
+            there = self._tables.nodes.get(at)
+            value = None if there is None else there.labels.get(key)
+            if value is not None and not (living and other.deleting):
+                counts[value] = counts.get(value, 0) + 1
+                standing.setdefault(value, other)
+        return Places(key, nodes, counts, standing)
+
+    def _standing(self, pod: Pod, policies: Sequence[str]) -> Iterable[tuple[Pod, NodeName]]:
+        others = (each for each in self._tables.pods.values() if each.governed and each.namespace == pod.namespace)
+        theirs = (each for each in others if each.uid != pod.uid and not set(policies).isdisjoint(_names(each)))
+        for other in sorted(theirs, key=str):
+            held = self._tables.ledger.holding(other.uid)
+            at = other.node if other.node is not None or held is None else held.node
+            if at is not None:
+                yield other, at
+
+    def _taken(self, places: Places, what: str) -> str:
+        taken = places.taken
+        such = f", such as {places.standing[taken[0]]} on {taken[0]}" if taken else ""
+        return f"{len(taken)} of {len(places.nodes)} {places.word} have {what}{such}"
+
+    def _near(self, pod: Pod, policy: str, near: CoLocation) -> str:
+        places = self.places(pod, (policy,), near.topology_key)
+        if places.counts:
+            where = max(places.counts, key=lambda value: (places.counts[value], value))
+            return f"{sum(places.counts.values())} of its pods are there, on {where}"
+        if near.size < 2:
+            return ""
+        need, room = asked_of(pod.requests), dict[str, int]()
+        for value, names in places.nodes.items():
+            rows = (self._tables.ledger.rows[name] for name in names)
+            room[value] = sum(copies(row.capacity, row.held, need, None, near.size) for row in rows)
+        if not room:
+            return f"room for {near.size} like it is needed in one of {places.word}, and there is none"
+        best = max(room, key=lambda value: (room[value], value))
+        said = f"{min(room[best], near.size)}, on {best}"
+        return f"room for {near.size} like it is needed in one of {len(places.nodes)} {places.word}; most is {said}"
+
+    def _even(self, places: Places, even: Balance) -> str:
+        counts = sorted(((places.counts.get(value, 0), value) for value in places.nodes), reverse=True)
+        there = ", ".join(f"{value} {count}" for count, value in counts[:_SHOWN])
+        more = f" and {len(counts) - _SHOWN} more" if len(counts) > _SHOWN else ""
+        if even.tasks:
+            most = -(-even.tasks // max(1, len(places.nodes)))
+            rule = f"at most {most} of its {even.tasks} pods in each of {len(places.nodes)} {places.word}"
+        else:
+            rule = f"at most {even.max_skew} more in one of {len(places.nodes)} {places.word} than where fewest are"
+        return f"{rule}; there are: {there}{more}" if there else rule
+
+    # -- the rest ------------------------------------------------------------------------------------------------
+
+    def _data(self, pod: Pod, data: str) -> str:
+        key = EphemeralName(pod.namespace, data).key(self._tables.ledger.capacity.domain)
+        having = sorted(self._tables.ledger.totals.providers.get(key, ()))
+        if not having:
+            return f"{data} is on no node"
+        more = f" and {len(having) - _SHOWN} more" if len(having) > _SHOWN else ""
+        return f"{data} is on {', '.join(having[:_SHOWN])}{more}"
+
+    def _share(self, pod: Pod, governed: Governed, share: FairShare) -> str:
+        used: dict[ResourceKey, int] = {}
+        for other in self._tables.pods.values():
+            if other.node is not None and other.namespace == pod.namespace and governed.name in _names(other):
+                add_to(used, other.requests, +1)
+        total = self._tables.ledger.totals.capacity
+        parts = [(units / total[each], each, units) for each, units in used.items() if total.get(each)]
+        if not parts:
+            return f"it uses nothing, and its weight is {share.weight}"
+        part, most, units = max(parts)
+        what = f"{number(most, units)} of {number(most, total[most])} {most}"
+        return f"it uses {what}, which is {part:.0%}, and its weight is {share.weight}"
+
+
+def _names(pod: Pod) -> list[str]:
+    return [each.name for each in pod.governed]

@@ -1,0 +1,154 @@
+"""Helping: explanations with what would help, each thing tried on a copy of the cluster before it is told.
+
+A remedy is told if, when it is supposed, whoever waits has a place by the rules that decide: as `what-if` would answer.
+Of what can be had in numbers the least that helps is told. Only so much is tried for one explanation, and for so long;
+where nothing could be tried, what rules say stands alone. It is all thought of and tried in one copy, where nobody else
+waits for it; each try has a copy of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.api import ManagementError
+from extender.app.contracts.explanation import Explanation, Remedy
+from extender.app.contracts.ports import Clock
+from extender.app.contracts.simulation_request import GangThere, PodThere, Question, Supposition, Wondered
+from extender.app.explain.explain import Explain
+from extender.app.explain.queries import gang_of, pod_of
+from extender.app.explain.remedies import Ladder, Remedies
+from extender.app.explain.simulate import Copied
+from extender.core.names import GangKey
+from extender.kube.errors import Unavailable
+
+MOST_TRIED = 40
+_MOST_OF_A_FAMILY = 12
+_MOST_SECONDS = 3.0
+NOTHING = Remedy("wait", ())
+
+Suppose = Callable[[Wondered], Supposition]
+
+
+class Helping:
+    """Implements `management.ExplainCalls`. `explain`: what is explained without. `suppose` is called in a copy that
+    `copied` makes, and leaves it as it is."""
+
+    def __init__(self, tables: Tables, explain: Explain, copied: Copied, suppose: Suppose) -> None:
+        self._tables = tables
+        self._explain = explain
+        self._remedies = Remedies(tables, explain.why_withheld)
+        self._copied = copied
+        self._suppose = suppose
+
+    async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
+        """Raises NotFound."""
+        return _seen(await self._pod(namespace, name, everywhere), None if everywhere else namespace)
+
+    async def gang(self, key: GangKey, *, everywhere: bool = True) -> Explanation:
+        """Raises NotFound, Invalid."""
+        return _seen(await self._gang(key, everywhere), None if everywhere else key.namespace)
+
+    async def _pod(self, namespace: str, name: str, everywhere: bool) -> Explanation:
+        found = (self._explain if everywhere else self._explain.within(namespace)).pod(namespace, name)
+        if not found.for_a_place:
+            return found
+        pod = pod_of(self._tables, namespace, name)
+        if (gang := self._tables.gangs.of(pod.uid)) is not None:
+            return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
+        return await self._with_help(found, PodThere(namespace, name), self._remedies.for_pod(pod))
+
+    async def _gang(self, key: GangKey, everywhere: bool) -> Explanation:
+        explain = self._explain if everywhere else self._explain.within(key.namespace)
+        found, gang = explain.gang(key), gang_of(self._tables, key)
+        if not found.for_a_place:
+            return found
+        return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
+
+    async def _with_help(
+        self, found: Explanation, question: Question, families: Iterator[Iterator[Ladder]]
+    ) -> Explanation:
+        def tried() -> list[Remedy]:
+            return Trial(self._suppose, question, self._tables.clock).of(families)
+
+        try:
+            self._tables.require_whole()
+            return replace(found, tried=await self._copied.in_a_copy(tried, question.namespace))
+        except Unavailable:
+            return found
+
+
+def _seen(found: Explanation, within: str | None) -> Explanation:
+    """Without remedies that name what is in other namespaces."""
+    if within is None:
+        return found
+    tried = [each for each in found.tried if {getattr(s, "namespace", within) for s in each.supposed} <= {within}]
+    return replace(found, tried=tried)
+
+
+class Trial:
+    """What is tried for one that waits."""
+
+    def __init__(self, suppose: Suppose, question: Question, clock: Clock) -> None:
+        self._suppose = suppose
+        self._question = question
+        self._clock = clock
+        self._until = clock.steady() + _MOST_SECONDS
+        self._left = MOST_TRIED
+
+    def of(self, families: Iterator[Iterator[Ladder]]) -> list[Remedy]:
+        """What helps, the first of each family; nothing where it has a place already."""
+        if self.helps(NOTHING):
+            return []
+        found = []
+        for family in families:
+            if self.is_over:
+                # What cannot be tried need not be thought of.
+                break
+            if (helps := self.first_of(islice(family, _MOST_OF_A_FAMILY))) is not None:
+                found.append(helps)
+        return found
+
+    def first_of(self, family: Iterable[Ladder]) -> Remedy | None:
+        """The first of these that helps."""
+        for ladder in family:
+            if (remedy := self._lowest(ladder)) is not None:
+                return remedy
+        return None
+
+    def _lowest(self, ladder: Ladder) -> Remedy | None:
+        """The lowest rung that helps; below it, one was tried that does not, unless it is the first."""
+        below, at = ladder.lowest - 1, ladder.guess
+        step = 1
+        while not self.helps(ladder.rung(at)):
+            if at == ladder.highest or self.is_over:
+                return None
+            below, at, step = at, min(ladder.highest, at + step), 2 * step
+        while at - below > 1 and not self.is_over:
+            # The guess is mostly right: what is one lower is tried first.
+            middle = at - 1 if at == ladder.guess else (below + at) // 2
+            if self.helps(ladder.rung(middle)):
+                at = middle
+            else:
+                below = middle
+        return ladder.rung(at)
+
+    @property
+    def is_over(self) -> bool:
+        return self._left <= 0 or self._clock.steady() >= self._until
+
+    def helps(self, remedy: Remedy) -> bool:
+        """Whether it was tried, and whoever waits had a place then."""
+        if self.is_over:
+            return False
+        self._left -= 1
+        try:
+            return self._suppose(Wondered(remedy.supposed, self._question)).fits
+        except ManagementError:
+            # It cannot be so.
+            return False
+        except Unavailable:
+            self._left = 0
+            return False

@@ -1,0 +1,320 @@
+"""What if: what would become of pods and gangs that do not exist, on a cluster that is not so yet.
+
+The same keeper that decides is asked, with the same rules: what is supposed is observed as if it were a fact, and the
+pods that are asked about are filtered as if kube-scheduler asked, with every node. That ruins the keeper for the real
+world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volumes, its own scores) is not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from typing import Protocol, TypeVar
+
+from extender.app.cache.claims import holder_of
+from extender.app.contracts.api import Invalid, NotFound, Release
+from extender.app.contracts.effects import Decided
+from extender.app.contracts.explanation import Explanation
+from extender.app.contracts.simulation_request import (
+    MOST_NODES,
+    Added,
+    Drained,
+    Ended,
+    GangThere,
+    Offered,
+    Place,
+    PodsAsked,
+    PodThere,
+    PolicySet,
+    QuorumSet,
+    Released,
+    Supposed,
+    Supposition,
+    Uncordoned,
+    Wondered,
+)
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.explain import Explain
+from extender.app.explain.queries import gang_of, pod_of
+from extender.core.cluster import Node, Pod
+from extender.core.gang_ask import LARGEST_GANG, GangAsk
+from extender.core.gangs.state.gang import WakePod
+from extender.core.names import GangKey
+from extender.core.policy_types import HOSTNAME
+from extender.kube.names import PODS, NodeName, PodUid
+from extender.kube.node_match import accepts
+
+T = TypeVar("T")
+_OFFERED = 100
+_MOST_SLICES = 100
+
+
+class Copied(Protocol):
+    async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
+        """What the work answers, or raises, done where nothing that it changes is seen here. `namespace`: for whom; it
+        takes turns with others. Raises Unavailable where no copy can be had, or it takes too long."""
+        ...
+
+    def within_a_copy(self, work: Callable[[], T]) -> T:
+        """The same for who is in a copy already."""
+        ...
+
+
+class WhatIf:
+    """Implements `management.WhatIfCalls`."""
+
+    def __init__(self, keeper: Keeper, copied: Copied) -> None:
+        self._keeper = keeper
+        self._copied = copied
+
+    async def wonder(self, wondered: Wondered) -> Supposition:
+        self._keeper.tables.require_whole()
+        namespace = "" if wondered.question is None else wondered.question.namespace
+        return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered), namespace)
+
+    def wonder_within(self, wondered: Wondered) -> Supposition:
+        """The same for who is in a copy already, and wants to suppose more than one thing of what is; but not why what
+        does not fit does not: that costs as much as the rest."""
+        return self._copied.within_a_copy(lambda: suppose(self._keeper, wondered, explains=False))
+
+
+def suppose(keeper: Keeper, wondered: Wondered, *, explains: bool = True) -> Supposition:
+    """What would be. The keeper knows afterwards what was supposed. `explains`: with why what does not fit does not.
+    Raises NotFound, Invalid."""
+    added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
+    if added > MOST_NODES:
+        raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
+    wondering = _Wondering(keeper)
+    moved = [place for each in wondered.supposed for place in wondering.take(each)]
+    match wondered.question:
+        case None:
+            fits, places, why = True, list[Place](), None
+        case PodsAsked() as asked:
+            fits, places, why = wondering.ask(asked)
+        case PodThere(namespace, name):
+            fits, places, why = wondering.try_pod(namespace, name)
+        case GangThere(key):
+            fits, places, why = wondering.try_gang(key)
+    nowhere = any(place.node is None for place in moved)
+    explanation = why() if explains and why is not None else None
+    return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
+
+
+Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
+"""Whether they fit, where each would be, and what tells why not."""
+
+
+class _Wondering:
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._tables = keeper.tables
+        self._woken: dict[PodUid, Pod] = {}
+        """By what was supposed: kube-scheduler tries them then."""
+        self._changed: dict[NodeName, None] = {}
+        """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
+        keeper.take_no_turns()
+        if keeper.more_to_do:
+            # What has happened before is not what is supposed.
+            keeper.tick()
+
+    def _do(self, decided: Decided[None]) -> None:
+        """It is so, and all that follows from it by itself."""
+        for _ in range(_MOST_SLICES):
+            self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
+            if not self._keeper.more_to_do:
+                break
+            decided = self._keeper.tick()
+
+    # -- what is supposed ------------------------------------------------------------------------------------------
+
+    def take(self, supposed: Supposed) -> list[Place]:
+        """It is so. Pods that had to move, and where to."""
+        match supposed:
+            case Drained(name):
+                return self._drain(self._node(name))
+            case Uncordoned(name):
+                self._changed[name] = None
+                self._do(self._keeper.observe(replace(self._node(name), unschedulable=False)))
+            case Added(like, count, own):
+                self._add(self._node(like), count, own)
+            case Ended(namespace, name):
+                ended = pod_of(self._tables, namespace, name)
+                if ended.node is not None:
+                    self._changed[ended.node] = None
+                self._do(self._keeper.forget(ended))
+            case Offered(resource, node, capacity):
+                key = resource.key(self._tables.ledger.capacity.domain)
+                self._do(self._keeper.set_capacity(self._node(node).name, key, capacity))
+            case Released(namespace, holder):
+                self._release(namespace, holder)
+            case PolicySet(namespace, name, policy):
+                self._do(self._keeper.govern(namespace, name, policy))
+            case QuorumSet(key, quorum):
+                self._set_quorum(key, quorum)
+        return []
+
+    def _drain(self, node: Node) -> list[Place]:
+        self._keeper.observe(replace(node, unschedulable=True))
+        comes_again = self._tables.around.daemons.comes_again
+        there = [pod for pod in self._tables.pods.values() if pod.node == node.name and not comes_again(pod)]
+        for pod in there:
+            self._keeper.forget(pod)
+        # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
+        return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
+
+    def _add(self, like: Node, count: int, own_places: Sequence[str]) -> None:
+        if not 1 <= count <= MOST_NODES:
+            raise Invalid("count", count, f"count is {count}; write 1 to {MOST_NODES}")
+        domain = self._tables.ledger.capacity.domain
+        own = {key: units for key, units in like.allocatable.items() if not key.startswith(f"{domain}/")}
+        for number in range(count):
+            name = NodeName(f"{like.name}-more-{number}")
+            labels = {**like.labels, **dict.fromkeys((*own_places, HOSTNAME), name)}
+            node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
+            self._changed[name] = None
+            self._do(self._keeper.observe(node))
+
+    def _release(self, namespace: str, holder: str) -> None:
+        claimed = holder_of(Release(namespace=namespace, holder=holder))
+        if self._tables.ledger.holding(claimed) is None:
+            raise NotFound("holder", holder, f"there is no claim of {holder} in namespace {namespace}")
+        released = self._keeper.commit([], given_up=[claimed])
+        self._do(Decided(None, released.effects))
+
+    def _set_quorum(self, key: GangKey, quorum: int) -> None:
+        gang = gang_of(self._tables, key, "gang")
+        if not 1 <= quorum <= LARGEST_GANG:
+            raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
+        for member in list(gang.roster.members.values()):
+            if isinstance(member.gang, GangAsk):
+                self._do(self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum))))
+
+    # -- what is asked -----------------------------------------------------------------------------------------------
+
+    def ask(self, asked: PodsAsked) -> Answer:
+        if not 1 <= asked.count <= LARGEST_GANG:
+            raise Invalid("count", asked.count, f"count is {asked.count}; write 1 to {LARGEST_GANG}")
+        key = GangKey(asked.namespace, asked.name)
+        if asked.gang and self._tables.gangs.naming.is_taken(key):
+            raise Invalid("name", asked.name, f"there is a gang {key} already: ask about it, or give another name")
+        pods = [self._made(asked, number) for number in range(asked.count)]
+        if asked.gang:
+            for pod in pods:
+                self._keeper.observe(pod)
+            return self.try_gang(key)
+        places = [Place(str(pod), self._place(pod)) for pod in pods]
+        without = next((pod for pod, place in zip(pods, places, strict=True) if place.node is None), None)
+        why = None if without is None else partial(Explain(self._tables).pod, without.namespace, without.name)
+        return without is None, places, why
+
+    def try_pod(self, namespace: str, name: str) -> Answer:
+        pod = pod_of(self._tables, namespace, name)
+        if pod.node is None:
+            self._let_go_first(pod)
+        node = pod.node or self._place(pod)
+        why = None if node is not None else partial(Explain(self._tables).pod, namespace, name)
+        return node is not None, [Place(str(pod), node)], why
+
+    def try_gang(self, key: GangKey) -> Answer:
+        gang = gang_of(self._tables, key, "gang")
+        first = next(gang.roster.unplaced(), None)
+        if first is not None and not gang.holds_a_plan:
+            self._let_go_first(first)
+            self._place(first)
+        # Who is asked about first brings a plan for all.
+        holding = self._tables.ledger.holding
+        members = sorted(gang.roster.members.values(), key=_in_order)
+        held = [(pod, holding(pod.uid)) for pod in members]
+        places = [Place(str(pod), each.node) for pod, each in held if each is not None]
+        if len(places) >= gang.terms.quorum:
+            return True, places, None
+        return False, [], partial(Explain(self._tables).gang, gang.key)
+
+    def _let_go_first(self, pod: Pod) -> None:
+        """Whoever may be tried before this one has a place where it finds one."""
+        for other in sorted(self._others(pod), key=lambda each: -each.priority):
+            if (known := self._tables.pods.get(other.uid)) is not None and known.node is None:
+                # Of nodes that are as good kube-scheduler may take any: let it be one that this one could have had.
+                self._place(known, rather=self._tables.policies.judging.passes(pod))
+
+    def _others(self, pod: Pod) -> list[Pod]:
+        """Who waits, whom what was supposed may help too; of a gang one member."""
+        judging, found, gangs = self._tables.policies.judging, list[Pod](), {self._tables.gangs.of(pod.uid)}
+        for other in self._tables.pods.values():
+            if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
+                continue
+            if other.gated or other.at_our_gate or not self._tables.ours(other):
+                continue
+            gang = self._tables.gangs.of(other.uid)
+            if gang is not None and (gang in gangs or gang.holds_a_plan or other.uid in gang.wait.rejected):
+                # Whose plan was possible has one, or is not asked about.
+                continue
+            may_go = self._changed and not self._keeper.is_asleep(other.uid)
+            if other.uid in self._woken or (may_go and any(map(judging.passes(other), self._changed))):
+                found.append(other)
+                gangs |= {gang} if gang is not None else set()
+        return found
+
+    def _made(self, asked: PodsAsked, number: int) -> Pod:
+        name = f"{asked.name}-{number}"
+        uid = PodUid(f"what-if/{asked.namespace}/{name}")
+        return Pod(
+            uid=uid,
+            namespace=asked.namespace,
+            name=name,
+            requests={**asked.each, PODS: 1},
+            scheduler=next(iter(sorted(self._tables.rules.schedulers)), ""),
+            priority=asked.priority,
+            created=self._tables.clock.now(),
+            preempts=False,
+            labels=asked.labels,
+            node_selector=asked.node_selector,
+            tolerations=asked.tolerations,
+            gang=GangAsk(GangKey(asked.namespace, asked.name), asked.count) if asked.gang else None,
+        )
+
+    # -- where it would be -------------------------------------------------------------------------------------------
+
+    def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
+        """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
+        self._keeper.observe(pod)
+        passed: Sequence[NodeName] = ()
+        for sent in self._offers(pod):
+            passed = self._keeper.filter(pod, sent).answer.passed if sent else ()
+            if passed:
+                break
+        if not passed:
+            return None
+        scores = self._keeper.prioritize(pod, passed)
+        node = max(passed, key=lambda name: (rather(name), scores.get(name, 0), name))
+        if pod.gang is None:
+            # It is there: whoever comes next finds less room.
+            self._keeper.observe(replace(pod, node=node))
+        return node
+
+    def _offers(self, pod: Pod) -> Iterator[list[NodeName]]:
+        """What kube-scheduler would offer: not a node that it would not have itself, nor more than a hundred of those
+        that will do; all that it would have where none of these is taken. A gang's member is offered all."""
+        judging, nodes = self._tables.policies.judging, self._tables.nodes
+        if pod.gang is None:
+            yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
+        room = judging.room(pod)
+        yield [n for n, node in nodes.items() if accepts(node, pod) and (pod.gang is not None or room(n) is None)]
+
+    def _node(self, name: NodeName) -> Node:
+        node = self._tables.nodes.get(name)
+        if node is None:
+            raise NotFound("node", name, f"there is no node {name}")
+        return node
+
+
+def _in_order(pod: Pod) -> tuple[int, str]:
+    """The tenth after the ninth."""
+    return len(pod.name), pod.name
+
+
+def _anew(pod: Pod) -> Pod:
+    """The same, as its controller makes it again."""
+    return replace(pod, uid=PodUid(f"{pod.uid}/anew"), node=None, bound_at=0.0, attempt=None, nominated=None)

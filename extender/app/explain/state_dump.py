@@ -1,0 +1,43 @@
+"""Dumping: the whole state of the service, written in a copy of the process, so that nobody waits for it here.
+
+Must not know how it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from extender.app.contracts.ports import EphemeralResource
+from extender.app.cycle.scheduler import Keeper
+from extender.app.explain.simulate import Copied
+from extender.app.explain.snapshot import Record, records
+from extender.app.resources.capacity import Capacities
+
+
+class Dumping:
+    """Implements `management.DumpCalls`. `resources`: the EphemeralResources that are known. `foreign_policies`: names
+    of policies that do not come with Escher."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        resources: Callable[[], Iterable[EphemeralResource]],
+        capacities: Capacities,
+        copied: Copied,
+        written: Callable[[Iterable[Record]], bytes],
+        foreign_policies: Sequence[str] = (),
+    ) -> None:
+        self._keeper = keeper
+        self._resources = resources
+        self._capacities = capacities
+        self._copied = copied
+        self._written = written
+        self._foreign_policies = foreign_policies
+
+    async def dump(self) -> bytes:
+        self._keeper.tables.require_whole()
+        return await self._copied.in_a_copy(self._dump)
+
+    def _dump(self) -> bytes:
+        told = records(self._keeper, self._resources(), self._capacities, self._foreign_policies)
+        return self._written(told)

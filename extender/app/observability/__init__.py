@@ -1,0 +1,1 @@
+"""What tells people and programs what was decided: streams, logs, the flight recorder, invariants."""

@@ -1,0 +1,49 @@
+"""Auditor: every invariant is checked now and then while the service runs, and what does not hold is told.
+
+A violation is a defect of ours. It is counted and logged, the first one with the decisions that led there; it is not
+mended, and nothing is stopped for it, also where the check itself fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from extender.app.cache.cache import Tables
+from extender.app.observability.flight_recorder import Journal
+
+_log = structlog.get_logger(__name__)
+
+EVERY = 30.0
+"""Seconds between checks: one takes 0.12 s for 50,000 pods, and nobody is answered meanwhile (docs/scaling.md)."""
+
+
+class Auditor:
+    """`violated` takes the name of an invariant that does not hold."""
+
+    def __init__(self, tables: Tables, journal: Journal, violated: Callable[[str], None], every: float = EVERY) -> None:
+        self._tables = tables
+        self._journal = journal
+        self._violated = violated
+        self._every = every
+        self._told = False
+
+    async def run(self) -> None:
+        """Checks until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._every)
+            if not self._tables.whole:
+                continue
+            try:
+                found = [(each.invariant, each.detail) for each in self._tables.violations()]
+            except Exception as error:  # What is checked is broken in a way that the check did not expect.
+                found = [("audit", repr(error))]
+            for invariant, detail in found:
+                self._violated(invariant)
+                _log.error("an invariant does not hold", invariant=invariant, detail=detail)
+            if found and not self._told:
+                # Once: what led to the first violation tells the most.
+                self._told = True
+                _log.error("the decisions before", decisions=self._journal.tell())

@@ -1,0 +1,1 @@
+"""Ephemeral resources: setting them, their objects, node status, and transactions' intents."""

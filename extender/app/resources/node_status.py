@@ -1,0 +1,286 @@
+"""Write-back: node status says what the ledger has of our domain.
+
+    advertise(node) --> marked --> written --(changed meanwhile)--> marked again
+                          ^           |
+                          +-- pause --+ the API server cannot be reached
+
+The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
+further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
+often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
+watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
+holds for as long as a watch can be late, and until a list is there that was asked for later; what is not reached by
+then is of a time that is no more. Where somebody else undoes what is written, it is written again, ever more slowly
+(`drift_fights`). Must not know why capacity changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.ports import NodeStatusWriter
+from extender.app.effects.retry import insist
+from extender.app.objects.versions import older
+from extender.app.resources.conflict_backoff import Fights
+from extender.core.back_off import BackOff
+from extender.core.cluster import Node
+from extender.core.names import in_domain
+from extender.kube.errors import Gone, Refused, Unavailable
+from extender.kube.names import NodeName, ResourceKey
+
+_log = structlog.get_logger(__name__)
+
+_AT_MOST = 32
+"""PATCHes under way at the same time."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
+_REST, _LONGEST_REST = 2.0, 0.25
+"""Between two PATCHes of a node: so many times what the last one took, and at most so many seconds."""
+_LATE = 150.0
+"""Seconds after a write for which the watch is taken to be late rather than right: a dead one is noticed sooner."""
+_NEITHER = -1
+"""Stands for what a status says where capacity and allocatable differ."""
+
+_Stated = dict[ResourceKey, int]
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A node to be written. `marked`: what was or is being written may not be all."""
+
+    marked: bool = True
+    waiting: list[asyncio.Future[bool]] = field(default_factory=list)
+    """Told by the next write that begins whether it succeeded."""
+    served: list[asyncio.Future[bool]] = field(default_factory=list)
+    """Told by the write that is under way."""
+    unsure: dict[ResourceKey, None] = field(default_factory=dict)
+    """What a write that failed on the way may have changed, or not."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Something about it has changed: whoever holds a write back looks again whether to."""
+
+
+class WriteBack:
+    """`at_most`: PATCHes under way. `wrote` is told the seconds that each took, `undone` of each that repairs what
+    somebody else has changed back; `chance` gives numbers from 0 to 1."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        writer: NodeStatusWriter,
+        *,
+        at_most: int = _AT_MOST,
+        wrote: Callable[[float], None] = lambda seconds: None,
+        undone: Callable[[], None] = lambda: None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._tables = tables
+        self._writer = writer
+        self._wrote = wrote
+        self._undone = undone
+        self._fights = Fights()
+        self._chance = chance
+        self._pending: dict[NodeName, _Pending] = {}
+        self._written: dict[NodeName, tuple[str, _Stated, float]] = {}
+        """Of nodes whose watch may not have told of our last write: the version it made, what it left, and when."""
+        self._rests_until: dict[NodeName, float] = {}
+        self._free = asyncio.Semaphore(at_most)
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many nodes are to be written, or being written."""
+        return len(self._pending)
+
+    def fights(self) -> int:
+        """On how many nodes somebody undoes what is written, again and again."""
+        return self._fights.count(asyncio.get_running_loop().time())
+
+    def advertise(self, node: NodeName) -> None:
+        """The node's status will be written if it does not say what is desired. Returns at once."""
+        pending = self._pending.get(node)
+        if pending is not None:
+            pending.marked = True
+            pending.news.set()
+        elif self._difference(node):
+            self._pending[node] = _Pending()
+            self._start(node)
+
+    def before_list(self) -> Callable[[], None]:
+        """A list of nodes is asked for. What is returned is called once it is there: it is newer than what was written
+        before, whatever its versions."""
+        asked_at = asyncio.get_running_loop().time()
+
+        def is_there() -> None:
+            for node in [node for node, (_, _, when) in self._written.items() if when < asked_at]:
+                del self._written[node]
+
+        return is_there
+
+    def forget_departed(self) -> None:
+        """Nothing is kept of nodes that are not there, but what is under way."""
+        known = {*self._written, *self._rests_until, *self._fights.nodes()}
+        for node in known - self._tables.nodes.keys() - self._pending.keys():
+            self._written.pop(node, None)
+            self._rests_until.pop(node, None)
+            self._fights.forget(node)
+
+    async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
+        """All of these nodes say what was desired when this was called; False if not within so many seconds.
+
+        False at once before `run`: there is nobody to write.
+        """
+        futures: list[asyncio.Future[bool]] = []
+        for node in nodes:
+            if (pending := self._pending.get(node)) is not None:
+                future = asyncio.get_running_loop().create_future()
+                (pending.waiting if pending.marked else pending.served).append(future)
+                futures.append(future)
+        if not futures:
+            return True
+        if self._group is None:
+            return False
+        done, late = await asyncio.wait(futures, timeout=within)
+        return not late and all(future.result() for future in done)
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """Writes until it is cancelled, once every event of `after` is set.
+
+        They are the first lists of nodes and of resources: before these, what nodes rightly say would be removed.
+        """
+        for event in after:
+            await event.wait()
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                for node, pending in list(self._pending.items()):
+                    pending.marked = True
+                    self._start(node)
+                await asyncio.Event().wait()
+            finally:
+                self._group = None
+
+    # -- one node ------------------------------------------------------------------------------------------------
+
+    def _start(self, node: NodeName) -> None:
+        if self._group is not None:
+            self._group.create_task(self._keep_writing(node, self._pending[node]))
+
+    async def _keep_writing(self, node: NodeName, pending: _Pending) -> None:
+        while pending.marked:
+            back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, self._chance)
+            try:
+                await insist(lambda: self._try(node, pending), back_off=back_off, what="write back", node=node)
+                written = True
+            except Gone:
+                # It may come back under its name; its first event then shows the difference.
+                self._written.pop(node, None)
+                self._fights.forget(node)
+                written = False
+            except Refused as error:
+                # Again at once would be refused again; the next event of the node and each full round do try.
+                _log.error("the API server refuses to write a node's status", node=node, why=str(error))
+                written = False
+            pending.unsure = {}
+            for future in pending.served:
+                if not future.done():
+                    future.set_result(written)
+            pending.served = []
+        del self._pending[node]
+
+    async def _try(self, node: NodeName, pending: _Pending) -> None:
+        await self._rest(node, pending)
+        async with self._free:
+            pending.marked = False
+            pending.served, pending.waiting = pending.served + pending.waiting, []
+            try:
+                await self._write(node, pending)
+            except Unavailable:
+                pending.marked = True
+                raise
+
+    async def _write(self, node: NodeName, pending: _Pending) -> None:
+        differing = self._difference(node)
+        difference = dict.fromkeys([*differing, *pending.unsure])
+        if not difference or node not in self._tables.nodes:
+            return
+        desired = self._desired(node)
+        loop = asyncio.get_running_loop()
+        repairs = bool(differing) and self._fights.is_repair(node, desired, differing)
+        if repairs and self._fights.is_to_be_told(node, loop.time()):
+            # Before our write, which takes the fields over.
+            await self._tell(node, desired, differing)
+        began = loop.time()
+        pending.unsure = difference
+        changed = {resource: desired[resource] for resource in difference if resource in desired}
+        version = await self._writer.advertise(node, changed, [r for r in difference if r not in desired])
+        self._written[node] = (version, desired, loop.time())
+        took = loop.time() - began
+        self._fights.left(node, desired)
+        if repairs:
+            self._fights.repaired(node, loop.time())
+            self._undone()
+        self._rests_until[node] = loop.time() + min(_REST * took, _LONGEST_REST)
+        self._wrote(took)
+
+    async def _tell(self, node: NodeName, desired: _Stated, differing: Sequence[ResourceKey]) -> None:
+        seen = self._tables.nodes[node]
+        try:
+            managers = list(await self._writer.managers(node, differing))
+        except (Unavailable, Refused) as error:
+            managers = [f"not known: {error}"]
+        _log.warning(
+            "somebody changes a node's status back, and is answered ever more slowly",
+            node=node,
+            desired={each: desired.get(each) for each in differing},
+            found={each: (seen.capacity.get(each), seen.allocatable.get(each)) for each in differing},
+            managers=managers or ["not known"],
+        )
+
+    async def _rest(self, node: NodeName, pending: _Pending) -> None:
+        seconds = self._rests_until.pop(node, 0.0) - asyncio.get_running_loop().time()
+        if seconds > 0:
+            await asyncio.sleep(seconds)
+        while (seconds := self._holds_back(node)) > 0:
+            pending.news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await pending.news.wait()
+
+    def _holds_back(self, node: NodeName) -> float:
+        """For so many seconds, if nothing else happens, this node is not written."""
+        wait = self._fights.wait(node, asyncio.get_running_loop().time())
+        differing = self._difference(node) if wait else []
+        return wait if differing and self._fights.is_repair(node, self._desired(node), differing) else 0.0
+
+    def _desired(self, node: NodeName) -> _Stated:
+        row = self._tables.ledger.rows.get(node)
+        return {} if row is None else dict(row.ephemeral)
+
+    def _difference(self, node: NodeName) -> list[ResourceKey]:
+        """Resources of ours of which the node says something else than is desired; none if it is away."""
+        seen = self._tables.nodes.get(node)
+        if seen is None:
+            return []
+        desired, stated = self._desired(node), self._stated(seen)
+        return [r for r in desired | stated if desired.get(r) != stated.get(r)]
+
+    def _stated(self, seen: Node) -> _Stated:
+        """What the node says of our domain: as the watch told it, or as we left it if that was later."""
+        written = self._written.get(seen.name)
+        if written is not None:
+            version, left, when = written
+            if older(seen.version, version) and asyncio.get_running_loop().time() - when < _LATE:
+                return left
+            del self._written[seen.name]
+        domain = self._tables.ledger.capacity.domain
+        ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]
+        return {r: _agreed(seen.capacity.get(r), seen.allocatable.get(r)) for r in ours}
+
+
+def _agreed(capacity: int | None, allocatable: int | None) -> int:
+    return capacity if capacity is not None and capacity == allocatable else _NEITHER

@@ -1,0 +1,166 @@
+"""Reconcile: ephemeral resources that should not be there any more are collected, and what differs is repaired.
+
+An ephemeral resource ends with its time to live, or with its owner: at once when the pod is seen to end, after a grace
+period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). What we
+know of pods may be late, or from a list that is older than the pod: before an object ends for want of an owner, the API
+server is asked about the pod. Claims and other reservations end with their deadlines. Beside what events tell, a slow
+full round compares everything: nodes with the ledger, the ledger with the objects, and objects that only we know of
+with the API server.
+
+How objects of any kind end is said in `objects.ends`; here is what only ephemeral resources have.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Sequence
+
+import structlog
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.effects import Performer
+from extender.app.contracts.ports import EphemeralResource, LivePods, PodOwner, PodRef
+from extender.app.cycle.scheduler import Keeper
+from extender.app.objects.ends import ROUND, Ends, Moment, Work
+from extender.app.objects.kind import Identity, identity
+from extender.app.objects.known import Entry
+from extender.app.objects.steps import Change
+from extender.app.resources.node_status import WriteBack
+from extender.app.resources.set_resource import Resources
+from extender.app.resources.set_resource_plan import departed
+from extender.core.cluster import Pod
+from extender.kube.errors import Unavailable
+from extender.kube.names import PodUid
+
+_log = structlog.get_logger(__name__)
+
+_GRACE = 60.0
+"""Seconds for which an owner may be unknown."""
+
+
+def drift_units(tables: Tables) -> int:
+    """By how many units the nodes' status differs from what is desired of our domain."""
+    return sum(max(1, abs(want - said)) for node in tables.nodes.values() for want, said in tables.drift(node).values())
+
+
+class Reconcile(Ends[EphemeralResource]):
+    """`grace`: seconds. `is_being_written`: by a transaction that is not in force. Else see `Ends`."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        performer: Performer,
+        resources: Resources,
+        write_back: WriteBack,
+        pods: LivePods,
+        *,
+        is_being_written: Callable[[Identity], bool] = lambda name: False,
+        grace: float = _GRACE,
+        every: float = ROUND,
+        each_round: Sequence[Callable[[], None]] = (),
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._owned: dict[PodUid, dict[Identity, None]] = {}
+        self._owner_of: dict[Identity, PodUid] = {}
+        self._without_owner: dict[Identity, tuple[PodUid, float]] = {}
+        """Objects whose owner is not there: who that is, and at which steady moment they end."""
+        self._keeper = keeper
+        self._performer = performer
+        self._resources = resources
+        self._write_back = write_back
+        self._pods = pods
+        self._is_being_written = is_being_written
+        self._grace = grace
+        resources.known.listeners.append(self._note_owner)
+        super().__init__(
+            resources.known, resources.writing, keeper.tables.clock, every=every, each_round=each_round, chance=chance
+        )
+
+    # -- owners ----------------------------------------------------------------------------------------------------
+
+    def _note_owner(self, name: Identity) -> None:
+        former = self._owner_of.pop(name, None)
+        if former is not None:
+            del self._owned[former][name]
+            if not self._owned[former]:
+                del self._owned[former]
+        entry = self._known.get(name)
+        if entry is not None and entry.item.owner is not None:
+            self._owner_of[name] = entry.item.owner.uid
+            self._owned.setdefault(entry.item.owner.uid, {})[name] = None
+
+    def pod_ended(self, pod: Pod) -> None:
+        """What the pod owned ends."""
+        for name in list(self._owned.get(pod.uid, ())):
+            self._end_for_want_of(pod.uid, name, self.now().steady)
+            self.nudge()
+
+    def _end_for_want_of(self, owner: PodUid, name: Identity, when: float) -> None:
+        self._without_owner[name] = (owner, when)
+        self.calendar.look_at(name, when)
+
+    def consider(self, entry: Entry[EphemeralResource], now: Moment) -> None:
+        super().consider(entry, now)
+        resource, name = entry.item, identity(entry.item.name)
+        owner = resource.owner
+        if owner is None or owner.uid in self._keeper.tables.pods:
+            self._without_owner.pop(name, None)
+        elif self._without_owner.get(name, ("", 0.0))[0] != owner.uid:
+            self._end_for_want_of(owner.uid, name, now.steady + self._grace)
+
+    def forget(self, name: Identity) -> None:
+        super().forget(name)
+        self._without_owner.pop(name, None)
+
+    def why(self, entry: Entry[EphemeralResource], now: Moment) -> str:
+        if (over := super().why(entry, now)) or entry.item.deleting:
+            return over
+        owner = self._missing_owner(entry, now)
+        return "" if owner is None else f"its owner, pod {owner.name}, is gone"
+
+    def _missing_owner(self, entry: Entry[EphemeralResource], now: Moment) -> PodOwner | None:
+        """The owner for want of whom, as far as we know, the object is due."""
+        owner = entry.item.owner
+        if owner is None or owner.uid in self._keeper.tables.pods:
+            return None
+        gone, when = self._without_owner.get(identity(entry.item.name), ("", now.steady))
+        return owner if gone == owner.uid and when <= now.steady else None
+
+    async def is_sure(self, entry: Entry[EphemeralResource]) -> bool:
+        name, owner = identity(entry.item.name), self._missing_owner(entry, self.now())
+        if self._is_being_written(name):
+            # Taken back, it is what it was before, which may have no end yet.
+            raise Unavailable(f"a transaction that is not in force has written {name}", retry_after=1.0)
+        if owner is None or not await self._pods.lives(PodRef(name.namespace, owner.name, owner.uid)):
+            return True
+        _log.info("an owner lives that seemed to be gone", name=str(name), owner=owner.name)
+        self._end_for_want_of(owner.uid, name, self.now().steady + self._grace)
+        return False
+
+    # -- more than ends --------------------------------------------------------------------------------------------
+
+    async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
+        """As `Ends.run`. `after` are the first lists of nodes, pods and resources: else all owners seem to be gone."""
+        for event in after:
+            await event.wait()
+        await super().run()
+
+    def more_due(self, steady: float) -> tuple[Iterable[tuple[Identity, Work]], float | None]:
+        deadline = self._keeper.next_deadline()
+        if deadline is not None and deadline <= steady:
+            self._performer.do(self._keeper.tick())
+        return (), self._keeper.next_deadline()
+
+    def full_round(self, now: Moment) -> None:
+        """Everything is compared with everything once, and what differs is on its way to be mended."""
+        for node in self._keeper.tables.nodes.values():
+            if self._keeper.tables.drift(node):
+                self._write_back.advertise(node.name)
+        self._write_back.forget_departed()
+        if repaired := self._resources.capacities.repair():
+            _log.error("the ledger differed from the objects; repaired", resources=repaired)
+        for entry in list(self._known.entries()):
+            if isinstance(departed(entry, self._keeper.tables), Change):
+                self.start(identity(entry.item.name), self._resources.replace_departed)
+        super().full_round(now)

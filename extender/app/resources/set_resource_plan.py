@@ -1,0 +1,299 @@
+"""Steps: what a set_resource means for the object that is there, or not. Decides, writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from extender.app.cache.cache import Tables
+from extender.app.contracts.api import (
+    BeingDeleted,
+    Invalid,
+    SetResource,
+    VersionConflict,
+)
+from extender.app.contracts.errors import OutsideDomain, QuotaExceeded
+from extender.app.contracts.ports import (
+    LAST_MOMENT,
+    NO_CHOICE,
+    EphemeralResource,
+    MadeChoice,
+    NodeChoice,
+    ResourceChange,
+)
+from extender.app.objects.known import Entry
+from extender.app.objects.steps import Change, Create, Delete, Nothing, Written
+from extender.app.objects.writing import version_conflict
+from extender.app.resources.capacity import Capacities
+from extender.app.resources.node_selection import choose_again, choose_to_remove, why_none
+from extender.app.resources.quota import Amount, amount_of
+from extender.core.isolation import Counted
+from extender.core.names import EphemeralName
+from extender.kube.names import NodeName
+
+Known = Entry[EphemeralResource]
+
+
+Step = Nothing[EphemeralResource] | Create[EphemeralResource] | Change[ResourceChange] | Delete[EphemeralResource]
+Done = Written[EphemeralResource, ResourceChange]
+
+
+def nodes_of(step: Step) -> Collection[NodeName]:
+    """The nodes that it is about."""
+    match step:
+        case Create(resource):
+            return resource.nodes.keys()
+        case Change(change):
+            return change.nodes.keys()
+        case Delete(resource):
+            return resource.desired().keys()
+    return ()
+
+
+def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource | None:
+    """What the step makes of the object, as far as its spec goes; None: it is not there."""
+    match step:
+        case Nothing(stays):
+            return stays
+        case Create(resource):
+            return resource
+        case Change(change) if before is not None:
+            nodes = {node: units for node, units in {**before.nodes, **change.nodes}.items() if units is not None}
+            exports = before.exports if change.exports is None else change.exports
+            return replace(before, nodes=nodes, owner=change.owner, expires_at=change.expires_at, exports=exports)
+    return None
+
+
+def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[NodeName]) -> ResourceChange:
+    """The change that makes what an object is into what it was, as far as these nodes go."""
+    made = None if was.made == now.made else was.made or NO_CHOICE
+    exports = None if was.exports == now.exports else was.exports
+    return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made, exports)
+
+
+def plan(request: SetResource, entry: Known | None, capacities: Capacities, tables: Tables) -> Step:
+    """What is to be written. Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
+    if entry is not None:
+        _require_same_kind(request.name, entry)
+        if request.if_absent:
+            said = f"{request.name} is there already, at version {entry.version}"
+            raise VersionConflict("If-None-Match", "*", said)
+    choice = request.choice or NodeChoice(node=_own_node(request, tables))
+    version = request.if_version if entry is None else entry.meant_by(request.if_version)
+    if request.capacity == 0:
+        return _removal(request, entry, choice, tables)
+    _require_key(request.name, capacities)
+    nodes, losing, made = _chosen(request, entry, choice, tables)
+    if not nodes:
+        domain = tables.isolation.of(request.name.namespace).has_node
+        raise Invalid("node_spec", choice.node, why_none(choice, tables.nodes, tables.ledger, domain))
+    there = dict.fromkeys(nodes, request.capacity)
+    require_domain(request.name, there, capacities)
+    full = capacities.first_full(capacities.key_of(request.name), nodes)
+    if full is not None:
+        raise Invalid("node_spec", full, capacities.too_many(full))
+    expires_at = _expiry(request, tables)
+    if entry is None and version is None:
+        require_quota(request.name, there, capacities)
+        return Create(
+            EphemeralResource(
+                request.name,
+                there,
+                owner=request.owner,
+                expires_at=expires_at,
+                made=made,
+                exports=request.exports or (),
+            )
+        )
+    units: dict[NodeName, int | None] = {**there, **({} if entry is None else without(losing, entry.item))}
+    step = Change(ResourceChange(units, request.owner, expires_at, made, request.exports), version)
+    after = None if entry is None else outcome(step, entry.item)
+    require_quota(request.name, there if after is None else after.desired(), capacities)
+    return step
+
+
+def require_domain(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
+    """Nodes that would have more than now are in the namespace's domain, as is the name. Raises OutsideDomain."""
+    now = capacities.in_force(name)
+    outside = capacities.outside(name, [node for node, number in units.items() if number > now.get(node, 0)])
+    if outside and any(number > now.get(node, 0) for node, number in units.items()):
+        field = "node_spec" if capacities.tables.isolation.of(name.namespace).has_name(name.name) else "name"
+        raise OutsideDomain(field, str(name), outside)
+
+
+def require_quota(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
+    """The object may have this. Raises QuotaExceeded."""
+    over = capacities.over(name, units)
+    if over is not None:
+        raise QuotaExceeded("capacity" if over.of is Counted.UNITS else "name", over)
+
+
+def _chosen(
+    request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables
+) -> tuple[Sequence[NodeName], Sequence[NodeName], MadeChoice | None]:
+    """The nodes to have it, those to lose it, and the choice that this is. A name speaks for its node alone."""
+    present = {} if entry is None else entry.item.desired()
+    if choice.node is not None:
+        # One that is away is no hindrance: what it should have when it returns may be changed.
+        is_known = choice.node in present or choice.node in tables.nodes
+        return ([choice.node] if is_known else []), (), None
+    wanted = MadeChoice(request.capacity, choice)
+    before = None if entry is None else entry.item.made
+    domain = tables.isolation.of(request.name.namespace).has_node
+    nodes, losing = choose_again(wanted, before, present, tables.nodes, tables.ledger, tables.has_left, domain)
+    return nodes, losing, replace(wanted, nodes=tuple(nodes))
+
+
+def departed(entry: Known, tables: Tables) -> Step:
+    """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
+    resource = entry.item
+    made = resource.made
+    if made is None or resource.deleting or tables.nodes.keys() >= set(made.nodes):
+        return Nothing(resource)
+    present = resource.desired()
+    domain = tables.isolation.of(resource.name.namespace).has_node
+    nodes, losing = choose_again(made, made, present, tables.nodes, tables.ledger, tables.has_left, domain)
+    if not losing:
+        return Nothing(resource)
+    units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
+    units |= without(losing, resource)
+    change = ResourceChange(units, resource.owner, resource.expires_at, replace(made, nodes=tuple(nodes)))
+    return Change(change, resource.resource_version)
+
+
+def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[NodeName, int | None]:
+    """These nodes have none: what the object's own nodeSpec chose is overruled by a 0, others are not listed."""
+    chosen = resource.chosen or {}
+    return {node: 0 if node in chosen else None for node in nodes}
+
+
+def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables) -> Step:
+    if entry is None:
+        if request.if_version is not None:
+            raise version_conflict(request.name, request.if_version, None)
+        return Nothing(None)
+    resource, version = entry.item, entry.meant_by(request.if_version)
+    present = resource.desired()
+    nodes = choose_to_remove(choice, tables.nodes, tables.ledger, present, resource.made)
+    an_empty_list = not present and resource.choice is None and not resource.problem
+    if not nodes and not an_empty_list:
+        return Nothing(resource)
+    if present.keys() <= set(nodes):
+        # Only as it is known: somebody may be adding a node to it.
+        return Delete(resource, version)
+    units = without(nodes, resource)
+    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, tables)
+    return Change(ResourceChange(units, request.owner or resource.owner, expires_at, None, request.exports), version)
+
+
+def _expiry(request: SetResource, tables: Tables) -> float | None:
+    """When it ends. Raises Invalid where no object could say so."""
+    if request.ttl_seconds is None:
+        return None
+    expires_at = tables.clock.now() + request.ttl_seconds
+    if not 0 <= expires_at <= LAST_MOMENT:
+        raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
+    return expires_at
+
+
+def _own_node(request: SetResource, tables: Tables) -> NodeName:
+    """The caller's own node. Raises Invalid."""
+    if request.caller_node is not None:
+        return request.caller_node
+    if request.owner is None:
+        raise Invalid("node_spec", None, "names no node, and neither a caller's node nor an owner tells which is meant")
+    pod = tables.pods.get(request.owner.uid)
+    if pod is None or (pod.namespace, pod.name) != (request.name.namespace, request.owner.name):
+        raise Invalid("node_spec", None, f"the owner's node is unknown: there is no running pod {request.owner.name}")
+    if pod.node is None:
+        raise Invalid("node_spec", None, f"the owner, pod {pod}, is not bound to a node yet")
+    return pod.node
+
+
+def _require_same_kind(name: EphemeralName, entry: Known) -> None:
+    there = entry.item
+    if there.name.shared != name.shared:
+        is_what = "shared" if there.name.shared else "not shared"
+        raise Invalid("shared", name.shared, f"{name} exists and is {is_what}; delete it first, or use another name")
+    if there.deleting:
+        raise BeingDeleted("name", str(name), f"{held(there)}; set it once it is gone")
+
+
+def held(resource: EphemeralResource) -> str:
+    """That the object is being deleted, and whose word that waits for."""
+    count = len(resource.finalizers)
+    named = f"its finalizer{'s' if count > 1 else ''} {', '.join(resource.finalizers)}" if count else "the API server"
+    return f"{resource.name} is being deleted, and {named} {'hold it' if count > 1 else 'holds it'}"
+
+
+def for_good(resource: EphemeralResource) -> Invalid:
+    """That it cannot be deleted together with anything else."""
+    name, by = resource.name, ", ".join(resource.finalizers)
+    said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
+    return Invalid("name", str(name), said)
+
+
+def _require_key(name: EphemeralName, capacities: Capacities) -> None:
+    holder = capacities.rival_of(name)
+    if holder is not None:
+        said = f"{capacities.key_of(name)} belongs to namespace {holder.namespace}; use another name"
+        raise Invalid("name", str(name), said)
+
+
+def taken(resource: EphemeralResource) -> str:
+    """That somebody else has set what a policy would set."""
+    whose = f"policy {resource.policy}" if resource.policy else "no policy"
+    return f"{resource.name} is there already, and of {whose}: delete it, or give the policy another name"
+
+
+def spread(
+    name: EphemeralName, units: Mapping[NodeName, int], entry: Known | None, capacities: Capacities, policy: str = ""
+) -> tuple[Step, Mapping[NodeName, str]]:
+    """What gives each of these nodes so many units, 0 removing them, and leaves the others as they are; and which of
+    the nodes cannot have them, and why. `policy`: whose it has to be, if anybody's. Raises Invalid, BeingDeleted."""
+    units, why_not = _allowed(name, units, {} if entry is None else entry.item.desired(), capacities)
+    present: Mapping[NodeName, int] = {}
+    if entry is not None:
+        if policy and entry.item.policy != policy:
+            raise Invalid("name", str(name), taken(entry.item))
+        _require_same_kind(name, entry)
+        present = entry.item.desired()
+    _require_key(name, capacities)
+    key = capacities.key_of(name)
+    full = {node for node, n in units.items() if n and node not in present and capacities.first_full(key, [node])}
+    differ = {node: n for node, n in units.items() if node not in full and n != present.get(node, 0)}
+    why = {**why_not, **{node: capacities.too_many(node) for node in full}}
+    after = {node: n for node, n in {**present, **differ}.items() if n}
+    if entry is None:
+        return (Create(EphemeralResource(name, after, policy=policy)) if after else Nothing(None)), why
+    resource, version = entry.item, entry.meant_by(None)
+    if not after and resource.choice is None:
+        return Delete(resource, version), why
+    if not differ:
+        return Nothing(resource), why
+    change: dict[NodeName, int | None] = {**{node: n for node, n in differ.items() if n}}
+    change |= without([node for node, n in differ.items() if not n], resource)
+    return Change(ResourceChange(change, resource.owner, resource.expires_at), version), why
+
+
+def _allowed(
+    name: EphemeralName, units: Mapping[NodeName, int], present: Mapping[NodeName, int], capacities: Capacities
+) -> tuple[dict[NodeName, int], dict[NodeName, str]]:
+    """What of this the namespace's domain and quota allow, node by node in this order; and why not the rest."""
+    allowed: dict[NodeName, int] = {}
+    why: dict[NodeName, str] = {}
+    now = capacities.in_force(name)
+    has, total = amount_of(now), sum(present.values())
+    # What gives units back makes room for others.
+    for node, number in sorted(units.items(), key=lambda each: each[1] > now.get(each[0], 0)):
+        after = total + number - present.get(node, 0)
+        if number > now.get(node, 0):
+            if said := capacities.outside(name, [node]):
+                why[node] = said
+                continue
+            over = capacities.quota.over(name, Amount(int(after > 0), after).beyond(has))
+            if over is not None:
+                why[node] = str(over)
+                continue
+        allowed[node], total = number, after
+    return allowed, why

@@ -1,0 +1,1 @@
+"""Transactions over several objects: in force whole, or taken back."""

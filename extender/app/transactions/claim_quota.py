@@ -1,0 +1,57 @@
+"""Claim limits: which claims a namespace may not have: outside of its scheduling domain, or more than its quota.
+
+Where its domain narrows names, it claims no resource of another namespace, and of shared ones those whose names match.
+Must not know how a claim is committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from extender.app.cache.cache import Tables
+from extender.app.cache.claims import is_claim, namespace_of, owning
+from extender.core.isolation import Allowance, Counted, Over
+from extender.core.ledger import Holder, Holding
+from extender.core.names import in_domain
+from extender.kube.names import ResourceKey
+
+
+def outside_of(claim: Holding, tables: Tables) -> tuple[str, str] | None:
+    """The field of the claim that is outside of its namespace's domain, and why; None if none is."""
+    namespace = namespace_of(claim) or ""
+    allowance, node = tables.isolation.of(namespace), tables.nodes[claim.node]
+    if not allowance.has_node(node.labels):
+        said = f"node {claim.node} is outside of the scheduling domain of {namespace}"
+        return "node", f"{said}: name a node that has {allowance.told_nodes()}"
+    if (foreign := tables.tenancy.foreign(namespace, claim.units)) is not None:
+        return "units", f"{foreign} belongs to another namespace, which does not export it to {namespace}"
+    domain = tables.ledger.capacity.domain
+    for key in claim.units:
+        if allowance.names is not None and in_domain(key, domain) and not _may_claim(key, namespace, allowance):
+            allowed = ", ".join(allowance.names) or "none"
+            said = f"{key} is outside of the scheduling domain of {namespace}"
+            return "units", f"{said}: it may claim its own resources, and shared ones, whose names match {allowed}"
+    return None
+
+
+def _may_claim(key: ResourceKey, namespace: str, allowance: Allowance) -> bool:
+    whose, dot, name = key.partition("/")[2].partition(".")
+    return allowance.has_name(name) and whose == namespace if dot else allowance.has_name(whose)
+
+
+def too_many(claims: Mapping[int, Holding], releasing: Sequence[Holder], tables: Tables) -> Iterator[tuple[int, Over]]:
+    """Which of the claims are more than their namespace may have, where those are released."""
+    ledger = tables.ledger
+    freed = [held for holder in releasing if (held := ledger.holding(holder)) is not None and is_claim(held)]
+    having: dict[str, int] = {}
+    for index, claim in claims.items():
+        namespace = namespace_of(claim) or ""
+        if namespace not in having:
+            there = ledger.totals.places.get(owning(namespace), 0)
+            having[namespace] = there - sum(namespace_of(held) == namespace for held in freed)
+        replaces = ledger.holding(claim.holder) is not None and claim.holder not in releasing
+        over = tables.isolation.over(namespace, Counted.CLAIMS, int(not replaces), having[namespace])
+        if over is not None:
+            yield index, over
+        else:
+            having[namespace] += not replaces

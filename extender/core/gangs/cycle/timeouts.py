@@ -1,0 +1,97 @@
+"""Deadlines: what becomes of gangs as time passes, and when the switches of the brake have changed.
+
+Must not know what time it is: that is an argument.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from extender.core.brake import Brake
+from extender.core.due import earliest
+from extender.core.gangs.cycle.permit_barrier import Barrier
+from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quorum import Quorums
+from extender.core.gangs.cycle.requeue import Settling
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.queue.waiting_gangs import Waiting
+from extender.core.gangs.state.gang import TOO_LATE, Gang, GangTimedOut
+from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.quarantine import Quarantine
+from extender.core.gangs.state.state_machine import Phase
+from extender.core.ledger import Ledger
+from extender.core.names import GangKey
+
+
+@dataclass(eq=False)
+class Deadlines:
+    _ledger: Ledger
+    _table: Table
+    _places: Places
+    _waiting: Waiting
+    _planning: Planning
+    _settling: Settling
+    _quorums: Quorums
+    _barrier: Barrier
+    _quarantine: Quarantine
+    _brake: Brake
+
+    def next_deadline(self) -> float | None:
+        """The next moment at which `heed_time`, or `settling`, has something to do, in seconds that only pass."""
+        return earliest(
+            self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
+        )
+
+    def heed_time(self, now: float) -> None:
+        """What was to be done by now about parts, doubts and pauses is."""
+        for key in self._quorums.not_completed(now):
+            with self._quarantine.containing(key):
+                self._quorums.give_up_part(key, now)
+        self._quorums.tell_of_doubts(now)
+        self._planning.try_again(now)
+
+    def expire(self, key: GangKey, now: float) -> None:
+        """Something held for the gang has passed its deadline. A plan that is not yet binding ends as a whole."""
+        with self._quarantine.containing(key):
+            gang = self._table.by_key.get(key)
+            if gang is None or gang.phase is Phase.QUARANTINED:
+                return
+            if gang.phase is Phase.PLANNED:
+                self._plan_ran_out(gang, now)
+            else:
+                self._expire_beside(gang, now)
+
+    def _expire_beside(self, gang: Gang, now: float) -> None:
+        self._waiting.changed(gang)
+        late = [uid for uid in gang.barrier.arrived if self._ledger.holding(uid) is None]
+        self._table.turn_back(gang, late, TOO_LATE)
+        if gang.phase is Phase.IN_PART and len(self._places.unbound(gang)) < gang.needed:
+            # Not all that lack have a place: they wait for room together, as others do, and hold none of it. Else each
+            # that comes again would hold some anew, for ever.
+            self._planning.give_up(gang, now, TOO_LATE)
+
+    def _plan_ran_out(self, gang: Gang, now: float) -> None:
+        gang.plan.gathered = True
+        gang.plan.timed_out += 1
+        waiting = tuple(gang.roster.members[uid] for uid in gang.barrier.arrived)
+        if not (gang.plan.unheld and gang.missing):
+            told = GangTimedOut(gang.key, len(waiting) + gang.roster.placed, gang.terms.quorum, waiting)
+            self._table.effects.append(told)
+        self._waiting.preempting.ran_out(gang, now)
+        self._planning.plans.in_vain(gang, now)
+        if not gang.missing:
+            self._planning.plans.ran_out(gang, now)
+        self._planning.give_up(gang, now, TOO_LATE)
+
+    def heed_brake(self, now: float) -> None:
+        """The switches have changed: what they do not allow any more has ended, and every gang is looked at again."""
+        for gang in list(self._table.by_key.values()):
+            with self._quarantine.containing(gang.key):
+                if self._brake.observes(gang.key.namespace):
+                    if gang.phase is Phase.PLANNED:
+                        self._barrier.let_through(gang, now)
+                elif gang.phase in (Phase.GATHERING, Phase.WAITING):
+                    # While nobody was kept waiting there, nobody counted for how long it has not been asked about.
+                    self._waiting.waits(gang, now)
+            if gang.phase is not Phase.QUARANTINED:
+                self._waiting.stirred[gang.key] = None

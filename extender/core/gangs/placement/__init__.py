@@ -1,0 +1,1 @@
+"""Where the members of a gang fit together."""

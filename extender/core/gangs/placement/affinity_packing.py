@@ -1,0 +1,431 @@
+"""Together: where the slots of a gang fit at once, given what their pods require of each other and of the pods around.
+
+The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan
+is an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer
+stand where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a
+candidate. Members of no such requirement, with nobody around that repels them, are planned by `packing`, which is
+faster.
+
+How it looks, slots that are alike as one template:
+
+- Required affinity to each other: one place at a time (nodes with equal values of all its topology keys), the smallest
+  that could hold them first; then anywhere.
+- Within that, each slot on the next node that will have it, in turns; where there is topology spread, where fewest are.
+  Two orders of templates are tried: the first slot's own first, and the largest first.
+- Where that fails and the case is small (`_FEW`), every order and node, up to `_MOST_STEPS`.
+- No more than `_MOST_LOOKS` in all: a plan is one step of the event loop.
+
+So for small cases a plan is found if there is one; large ones with several templates, or with spread over several keys,
+may have one that is missed. Cost: O(slots + candidates) for each place tried, a logarithm more with spread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.bystanders import Around
+from extender.core.cluster import Node, Pod
+from extender.core.columns import Grid
+from extender.core.fit import asked_of
+from extender.core.gangs.state.bin_packing import Shortfall, cause_of
+from extender.core.gangs.state.trial_snapshot import Candidates, Room, Slot, Template, shares_of
+from extender.core.ledger import Holder
+from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.node_matching import AcceptsPod
+from extender.core.units import count_in
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.node_match import PodRules
+
+_FEW = 64
+"""Slots x candidates up to which every way is tried."""
+_MOST_STEPS = 4_000
+_MOST_LOOKS = 200_000
+"""Nodes looked at for a slot, over all tries: some tenths of a second. 10,000 slots that are to be even over 5,000
+nodes take 60,000."""
+_PLACED = 1
+"""Looks that it costs to place a slot and to take it back, beside one at its node."""
+_COUNTED_AT_ONCE = 64
+_ONE_BY_ONE, _FEW_WORDS = 512, 16
+"""Looks after which one operation finds the nodes that never have a slot of a template, and spares looks at them. For
+pods that name more labels and tolerations than this, that operation comes first."""
+_PASSED_AT_ONCE = 16
+"""Nodes that are passed over in the time of one look."""
+TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A slot, and the pod that it is for, or like which it will be."""
+
+    slot: Slot
+    pod: Pod
+
+
+def plan(
+    room: Room, seats: Sequence[Seat], candidates: Sequence[NodeName], nodes: Mapping[NodeName, Node], around: Around
+) -> dict[Holder, NodeName] | Shortfall:
+    """A node for every seat, in an order in which each is allowed; or how far it came, and what kept the next away.
+
+    `room`: as it is before; it is left so. `nodes`: the whole cluster's, for topology spread counts them all.
+    """
+    if not seats:
+        return {}
+    if are_too_many(seat.pod for seat in seats):
+        return Shortfall(0, len(seats), None, TOO_MANY, unsure=True)
+    candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
+    rules = Rules([seat.pod for seat in seats], nodes, around)
+    attempt = _Attempt(room, rules, _templates_of(seats, rules), candidates)
+    anywhere, best = Candidates(candidates), None
+    for order in attempt.orders():
+        for within in _places(attempt, candidates):
+            found = attempt.greedily(order, anywhere, within)
+            if not isinstance(found, Shortfall):
+                return found
+            if best is None or found.placed > best.placed:
+                best = found
+            if attempt.looks >= _MOST_LOOKS:
+                return Shortfall(best.placed, best.asked, None, TOO_LARGE, unsure=True)
+    assert best is not None
+    if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
+        return searched
+    return best
+
+
+@dataclass(slots=True)
+class _Template(Template):
+    """Seats that are alike: of one kind, with the same needs, on the same nodes."""
+
+    kind: PeerClass
+    open: bytes | None = None
+    """For each candidate, by number, 1 if its labels and taints accept the pods and it had room for one when the plan
+    began; None: the candidates were not asked all at once."""
+
+    @property
+    def cost(self) -> int:
+        """Of asking the rules about a node, in looks of a template that few are about. A look for room alone is 1."""
+        return 1 + self.kind.rules // 8
+
+
+def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
+    found: dict[tuple[object, ...], _Template] = {}
+    for seat in seats:
+        kind = rules.class_of(seat.pod)
+        need = asked_of(seat.slot.units)
+        key = (frozenset(need), seat.slot.where, id(kind))
+        if (template := found.get(key)) is None:
+            template = found[key] = _Template([], need, kind)
+        template.slots.append(seat.slot)
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class _Within:
+    """The one place where these templates are to be, by number; the others may be on any candidate."""
+
+    nodes: Candidates
+    templates: frozenset[int]
+
+
+def _places(attempt: _Attempt, candidates: Sequence[NodeName]) -> Iterator[_Within | None]:
+    """Where to look, one after the other; the last is anywhere."""
+    templates, rules = attempt.templates, attempt.rules
+    keys_of = rules.own_affinity_keys([template.kind for template in templates])
+    keys = tuple(dict.fromkeys(key for keys in keys_of.values() for key in keys))
+    if keys:
+        wanting = frozenset(
+            n for n, template in enumerate(templates) if not keys_of.keys().isdisjoint(template.kind.nears)
+        )
+        wanted = frozenset(n for n, each in enumerate(templates) if not keys_of.keys().isdisjoint(each.kind.wanted_by))
+        places: dict[tuple[str, ...], list[NodeName]] = {}
+        for name in candidates:
+            labels = rules.nodes[name].labels
+            if all(key in labels for key in keys):
+                places.setdefault(tuple(labels[key] for key in keys), []).append(name)
+        there = list(places.values())
+        for together in dict.fromkeys((wanting | wanted, wanting)):
+            sizes = attempt.copies(there, together)
+            for number in sorted(sizes, key=sizes.__getitem__):
+                yield _Within(Candidates(there[number]), together)
+    yield None
+
+
+class _Attempt:
+    def __init__(self, room: Room, rules: Rules, templates: list[_Template], candidates: Sequence[NodeName]) -> None:
+        self._before = room
+        self._candidates = candidates
+        self.room = room.copy()
+        self.rules = rules
+        self.templates = templates
+        self.looks = 0
+        """How often a node was looked at for a slot."""
+        self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
+        """The last spread constraint and nodes that were divided by it; most templates have the same."""
+        self._asked = sum(len(template.slots) for template in templates)
+        self._rules: Callable[[PodRules], npt.NDArray[np.bool_]] | None = None
+        self._grid: Grid | None = None
+        """What was free on the candidates when the plan began."""
+        self._numbers: Mapping[NodeName, int] = {}
+
+    def orders(self) -> list[Sequence[int]]:
+        """In which the templates may be placed: who only wants to be near others comes after them."""
+        numbers = range(len(self.templates))
+
+        def follows(number: int) -> bool:
+            kind = self.templates[number].kind
+            return not set(kind.nears) <= set(kind.wanted_by)
+
+        shares = shares_of(self.templates)
+        as_given = tuple(sorted(numbers, key=lambda number: (follows(number), number != 0, -shares[number])))
+        largest_first = tuple(sorted(numbers, key=lambda number: (follows(number), -shares[number])))
+        return list(dict.fromkeys((as_given, largest_first)))
+
+    def copies(self, places: Sequence[Sequence[NodeName]], numbers: Iterable[int]) -> dict[int, int]:
+        """For how many slots of these templates there is room on the nodes of each place, by its number; without places
+        where there is less for one of them than it has slots. At least half of the looks are left for tries: of very
+        many templates the first decide."""
+        if not places:
+            return {}
+        grid = self.room.grid(chain.from_iterable(places))
+        place_of = np.repeat(np.arange(len(places)), [len(names) for names in places])
+        total, enough = np.zeros(len(places)), np.ones(len(places), np.bool_)
+        for template in (self.templates[number] for number in sorted(numbers)):
+            if self.looks > _MOST_LOOKS // 2:
+                break
+            # All nodes at once: so many cost no more than a look at one.
+            self.looks += 1 + len(place_of) // _COUNTED_AT_ONCE
+            whole = np.bincount(place_of, grid.copies(template.need, self._asked), len(places))
+            total += whole
+            enough &= whole >= len(template.slots)
+        return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
+
+    def greedily(
+        self, order: Sequence[int], anywhere: Candidates, within: _Within | None
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """Each seat on the next node that will have it. The room is left as it was."""
+        placed: dict[Holder, NodeName] = {}
+        done: list[tuple[_Template, NodeName]] = []
+        shortfall: Shortfall | None = None
+        for number in order:
+            template = self.templates[number]
+            near = within is not None and number in within.templates
+            names = (within.nodes if within is not None and near else anywhere).of(template)
+            queue = _Queue(self, template, names)
+            for slot in template.slots:
+                name = queue.next()
+                if name is None:
+                    shortfall = self._shortfall(len(placed), template, names)
+                    break
+                self._place(template, name)
+                self.looks += template.cost + _PLACED
+                done.append((template, name))
+                placed[slot.holder] = name
+            if shortfall is not None:
+                break
+        for template, name in done:
+            self._place(template, name, -1)
+        return placed if shortfall is None else shortfall
+
+    def by_area(self, spread: int, names: Sequence[NodeName]) -> Mapping[str, Sequence[NodeName]]:
+        """As `Rules.by_area`."""
+        if self._areas[0] != spread or self._areas[1] is not names:
+            self.looks += len(names)
+            self._areas = spread, names, self.rules.by_area(spread, names)
+        self.looks += len(self._areas[2])
+        return self._areas[2]
+
+    def worth_a_look(self, template: _Template, names: Iterable[NodeName]) -> Iterator[NodeName]:
+        """The names without nodes that never have one of the template, once they are known: after some looks."""
+        if template.open is None and not self._is_known(template):
+            return iter(names)
+        open_by_number, numbers, passed = template.open or b"", self._numbers, 0
+
+        def is_open(name: NodeName) -> bool:
+            nonlocal passed
+            if open_by_number[numbers[name]]:
+                return True
+            passed += 1
+            self.looks += not passed % _PASSED_AT_ONCE
+            return False
+
+        return filter(is_open, names)
+
+    def _is_known(self, template: _Template) -> bool:
+        """Whether it is known now which nodes never have one of the template. It is never known of members that stand
+        for what kube-scheduler has offered."""
+        accepts, only = template.slots[0].accepts, template.slots[0].only
+        if only is not None or not isinstance(accepts, AcceptsPod):
+            return False
+        words = accepts.words
+        if self.looks <= _ONE_BY_ONE and words <= _FEW_WORDS:
+            return False
+        if self._rules is None:
+            self._rules = accepts.matching.over(self._candidates)
+            self._grid = self._before.grid(self._candidates)
+            self._numbers = {name: number for number, name in enumerate(self._candidates)}
+        assert self._grid is not None
+        self.looks += words + len(self._candidates) // _COUNTED_AT_ONCE
+        template.open = (self._rules(accepts.pod) & self._grid.has_room(template.need)).tobytes()
+        return True
+
+    def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
+        """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
+        not refused. Whom it wants to be near stands where they stood: who is like it is let near them alone."""
+        if self.room.lacking(name, template.need) is not None:
+            return True
+        self.looks += template.cost - 1
+        refusal = self.rules.refusal(template.kind, self.rules.nodes[name])
+        return None if refusal is None else refusal[1] or refusal[0] == NEAR
+
+    def _place(self, template: _Template, name: NodeName, by: int = 1) -> None:
+        self.rules.place(template.kind, self.rules.nodes[name], by)
+        self.room.take(name, ((resource, by * units) for resource, units in template.need))
+
+    def _shortfall(self, placed: int, template: _Template, names: Sequence[NodeName]) -> Shortfall:
+        if self.looks > _MOST_LOOKS:
+            return Shortfall(placed, self._asked, None, TOO_LARGE, unsure=True)
+        said: Counter[str] = Counter()
+        lacks: list[tuple[ResourceKey, int, int]] = []
+        self.looks += len(names)
+        for name in names:
+            if not template.may_be_on(name):
+                continue
+            if (lack := self.room.lacking(name, template.need)) is not None:
+                lacks.append(lack)
+                continue
+            self.looks += template.cost - 1
+            if (refusal := self.rules.refusal(template.kind, self.rules.nodes[name])) is not None:
+                said[refusal[0]] += 1
+        if said:
+            return Shortfall(placed, self._asked, None, max(said, key=said.__getitem__))
+        cause, others = cause_of(lacks)
+        return Shortfall(placed, self._asked, cause, others=others)
+
+    # Every way.
+
+    def every_way(self, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
+        """A plan if there is one; None also if that takes too long to find out: more than `_MOST_STEPS`."""
+        waiting = [list(template.slots) for template in self.templates]
+        fitting = [[name for name in candidates if template.may_be_on(name)] for template in self.templates]
+        placed: dict[Holder, NodeName] = {}
+        there: Counter[tuple[int, NodeName]] = Counter()
+        in_vain: set[frozenset[tuple[tuple[int, NodeName], int]]] = set()
+        steps = 0
+        # How many of each template are on each node, where that led to no plan: in which order they came says nothing.
+        ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
+
+        def search() -> bool:
+            nonlocal steps
+            if len(placed) == self._asked:
+                return True
+            state = frozenset(there.items())
+            if state in in_vain:
+                return False
+            for number, template in enumerate(self.templates):
+                if not waiting[number]:
+                    continue
+                for name in fitting[number]:
+                    steps += 1
+                    if steps > _MOST_STEPS:
+                        return False
+                    if self.refused_for_good(template, name) is not None:
+                        continue
+                    slot = waiting[number].pop(0)
+                    self._place(template, name)
+                    placed[slot.holder] = name
+                    count_in(there, (number, name), 1)
+                    if search():
+                        return True
+                    count_in(there, (number, name), -1)
+                    del placed[slot.holder]
+                    self._place(template, name, -1)
+                    waiting[number].insert(0, slot)
+                if not ordered:
+                    break
+            in_vain.add(state)
+            return False
+
+        return dict(placed) if search() else None
+
+
+class _Queue:
+    """The nodes for the slots of one template, in turns: each that has taken one goes behind the others. With topology
+    spread they are asked area by area, the one with the fewest first."""
+
+    def __init__(self, attempt: _Attempt, template: _Template, names: Sequence[NodeName]) -> None:
+        self._attempt = attempt
+        self._template = template
+        self._spread = attempt.rules.areas(template.kind)
+        self._areas: Mapping[str, Sequence[NodeName]] = (
+            {"": names} if self._spread is None else attempt.by_area(self._spread, names)
+        )
+        self._turns: dict[str, _Turns] = {}
+        self._heap = [(self._crowd(area), number, area) for number, area in enumerate(self._areas)]
+        heapify(self._heap)
+
+    def _crowd(self, area: str) -> int:
+        return 0 if self._spread is None else self._attempt.rules.crowd(self._spread, area)
+
+    def next(self) -> NodeName | None:
+        """The node for the next slot, which is on it when this is called again; None if there is none, or if too many
+        were looked at."""
+        aside: list[tuple[int, int, str]] = []
+        found: NodeName | None = None
+        while self._heap and found is None and self._attempt.looks <= _MOST_LOOKS:
+            crowd, number, area = heappop(self._heap)
+            self._attempt.looks += 1
+            if (now := self._crowd(area)) > crowd:
+                heappush(self._heap, (now, number, area))
+                continue
+            found = self._next_in(area)
+            if area not in self._turns or not self._turns[area].is_empty:
+                aside.append((crowd, number, area))
+        for each in aside:
+            heappush(self._heap, each)
+        return found
+
+    def _next_in(self, area: str) -> NodeName | None:
+        template, rules = self._template, self._attempt.rules
+        if self._spread is not None and rules.is_full(template.kind, self._spread, area):
+            return None
+        if (turns := self._turns.get(area)) is None:
+            turns = self._turns[area] = _Turns(self._attempt.worth_a_look(template, self._areas[area]))
+        for name in turns.round():
+            self._attempt.looks += 1
+            if self._attempt.looks > _MOST_LOOKS:
+                return None
+            if not template.may_be_on(name):
+                continue
+            refused_for_good = self._attempt.refused_for_good(template, name)
+            if not refused_for_good:
+                turns.behind.append(name)
+            if refused_for_good is None:
+                return name
+        return None
+
+
+@dataclass(slots=True)
+class _Turns:
+    """Nodes that were not looked at yet, and behind them those that were."""
+
+    ahead: Iterator[NodeName]
+    behind: deque[NodeName] = field(default_factory=deque)
+    is_through: bool = False
+
+    def round(self) -> Iterator[NodeName]:
+        """Each once; those that are to be looked at again are to be put behind."""
+        again = len(self.behind)
+        yield from self.ahead
+        self.is_through = True
+        for _ in range(again):
+            yield self.behind.popleft()
+
+    @property
+    def is_empty(self) -> bool:
+        return self.is_through and not self.behind

@@ -1,0 +1,362 @@
+"""Constrained gangs: those whose members require something of the pods around, or that pods around are to be away from.
+
+Finds out which gangs are such, and plans their slots by `together` on the ledger's room and on who stands where: bound
+pods, other gangs' reservations, and the gang's own members that stay where they are. Reads and changes nothing but what
+it remembers of gangs that could be placed nowhere. Must not know why a place is wanted, nor whose turn it is: see
+`places`, which asks it about these gangs, and `packing` about all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+from extender.core.bounded import Bounded
+from extender.core.bystanders import Around, Bystanders
+from extender.core.cluster import Node, Pod
+from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort
+from extender.core.fit import asked_of
+from extender.core.gangs.placement.affinity_packing import Seat, plan
+from extender.core.gangs.placement.resident_pods import Staying
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.trial_snapshot import Promised, Room, Slot
+from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.names import GangKey
+from extender.core.neighbours import SPREAD, Rules, allows, are_too_many
+from extender.kube.names import NodeName, PodUid
+from extender.kube.quantities import Vector
+
+_REMEMBERED = 1024
+_GANGS_REMEMBERED = 16_384
+"""As many as may wait: else each is looked at anew whenever all are gone through."""
+
+Surroundings = tuple[Room, Around]
+_Stamp = tuple[int, ...]
+_Answer = tuple[Gang, _Stamp, Shortfall | None]
+"""What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
+
+
+@dataclass(eq=False)
+class Constrained:
+    _ledger: Ledger
+    _nodes: Mapping[NodeName, Node]
+    _bystanders: Bystanders
+    _staying: Staying
+    place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
+    """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
+    require to be apart from such."""
+    looks: int = field(default=0, init=False)
+    """How often nodes were looked at for a place, at least."""
+    _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False)
+    _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
+        default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False
+    )
+    # A gang that is made anew under its name is another.
+
+    def forget(self, key: GangKey) -> None:
+        """The gang is no more: what is remembered of it has it whole."""
+        self._hopeless.pop(key, None)
+        self._concerned.pop(key, None)
+
+    def concerns(self, gang: Gang) -> bool:
+        """Whether the gang's places are to be planned here. O(members) after a change."""
+        state = (gang.roster.changes, self._bystanders.repellers_changed)
+        known = self._concerned.get(gang.key)
+        if known is None or known[0] is not gang or known[1] != state:
+            known = (gang, state, self._is_concerned(gang))
+            self._concerned[gang.key] = known
+        return known[2]
+
+    def changes(self, *, alone: bool) -> int:
+        """Grows whenever who stands where has changed; or, if not `alone`, only who requires others to be away."""
+        return self._bystanders.repellers_changed + (self._bystanders.version if alone else 0)
+
+    def _is_concerned(self, gang: Gang) -> bool:
+        members = gang.roster.members.values()
+        if any(pod.constraints is not None for pod in members):
+            return True
+        return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
+
+    def promised(self, gang: Gang) -> Promised:
+        """Pods of no gang that the gang does not come before, and where kube-scheduler keeps room for each: others have
+        left for it, most likely. O(nominated pods)."""
+        nominated = self._bystanders.nominated()
+        return [(pod, node) for pod, node in nominated if pod.gang is None and pod.priority >= gang.terms.claims]
+
+    # -- plans ---------------------------------------------------------------------------------------------------
+
+    def plan(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        candidates: Sequence[NodeName],
+        releasing: Sequence[Holder] = (),
+        leaving: Collection[Holder] = (),
+        promised: Promised = (),
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """As `packing.plan`, with all that the members require; and beside what is `promised`."""
+        return self.plan_in(self.surroundings(gang, slots, releasing, leaving, promised), gang, slots, candidates)
+
+    def surroundings(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        releasing: Sequence[Holder],
+        leaving: Collection[Holder],
+        promised: Promised,
+    ) -> Surroundings:
+        """What such plans are made in. O(those who leave)."""
+        own = [slot.holder for slot in slots]
+        room = Room(self._ledger, [*releasing, *own], leaving)
+        room.keep_for(promised)
+        besides = [*self._besides(gang, {*releasing, *own}), *promised]
+        return room, Around(self._bystanders, besides, map(PodUid, leaving))
+
+    def plan_in(
+        self, surroundings: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
+    ) -> dict[Holder, NodeName] | Shortfall:
+        """As `plan`, where the surroundings are known."""
+        self.looks += len(candidates)
+        room, around = surroundings
+        return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
+
+    def allowed(
+        self,
+        gang: Gang,
+        pod: Pod,
+        names: Iterable[NodeName],
+        giving_up: Sequence[Holder],
+        left: Iterable[NodeName] = (),
+    ) -> Iterator[NodeName]:
+        """Those of the nodes where the pod is allowed beside everybody who stands or is planned there, and beside a
+        member on each of those that are `left` to one."""
+        slots = [(_template(gang), node) for node in left]
+        around = Around(self._bystanders, [*self._besides(gang, {Holder(pod.uid), *giving_up}), *slots])
+        return allows(pod, names, self._nodes, around)
+
+    def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
+        """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
+        seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
+        if are_too_many(pod for pod, _ in seated):
+            return False
+        around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}, saved=False))
+        rules = Rules([pod for pod, _ in seated], self._nodes, around)
+        placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
+        for kind, node in placed:
+            rules.place(kind, node)
+        for kind, node in placed:
+            rules.place(kind, node, -1)
+            if rules.refusal(kind, node) is not None:
+                return False
+            rules.place(kind, node)
+        return True
+
+    def _seats(self, gang: Gang, slots: Sequence[Slot]) -> list[Seat]:
+        return [Seat(slot, like(gang, slot.holder)) for slot in slots]
+
+    def left_to(self, gang: Gang, places: Mapping[Holder, NodeName]) -> set[Holder]:
+        """Those of the gang's places that the pods around leave to it now, room aside; each beside those before it."""
+        around = Around(self._bystanders, self._besides(gang, places.keys()))
+        seated = [(holder, like(gang, holder), node) for holder, node in places.items() if node in self._nodes]
+        if are_too_many(pod for _, pod, _ in seated):
+            return set()
+        rules = Rules([pod for _, pod, _ in seated], self._nodes, around)
+        left: set[Holder] = set()
+        for holder, pod, node in seated:
+            kind = rules.class_of(pod)
+            if rules.refusal(kind, self._nodes[node]) is None:
+                rules.place(kind, self._nodes[node])
+                left.add(holder)
+        return left
+
+    def _besides(self, gang: Gang, without: Collection[Holder], *, saved: bool = True) -> list[tuple[Pod, NodeName]]:
+        """Who holds room on a node and is not bound to it; with what is `saved` for others, which no plan that stands
+        gives way to. O(reservations and assumptions)."""
+        found: list[tuple[Pod, NodeName]] = []
+        unlike = dict.fromkeys(pod.constraints for pod in gang.roster.members.values() if pod.constraints is not None)
+        apart = frozenset(term for own in unlike for term in own.apart_from_others(gang.key.namespace))
+        for node in self._ledger.totals.unbound_on:
+            for held in self._ledger.rows[node].holdings.values():
+                own = held.owner == gang.key
+                if held.kind is HoldingKind.BOUND or held.holder in without:
+                    continue
+                if held.kind is HoldingKind.SAVING and (own or not saved):
+                    continue
+                pod = self._bystanders.get(PodUid(held.holder))
+                if pod is None:
+                    pod = _template(gang) if own else self.place_of(held, gang.key.namespace, apart)
+                if pod is not None:
+                    found.append((pod, node))
+        return found
+
+    def concerned_by(self, gang: Gang, slots: Sequence[Slot], pods: Iterable[Pod]) -> list[Pod]:
+        """Those of these bound pods that may be in the way of some plan for the slots. Most share their labels."""
+        members = dict.fromkeys(like(gang, slot.holder).constraints or NO_CONSTRAINTS for slot in slots)
+        terms = dict.fromkeys(term for own in members for term in own.anti_affinity)
+        meant: dict[tuple[str, int], bool] = {}
+
+        def is_meant(pod: Pod) -> bool:
+            labels = (pod.namespace, id(pod.labels))
+            if labels not in meant:
+                meant[labels] = any(term.peers.include(pod.namespace, pod.labels) for term in terms)
+            return meant[labels]
+
+        own = ((pod, pod.constraints or NO_CONSTRAINTS) for pod in pods)
+        return [pod for pod, said in own if said.host_ports or said.anti_affinity or is_meant(pod)]
+
+    def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
+        """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
+        planned = _Planned(((like(gang, holder), node) for holder, node in found.items()), self._nodes)
+        return {pod.uid for pod in pods if planned.keep_out(pod)}
+
+    # -- what could be -------------------------------------------------------------------------------------------
+
+    def lacks_when_empty(self, gang: Gang, slots: Sequence[Slot], lasting: Room) -> Shortfall | None:
+        """Why the slots would have no place though nobody were there but who stays; None if they would have one.
+        `lasting`: the room that there would be."""
+        self.looks += len(self._nodes)
+        found = plan(lasting, self._seats(gang, slots), list(self._nodes), self._nodes, self._emptied(gang))
+        return found if isinstance(found, Shortfall) else None
+
+    def _emptied(self, gang: Gang, promised: Promised = ()) -> Around:
+        staying = [
+            (pod, pod.node)
+            for pod in self._bystanders.bound()
+            if pod.node is not None and (pod.uid in gang.roster.members or pod.uid in self._staying)
+        ]
+        return Around(self._bystanders, [*staying, *promised], emptied=True)
+
+    def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
+        """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
+        wants to be near, have changed."""
+        known = self._answered(gang)
+        if known is None:
+            known = (gang, self._stamp(gang), ask())
+        self._hopeless[gang.key] = known
+        return known[2]
+
+    def known_hopeless(self, gang: Gang) -> Shortfall | None:
+        """As `hopeless`, where that was asked before and nothing has changed; else None. Who is to be evenly among
+        others may be placed for the sake of those who are there, though there would be no place without them."""
+        known = self._answered(gang)
+        return None if known is None or known[2] is None or known[2].rule == SPREAD else known[2]
+
+    def _answered(self, gang: Gang) -> _Answer | None:
+        known = self._hopeless.get(gang.key)
+        return known if known is not None and known[0] is gang and known[1] == self._stamp(gang) else None
+
+    def _stamp(self, gang: Gang) -> _Stamp:
+        unlike = dict.fromkeys(pod.constraints for pod in gang.roster.members.values() if pod.constraints is not None)
+        wanted = dict.fromkeys(terms for own in unlike for terms in own.affinities)
+        return (
+            self._ledger.changes.capacity_count,
+            gang.roster.changes,
+            self._staying.grown + self._staying.shrunk,
+            *(self._bystanders.version_of((tuple(term.peers for term in terms), False)) for terms in wanted),
+        )
+
+    def aims(
+        self,
+        gang: Gang,
+        slots: Sequence[Slot],
+        names: Sequence[NodeName],
+        releasing: Sequence[Holder],
+        lasting: Room,
+        promised: Promised = (),
+    ) -> dict[Holder, tuple[NodeName, Vector]] | None:
+        """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`.
+        Nodes come first that the pods around leave to a member now."""
+        holders = [*releasing, *(slot.holder for slot in slots)]
+        now = Room(self._ledger, holders)
+        for room in (now, lasting):
+            room.keep_for(promised)
+        need = asked_of(slots[0].units) if slots else ()
+        around = Around(self._bystanders, [*self._besides(gang, frozenset(holders)), *promised])
+        left = frozenset(allows(_template(gang), names, self._nodes, around))
+        emptiest = sorted(dict.fromkeys(names), key=lambda name: (name not in left, -now.part(name, need)[1]))
+        found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang, promised))
+        if isinstance(found, Shortfall):
+            return None
+        aims: dict[Holder, tuple[NodeName, Vector]] = {}
+        for slot in slots:
+            node = found[slot.holder]
+            part, _ = now.part(node, asked_of(slot.units))
+            now.take(node, part.items())
+            aims[slot.holder] = (node, part)
+        return aims
+
+
+def _template(gang: Gang) -> Pod:
+    """The pod that a place without a member is like."""
+    return next(gang.roster.unplaced(), next(iter(gang.roster.members.values())))
+
+
+def like(gang: Gang, holder: Holder) -> Pod:
+    """The pod that the gang's place is for, or is like. What is saved is named after the member."""
+    members = gang.roster.members
+    return members.get(PodUid(holder)) or members.get(PodUid(holder.rpartition("#")[2])) or _template(gang)
+
+
+_Kind = tuple[str, frozenset[tuple[str, str]]]
+"""Pods of one namespace with the same labels."""
+
+
+class _Planned:
+    """Who is planned where: whether a pod that is bound may stay beside them, by the rules of `neighbours`."""
+
+    def __init__(self, places: Iterable[tuple[Pod, NodeName]], nodes: Mapping[NodeName, Node]) -> None:
+        self._nodes = nodes
+        self._ports: dict[NodeName, list[HostPort]] = {}
+        self._terms: dict[AffinityTerm, set[str]] = {}
+        """Their anti-affinity, each term with the values of its topology key where those stand that have it."""
+        self._kinds: dict[_Kind, tuple[Pod, list[NodeName]]] = {}
+        self._terms_about: Bounded[_Kind, list[AffinityTerm]] = Bounded(_REMEMBERED)
+        self._values_of: Bounded[AffinityTerm, set[str]] = Bounded(_REMEMBERED)
+        for pod, node in places:
+            own = pod.constraints or NO_CONSTRAINTS
+            self._kinds.setdefault(_kind_of(pod), (pod, []))[1].append(node)
+            if own.host_ports:
+                self._ports.setdefault(node, []).extend(own.host_ports)
+            for term in own.anti_affinity:
+                self._terms.setdefault(term, set()).update(self._values(term, [node]))
+
+    def keep_out(self, pod: Pod) -> bool:
+        """Whether the pod may not be on its node beside them."""
+        own, about = pod.constraints or NO_CONSTRAINTS, self._about(pod)
+        if pod.node is None or not (own.host_ports or own.anti_affinity or about):
+            return False
+        if pod.node not in self._nodes:
+            return True
+        labels = self._nodes[pod.node].labels
+        return (
+            any(port.clashes(other) for port in own.host_ports for other in self._ports.get(pod.node, ()))
+            or any(labels.get(term.topology_key) in self._terms[term] for term in about)
+            or any(labels.get(term.topology_key) in self._where(term) for term in own.anti_affinity)
+        )
+
+    def _about(self, pod: Pod) -> list[AffinityTerm]:
+        """Those of their terms that mean the pod."""
+        kind = _kind_of(pod)
+        found = self._terms_about.get(kind)
+        if found is None:
+            found = [term for term in self._terms if term.peers.include(pod.namespace, pod.labels)]
+            self._terms_about[kind] = found
+        return found
+
+    def _where(self, term: AffinityTerm) -> set[str]:
+        """The values of the term's topology key where those stand that it means."""
+        found = self._values_of.get(term)
+        if found is None:
+            meant = (on for pod, on in self._kinds.values() if term.peers.include(pod.namespace, pod.labels))
+            found = self._values_of[term] = self._values(term, chain.from_iterable(meant))
+        return found
+
+    def _values(self, term: AffinityTerm, on: Iterable[NodeName]) -> set[str]:
+        labels = (self._nodes[node].labels for node in on if node in self._nodes)
+        return {each[term.topology_key] for each in labels if term.topology_key in each}
+
+
+def _kind_of(pod: Pod) -> _Kind:
+    return pod.namespace, frozenset(pod.labels.items())

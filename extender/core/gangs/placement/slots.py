@@ -1,0 +1,279 @@
+"""Slots: how the quorum of a gang is asked for: a slot for each member to place, and which nodes it may be on.
+
+Knows members, nodes, what stays on them, and what kube-scheduler has offered. Must not know what is planned, nor what
+is held for the gang.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from extender.core.bounded import Bounded
+from extender.core.cluster import Node, Pod
+from extender.core.columns import Accepts
+from extender.core.equivalence import EquivalenceClass, matching_of
+from extender.core.fit import asked_of
+from extender.core.gangs.placement.resident_pods import Staying
+from extender.core.gangs.state.gang import Gang
+from extender.core.gangs.state.trial_snapshot import Room, Slot, Template
+from extender.core.ledger import Holder, Ledger
+from extender.core.node_matching import AcceptsPod, matching
+from extender.core.policy_types import HOSTNAME
+from extender.core.units import add
+from extender.kube.names import CPU, MEMORY, NodeName, PodUid
+from extender.kube.quantities import Vector
+
+SAMPLE_FLOOR = 100
+"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
+_REMEMBERED = 4096
+
+
+class Offers:
+    """On which nodes kube-scheduler would have single members, where that is told in full.
+
+    Members that are alike to us may differ in what only kube-scheduler knows, such as volumes: the offer for one is
+    then not that for another. It is a hint, and may be out of date.
+    """
+
+    def __init__(self) -> None:
+        self._of: Bounded[PodUid, frozenset[NodeName]] = Bounded(_REMEMBERED)
+
+    def learn(self, pod: Pod, sent: Sequence[NodeName]) -> None:
+        """These nodes were sent for the pod."""
+        if len(sent) < SAMPLE_FLOOR:
+            self._of[pod.uid] = frozenset(sent)
+
+    def forget(self, uid: PodUid) -> None:
+        """The pod is gone: it would keep a hundred names of nodes."""
+        if uid in self._of:
+            del self._of[uid]
+
+    def of(self, pod: Pod) -> frozenset[NodeName] | None:
+        """Where the pod may be, as was told last; None if that is not known."""
+        return self._of.get(pod.uid)
+
+    def differ(self, gang: Gang, first: Pod, sent: Sequence[NodeName]) -> bool:
+        """Whether this offer for the first member is not to be taken for everyone's: it has volumes or devices of its
+        own, or another member was offered other nodes. It is remembered."""
+        if len(sent) >= SAMPLE_FLOOR:
+            return False
+        self.learn(first, sent)
+        if first.unknown_asks:
+            return True
+        return any(
+            not known.issuperset(sent)
+            for uid in gang.roster.members
+            if uid != first.uid and (known := self._of.get(uid)) is not None
+        )
+
+
+def _says_nothing(pod: Pod) -> None: ...
+
+
+@dataclass(eq=False)
+class Slots:
+    """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
+
+    _ledger: Ledger
+    nodes: Mapping[NodeName, Node]
+    _staying: Staying
+    judged: Callable[[Pod], Accepts | None] = field(default_factory=lambda: _says_nothing, init=False)
+    """What policies say beside that of the nodes for a pod; None: nothing."""
+    preferred: Callable[[Pod], Callable[[NodeName], float] | None] = field(
+        default_factory=lambda: _says_nothing, init=False
+    )
+    """How good nodes are for a pod; None: as good as each other."""
+
+    def __post_init__(self) -> None:
+        self._matching = matching(self.nodes)
+
+    # -- nodes ----------------------------------------------------------------------------------------------------
+
+    def candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
+        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
+        if len(sent) >= len(self.nodes):
+            return sent
+        offered = frozenset(sent)
+        return [*sent, *(name for name in self.nodes if name not in offered)]
+
+    def best_first(self, gang: Gang, nodes: Sequence[NodeName]) -> Sequence[NodeName] | None:
+        """The nodes, the best for the gang's members first; None where these prefer none."""
+        member = next(gang.roster.unplaced(), None)
+        score = self.preferred(member) if member is not None and member.governed else None
+        return None if score is None else sorted(nodes, key=score, reverse=True)
+
+    def is_sample(self, sent: Sequence[NodeName]) -> bool:
+        """Whether kube-scheduler may allow the pod other nodes than those it sent."""
+        return SAMPLE_FLOOR <= len(sent) < len(self.nodes)
+
+    def would_have(self, node: NodeName, kind: EquivalenceClass) -> bool:
+        """Whether selectors, taints and cordons let pods of the kind be there."""
+        return self._matching.accepts(node, kind.like)
+
+    def accepting(self, pod: Pod) -> Accepts:
+        """Whether selectors, taints and cordons let the pod be there."""
+        return AcceptsPod(pod, self._matching)
+
+    def is_judged(self, gang: Gang) -> bool:
+        """Whether more than that, and room, decides where its members may be."""
+        unlike = {pod.governed: pod for pod in gang.roster.unplaced()}
+        return any(self.judged(pod) is not None for pod in unlike.values())
+
+    # -- members, smallest first ----------------------------------------------------------------------------------
+
+    def smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
+        """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
+        find no room even by themselves: no more of a kind are taken than there is room for."""
+        members = sorted(gang.roster.unplaced(), key=size_of)
+        if len(members) <= gang.needed:
+            return members
+        room, kinds, left = room_to_ask(), _Kinds(), dict[int, int]()
+        numbered = [(kinds.of(pod), pod) for pod in members]
+        room.index(self.nodes, len({kind for kind, _ in numbered}))
+        shared: dict[Hashable, Accepts] = {}
+        chosen: list[Pod] = []
+        rest: list[Pod] = []
+        for kind, pod in numbered:
+            if kind not in left:
+                accepting = shared.setdefault(matching_of(pod), self.accepting(pod))
+                template = Template([Slot(Holder(pod.uid), pod.requests, accepting)], asked_of(pod.requests))
+                left[kind] = room.total(template, self.nodes, gang.needed)
+            (chosen if left[kind] > 0 else rest).append(pod)
+            left[kind] -= 1
+        return [*chosen, *rest]
+
+    def emptied(self, gang: Gang) -> Room:
+        """The room there would be if nothing were held but what stays as long as the gang waits."""
+        return Room.emptied(self._ledger, self.nodes, self.lasting(gang))
+
+    def lasting(self, gang: Gang) -> Callable[[NodeName], Vector]:
+        """What is on a node for as long as the gang waits: what stays, and its own members that are bound."""
+        below = gang.terms.claims if gang.roster.preempts else None
+        staying = self._staying
+        own: dict[NodeName, list[Vector]] = {}
+        for uid in gang.roster.bound:
+            pod = gang.roster.members.get(uid)
+            if pod is not None and pod.node is not None and uid not in staying and uid not in gang.roster.leaving:
+                own.setdefault(pod.node, []).append(pod.requests)
+        if not own:
+            return lambda node: staying.on(node, below)
+        return lambda node: add([staying.on(node, below), *own.get(node, ())])
+
+    # -- a slot for each ------------------------------------------------------------------------------------------
+
+    def in_empty(self, gang: Gang) -> list[Slot]:
+        """A slot for each member still needed: the smallest that would have room if only what stays were held."""
+        return self.of_quorum(gang, self.smallest(gang, lambda: self.emptied(gang)), None)
+
+    def of_quorum(
+        self,
+        gang: Gang,
+        members: Sequence[Pod],
+        offered: Sequence[NodeName] | None,
+        own: Offers | None = None,
+    ) -> list[Slot]:
+        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one.
+        `own`: the offers of others, where that one is not taken for theirs."""
+        missing = gang.missing
+        template = members[0]
+        placing = members[: gang.needed - missing]
+        if own is None:
+            slots, accepting = self.of_members(placing, template, offered)
+        else:
+            slots, accepting = self.of_members_apart(placing, offered, own)
+        return slots + [Slot(slot_name(gang), template.requests, accepting) for _ in range(missing)]
+
+    def more(self, gang: Gang, number: int) -> list[Slot]:
+        """So many slots for members like those that are not placed."""
+        template = next(gang.roster.unplaced(), None)
+        if template is None or number <= 0:
+            return []
+        accepting = self._acceptance(template)
+        return [Slot(slot_name(gang), template.requests, accepting) for _ in range(number)]
+
+    def of_members(
+        self, members: Sequence[Pod], template: Pod, offered: Sequence[NodeName] | None
+    ) -> tuple[list[Slot], Accepts]:
+        """A slot for each of these, and which nodes pods like the template accept."""
+        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
+        offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
+        of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
+        kinds = _Kinds()
+        acceptances = {kinds.of(template): of_template}
+        shared: dict[Hashable, Accepts] = {}
+        slots: list[Slot] = []
+        for pod in members:
+            kind = kinds.of(pod)
+            if kind not in acceptances:
+                acceptances[kind] = self._acceptance(pod, shared)
+            slots.append(Slot(Holder(pod.uid), pod.requests, acceptances[kind]))
+        if any(HOSTNAME in pod.node_selector for pod in members):
+            named: dict[str | None, set[NodeName]] = {}
+            for name, node in self.nodes.items():
+                named.setdefault(node.labels.get(HOSTNAME), set()).add(name)
+            for number, pod in enumerate(members):
+                if (host := pod.node_selector.get(HOSTNAME)) is not None:
+                    slots[number] = replace(slots[number], only=frozenset(named.get(host, ())))
+        return slots, of_template
+
+    def of_members_apart(
+        self, members: Sequence[Pod], offered: Sequence[NodeName] | None, own: Offers
+    ) -> tuple[list[Slot], Accepts]:
+        """As `of_members`, where each may be on the nodes that were offered for itself; where that is not known, on
+        those that it accepts."""
+        slots, anywhere = self.of_members(members, members[0], None)
+        by_offer: dict[frozenset[NodeName], Accepts] = {}
+        for number, pod in enumerate(members):
+            offer = frozenset(offered) if number == 0 and offered is not None else own.of(pod)
+            if offer is not None:
+                slots[number] = replace(slots[number], accepts=by_offer.setdefault(offer, offer.__contains__))
+        return slots, anywhere
+
+    def _acceptance(self, pod: Pod, known: dict[Hashable, Accepts] | None = None) -> Accepts:
+        """`known`: of pods before: the same for who asks for something else, if policies say nothing of it."""
+        judged = self.judged(pod)
+        accepting = AcceptsPod(pod, self._matching, judged)
+        if judged is not None or known is None:
+            return accepting
+        return known.setdefault((matching_of(pod), pod.governed), accepting)
+
+
+def slot_name(gang: Gang) -> Holder:
+    gang.plan.slots_made += 1
+    return Holder(f"slot:{gang.key.id}#{gang.plan.slots_made}")
+
+
+def in_order(gang: Gang, first: Pod | None) -> list[Pod]:
+    """The members to place: `first`, then by age."""
+    return sorted(gang.roster.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+
+
+class _Kinds:
+    """Numbers pods: the same for those that the scheduler would allow on the same nodes, as far as we know."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Hashable, int] = {}
+        self._last: tuple[Pod, int] | None = None
+
+    def of(self, pod: Pod) -> int:
+        if self._last is None or not _alike(pod, self._last[0]):
+            kind = frozenset(pod.requests.items()), *matching_of(pod), pod.governed
+            self._last = pod, self._numbers.setdefault(kind, len(self._numbers))
+        return self._last[1]
+
+
+def _alike(one: Pod, other: Pod) -> bool:
+    return one is other or (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.tolerations == other.tolerations
+        and one.governed == other.governed
+    )
+
+
+def size_of(pod: Pod) -> tuple[int, int, int]:
+    """Orders pods by what they ask for, the most contended first."""
+    requests = pod.requests
+    return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))

@@ -1,0 +1,1 @@
+"""Which pods leave for a gang."""

@@ -1,0 +1,1 @@
+"""Which gang is next, and whether it may fit."""

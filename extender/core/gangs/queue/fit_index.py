@@ -1,0 +1,329 @@
+"""The index of fits: whether a gang that waits may fit now, and whether it ever could, into the cluster without those
+who may leave it. Kept by shape, so that a change of one node is counted for that node alone.
+
+For each kind of pods that a gang waits with it is kept how often they fit on each node, now and ever (`Copies`). Too
+few of a kind decides at once; else the whole quorum is tried, and whether it could ever fit is tried again only when
+one of those numbers has changed. Knows nodes and what stays on them; must not know whose turn it is: see `queue`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from extender.core.audit import Violation
+from extender.core.cluster import Pod
+from extender.core.columns import Accepting, Accepts, Grid, Numbers
+from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
+from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
+from extender.core.gangs.cycle.plan_store import Plans
+from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
+from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.placement.slots import Slots
+from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.state.gang import Gang
+from extender.core.governed import is_choosy
+from extender.core.ledger import Ledger
+from extender.core.names import GangKey
+from extender.core.rows import NOWHERE
+from extender.core.work import Work
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.quantities import Vector
+
+Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
+"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
+whose members require something of the pods around has a shape of its own."""
+Rank = int | None
+"""Gangs that may preempt pods below that priority; None: those that may preempt none."""
+
+
+class _Stays(Protocol):
+    """What does not leave the nodes."""
+
+    def on(self, node: NodeName, priority: Rank) -> Vector:
+        """What stays on the node, whoever of that rank waits."""
+        ...
+
+    def drain_changes(self) -> Collection[NodeName]:
+        """The nodes of which that has changed since the last call."""
+        ...
+
+
+@dataclass(slots=True)
+class _Answer:
+    kinds: list[tuple[tuple[EquivalenceClass, Rank], int]]
+    versions: list[int] | None = None
+    """Of the counts that it was given by."""
+    could_fit: bool = False
+
+
+class CouldFit:
+    """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepting`: which nodes would have
+    a pod. `is_judged`: whether more than that keeps the gang's members from nodes."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        tries: Callable[[Gang], bool],
+        accepting: Callable[[Pod], Accepts],
+        is_judged: Callable[[Gang], bool],
+        stays: _Stays,
+        work: Work,
+    ) -> None:
+        self.changes = 0
+        """Grows whenever an answer may be another."""
+        self.unsure = False
+        """Whether an answer was given that is older than what has changed, for the slice of work was over."""
+        self._ledger = ledger
+        self._tries = tries
+        self._accepting = accepting
+        self._is_judged = is_judged
+        self._stays = stays
+        self._work = work
+        self._copies: Copies[tuple[EquivalenceClass, Rank]] = Copies(
+            ledger.rows, self._count, count_all=self._count_all
+        )
+        self._answers: dict[Shape, dict[Rank, _Answer]] = {}
+
+    def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> OnEach:
+        """Of kinds of one rank."""
+        rank = kinds[0][1]
+        names = list(self._ledger.rows.present())
+        capacity = [self._ledger.rows[name].capacity for name in names]
+        staying = [self._stays.on(name, rank) for name in names]
+
+        def empty(resource: ResourceKey) -> Iterator[int]:
+            return (has.get(resource, 0) - stays.get(resource, 0) for has, stays in zip(capacity, staying, strict=True))
+
+        grid = Grid(names, empty)
+        return names, _where_accepted(
+            (kind for kind, _ in kinds),
+            grid.accepting,
+            (grid.copies(kind.need, MOST if kind.need else LARGEST) for kind, _ in kinds),
+            self._accepting,
+        )
+
+    def _count(self, node: NodeName, kind: tuple[EquivalenceClass, Rank]) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies(row.capacity, self._stays.on(node, kind[1]), kind[0].need)
+        return count if count and self._accepting(kind[0].like)(node) else 0
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes whose capacity has changed x kinds)."""
+        nodes = dict.fromkeys((*self._ledger.changes.drain_capacities(), *self._stays.drain_changes()))
+        if nodes:
+            self.changes += 1
+            self._work.take(self._copies.refresh(nodes))
+
+    def resume(self) -> None:
+        """A new slice of work begins: what was answered for want of it may be asked again."""
+        if self.unsure:
+            self.unsure = False
+            self.changes += 1
+
+    def __call__(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
+        answer = self._answer_for(shape, rank)
+        if answer is None:
+            self.unsure = True
+            return False
+        versions = [self._copies.version(kind) for kind, _ in answer.kinds]
+        if versions == answer.versions:
+            return answer.could_fit
+        if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
+            answer.could_fit = False
+        elif len(answer.kinds) == 1 and not self._is_judged(gang):
+            # All alike: as many as fit each by itself fit together.
+            answer.could_fit = True
+        elif self._work.is_over:
+            self.unsure = True
+            return answer.could_fit
+        else:
+            self._work.take(len(self._ledger.rows) * len(answer.kinds))
+            answer.could_fit = self._tries(gang)
+        answer.versions = versions
+        return answer.could_fit
+
+    def _answer_for(self, shape: Shape, rank: Rank) -> _Answer | None:
+        """None: it is not known yet, for the slice of work is over."""
+        answers = self._answers.setdefault(shape, {})
+        if rank not in answers:
+            kinds = [((kind, rank), count) for kind, count in shape[1]]
+            new = [kind for kind, _ in kinds if kind not in self._copies]
+            if new and self._work.is_over:
+                return None
+            self._work.take(len(self._ledger.rows) * len(new))
+            self._copies.follow(*(kind for kind, _ in kinds))
+            answers[rank] = _Answer(kinds)
+        return answers[rank]
+
+    def forget(self, shape: Shape) -> None:
+        """Nobody of that shape waits any more."""
+        for answer in self._answers.pop(shape, {}).values():
+            self._copies.leave(*(kind for kind, _ in answer.kinds))
+
+    def violations(self) -> Iterator[Violation]:
+        self.refresh()
+        yield from self._copies.violations()
+
+    @property
+    def shapes(self) -> AbstractSet[Shape]:
+        """What it is kept for."""
+        return self._answers.keys()
+
+
+class Fits:
+    def __init__(
+        self, ledger: Ledger, places: Places, prospects: Prospects, slots: Slots, plans: Plans, stays: _Stays
+    ) -> None:
+        self.work = Work()
+        least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
+        self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
+        """How often pods of a kind fit into what is free."""
+        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work)
+        self._ledger = ledger
+        self._places = places
+        self._prospects = prospects
+        self._slots = slots
+        self.plans = plans
+
+    def _count_free(self, node: NodeName, kind: EquivalenceClass) -> int:
+        row = self._ledger.rows.get(node)
+        if row is None or not row.present:
+            return 0
+        count = copies(row.capacity, row.held, kind.need)
+        return count if count and self._slots.would_have(node, kind) else 0
+
+    def _count_all_free(self, kinds: Sequence[EquivalenceClass]) -> OnEach:
+        rows, columns = self._ledger.rows, self._ledger.columns
+        names = columns.names()
+
+        def on_each(kind: EquivalenceClass) -> Numbers:
+            if (offer := columns.offer(kind.need)) is not None:
+                return offer.copies
+            there = map(rows.__getitem__, names)
+            found = (copies(row.capacity, row.held, kind.need) if row.present else 0 for row in there)
+            return np.fromiter(found, np.int64, len(names))
+
+        return names, _where_accepted(kinds, Accepting(names), map(on_each, kinds), self._slots.accepting)
+
+    def _lacks(self, node: NodeName, asked: Asked) -> bool:
+        row = self._ledger.rows.get(node, NOWHERE)
+        return lacking(row.capacity, row.held, asked) is not None
+
+    # -- what is kept --------------------------------------------------------------------------------------------
+
+    def follow(self, shape: Shape) -> None:
+        """It will be asked about."""
+        self.refresh()
+        self.copies.follow(*(kind for kind, _ in shape[1]))
+
+    def forget(self, shape: Shape) -> None:
+        """Nobody of that shape waits any more."""
+        self._ever.forget(shape)
+        self.copies.leave(*(kind for kind, _ in shape[1]))
+
+    def refresh(self) -> None:
+        """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
+        if changes := self._ledger.changes.drain():
+            self.work.take(self.copies.refresh(changes))
+        self._ever.refresh()
+
+    def resume(self) -> None:
+        """A new slice of work begins."""
+        self.work.renew()
+        self._ever.resume()
+
+    def take_work(self, shape: Shape | None) -> None:
+        """One of that shape is tried: each node is looked at for each kind of its members."""
+        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
+
+    # -- now, and ever -------------------------------------------------------------------------------------------
+
+    def anybody_gained(self, gains: Collection[NodeName]) -> bool:
+        """Whether one of these nodes has room for a member of any shape."""
+        return self.copies.anywhere(gains)
+
+    def gained(self, shape: Shape, gains: Collection[NodeName]) -> bool:
+        """Whether one of these nodes has room for a member."""
+        return any(self.copies.on(node, kind) for kind, _ in shape[1] for node in gains)
+
+    def may_fit(self, shape: Shape, last: Gang, saved: int = 0) -> bool:
+        """False: it does not fit. `last`: of those of the shape, the one that comes last in turn. `saved`: so many
+        places are saved for it."""
+        needed, kinds, _ = shape
+        most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
+        if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
+            return True
+        others = [held for gang in self.plans.outranked_by(last.terms.claims) for held in self._places.unbound(gang)]
+        if not others:
+            return False
+        for kind in most:
+            # What is free beside a place that is given up may make room for one more.
+            most[kind] += sum(1 + copies(held.units, NOTHING, kind.need) for held in others)
+        return sum(min(count, most[kind]) for kind, count in kinds) >= needed
+
+    def places_saved(self, gang: Gang, shape: Shape, gains: Collection[NodeName] | None) -> int:
+        """How many of the places that are saved for the gang may be places now. `gains`: nodes that gained room since
+        they were saved; None: any may have."""
+        saved = self._places.unbound(gang)
+        if gains is not None and len(needs := _needs(shape)) == 1:
+            # A part of a place is no place, unless the rest of it has just come free beside it.
+            saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
+        return len(saved)
+
+    def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
+        """Whether it would have room beside what stays."""
+        if shape[2] is not None or self._places.is_constrained(gang):
+            return self._prospects.could_ever_fit(gang)
+        # Members of its own that are bound stay as well, and are those of no other gang of the shape.
+        beside_its_own = not gang.roster.bound or self._prospects.could_ever_fit(gang)
+        return beside_its_own and self._ever(gang, shape, rank)
+
+    def ever_changed(self, *, alone: bool) -> tuple[int, int]:
+        """Another whenever `could_ever` may answer otherwise. `alone`: also for shapes of one gang's own."""
+        self._ever.refresh()
+        # All that `could_ever` looks at: else room could be saved and given back for ever, as one knew better.
+        return self._ever.changes, self._prospects.company_changed(alone=alone)
+
+    def violations(self, waiting: AbstractSet[Shape]) -> Iterator[Violation]:
+        """`waiting`: the shapes of those who wait."""
+        self.refresh()
+        yield from self.copies.violations()
+        yield from self._ever.violations()
+        if self._ever.shapes - waiting:
+            yield Violation("queue", "it is kept whether shapes could fit of which nobody waits")
+
+
+def _where_accepted(
+    kinds: Iterable[EquivalenceClass],
+    accepting: Accepting,
+    on_each: Iterable[Numbers],
+    accepting_of: Callable[[Pod], Accepts],
+) -> Iterator[Numbers]:
+    """How often each of the kinds fits on each node, as is given, where the node accepts it; else 0."""
+
+    def only_accepted(kind: EquivalenceClass, found: Numbers) -> Numbers:
+        at = accepting(matching_of(kind.like), accepting_of(kind.like), np.flatnonzero(found))
+        only = np.zeros_like(found)
+        only[at] = found[at]
+        return only
+
+    return map(only_accepted, kinds, on_each)
+
+
+def shape_of(gang: Gang) -> Shape:
+    """What decides whether it fits."""
+    kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
+    alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
+    return gang.needed, frozenset(kinds.items()), gang.key if alone else None
+
+
+def _needs(shape: Shape) -> set[Need]:
+    return {kind.need for kind, _ in shape[1]}
