@@ -306,8 +306,10 @@ async def _carry_out(plan: Plan, result: Result) -> None:
 
 @contextmanager
 def _by_few() -> Iterator[None]:
-    """Lists, and events of PodGroups that wait, are taken in by slices of two though there are few; and four events of a
-    watch at once, not 32: the service also stops after 5 ms of computing, which virtual time does not show."""
+    """Lists, and events of PodGroups that wait, are taken in by slices of two, though there are few.
+
+    And four events of a watch at once, not 32: the service stops after 5 ms too, which virtual time does not show.
+    """
     fewer = ((population, "SLICE", 2), (group_news, "SLICE", 2), (reflector, "_SLICE", 4))
     many = [(module, name, getattr(module, name)) for module, name, _ in fewer]
     try:
