@@ -119,6 +119,20 @@ class TestAList:
         assert room.woken() == ["asker"]
         assert room.filter(asker) == [N1]
 
+    @pytest.mark.parametrize("units", [1, 0])
+    def test_of_pods_wakes_whom_an_earlier_life_turned_away_if_there_is_room_by_now(
+        self, room: Room, units: int
+    ) -> None:
+        """Nothing gains room after that, and kube-scheduler does not ask again."""
+
+        for name in NODES:
+            room.do(room.keeper.set_capacity(name, DATA, units))
+        held = [pod("holder", {"cpu": 100, DATA: 1}, node=N1), pod("asker", {"cpu": 100, DATA: 1})]
+        at_once(room.pods.replace(held))
+        assert room.woken() == ["asker"] * units
+        room.do(room.keeper.settle())
+        assert room.woken() == ["asker"] * units
+
     def test_of_pods_frees_what_those_it_leaves_out_held(self, room: Room) -> None:
         room.do(room.keeper.set_capacity(N1, DATA, 1))
         holder = room.asker("holder")

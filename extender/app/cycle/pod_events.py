@@ -295,7 +295,7 @@ class Population:
                 if isinstance(pod.gang, MalformedAsk) or tables.policies.judging.malformed(pod) is not None:
                     self.misunderstood.add(pod)
                 elif tables.asks_ephemeral(pod) or is_placed_by(pod.governed):
-                    self._turned_away.add(pod)
+                    self._turned_away.add_unasked(pod)
                     if tables.of_one.why_none(pod) is None:
                         # That it is to be a gang of one is seen when kube-scheduler asks about it again.
                         self._effects.append(WakePod(pod))
