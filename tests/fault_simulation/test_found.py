@@ -65,8 +65,8 @@ FOUND = {
     "had taken too much, as nobody could know",
     "many-events-in-no-time": "the simulation's mistake: 32 events of a watch made one long turn, which the service "
     "ends after 5 ms that virtual time does not show",
-    "room-that-an-earlier-life-did-not-see": "after a restart a pod slept beside room that was there before the pod was "
-    "listed",
+    "room-that-an-earlier-life-did-not-see": "after a restart a pod slept beside room that was known before the pod "
+    "was listed",
     "room-of-one-that-kube-scheduler-forgot": "the simulation's mistake: pods that keep apart waited for room that "
     "kube-scheduler keeps for one that it has nominated, and does not try again",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
