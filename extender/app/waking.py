@@ -164,7 +164,8 @@ class Waking:
         for namespace in self._turned_away.take_may_have_room():
             self._through(Group(namespace, beyond=True))
         self._heed_moved()
-        self.concerns(self._turned_away.take_unasked())
+        if self._turned_away.unasked:
+            self.concerns(self._turned_away.take_unasked())
         found = list[_Look]()
         while self._due and not self.work.is_over:
             group = next(iter(self._due))

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from extender.app.cycle.scheduler import Keeper
+from extender.core.attempt import Attempt
+from extender.core.cluster import Node, Pod
+from extender.kube.names import NodeName
 from kubesim.store import Backup
 from tests.app.town import Town
+from tests.builders import gang_pods, node
+from tests.core.gang_world import FixedClock
+from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 BUMPED_BY = 1_000_000_000
 HOW = pytest.mark.parametrize("how", ["on", "back", "same"])
 """Where versions go: on as with `etcdutl snapshot restore --bump-revision`, back where the folder is copied back."""
+
+
+class Performer(Performing):
+    def __init__(self) -> None:
+        self.keeper = Keeper(FixedClock())
 
 
 def _restore(town: Town, backup: Backup, how: str) -> None:
@@ -33,6 +47,20 @@ async def _restored(town: Town, how: str, *, others_have_the_room: bool) -> None
     for number, member in enumerate(undone if others_have_the_room else ()):
         town.create(town.pod(f"foreign-{number}", scheduler="other", node=before[member]))
     town.simulation.release_watches()
+
+
+def test_members_that_have_not_ended_after_all_count_for_nobody() -> None:
+    """A list has both as they were before they were bound: a gang of two needs two."""
+    world, waiting = Performer(), gang_pods("g", 2, {"cpu": 1})
+    attempt = Attempt("1", 2, 2, tuple(each.uid for each in waiting))
+    bound = [replace(each, node=NodeName("n1"), attempt=attempt) for each in waiting]
+    world.do(replaced(world.keeper, Node, [node("n1"), node("n2")]))
+    world.do(replaced(world.keeper, Pod, bound))
+    for each in bound:
+        world.do(world.keeper.observe(replace(each, finished=True, succeeded=True)))
+    world.do(replaced(world.keeper, Pod, waiting))
+    [gang] = world.keeper.tables.gangs.by_key.values()
+    assert (gang.needed, gang.roster.succeeded) == (2, set())
 
 
 @HOW

@@ -67,6 +67,8 @@ FOUND = {
     "ends after 5 ms that virtual time does not show",
     "room-that-an-earlier-life-did-not-see": "after a restart a pod slept beside room that was known before the pod "
     "was listed",
+    "counted-though-a-restore-undid-its-end": "a restore undid the end of both members of a gang, and one was bound "
+    "alone: the other's end, which was not taken back yet, counted for the quorum",
     "room-of-one-that-kube-scheduler-forgot": "the simulation's mistake: pods that keep apart waited for room that "
     "kube-scheduler keeps for one that it has nominated, and does not try again",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "

@@ -39,7 +39,7 @@ class TurnedAway:
         self._kind_of: dict[PodUid, tuple[str, Hashable]] = {}
         """Namespace, and what is the same for all of its kind."""
         self._moved: dict[PodUid, None] = {}
-        self._unasked: dict[PodUid, None] = {}
+        self.unasked: dict[PodUid, None] = {}
         """Pods that an earlier life of the service may have turned away, and this one has not looked at."""
         self._sampled: dict[PodUid, int] = {}
         """How often each was woken for nothing but to be offered other nodes, since anything has changed for it."""
@@ -64,11 +64,11 @@ class TurnedAway:
     def add_unasked(self, pod: Pod) -> None:
         """It sleeps, as far as we know, and there may be room for it already."""
         self.add(pod)
-        self._unasked[pod.uid] = None
+        self.unasked[pod.uid] = None
 
     def take_unasked(self) -> Collection[PodUid]:
         """Those that were added so since this was asked last, and still sleep."""
-        taken, self._unasked = self._unasked, {}
+        taken, self.unasked = self.unasked, {}
         return [uid for uid in taken if uid in self]
 
     def _group(self, namespace: str, kind: Hashable) -> Group:

@@ -85,13 +85,15 @@ class Population:
         newer = self.answered.listed()
         gone = [uid for uid in self._known() if uid not in present and not self._may_be_newer(uid, newer)]
         self._disproved = {*gone, *(uid for uid in self._undone(present.values()) if uid not in newer)}
-        # Those that are gone come first: a gang is not whole by who is no more. And a policy may count those that have
-        # finished only beside the living.
+        # Those that are gone come first, and those that have not ended after all: a gang is not whole by either. And a
+        # policy may count those that have finished only beside the living.
+        first = sorted(uid for uid in self._disproved if uid not in present or uid in self._finished)
         listed = sorted(present.values(), key=lambda pod: pod.finished)
-        for number, uid in enumerate([*sorted(gone), *(pod.uid for pod in listed)], 1):
+        for number, uid in enumerate([*first, *(pod.uid for pod in listed)], 1):
             if uid in self._disproved:
+                self._disproved.discard(uid)
                 self.forget(uid)
-            if uid in present:
+            if number > len(first):
                 self.observe(present[uid])
             if number % SLICE == 0:
                 yield
