@@ -28,7 +28,7 @@ _WITHIN = 60.0
 
 
 def asked_of(told: Iterable[Record]) -> tuple[FastAPI, Circumstances]:
-    """The management API of whoever told these records. Raises `remembering.Incomplete`."""
+    """The management API of whoever told these records. Raises `snapshot.Incomplete`."""
     there = reopened(told)
     return create_api(_management(there), lambda: True, CollectorRegistry()), there.circumstances
 

@@ -43,7 +43,7 @@ _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 class Forked:
-    """Implements `what_if.Copied`. `within`: seconds that the work may take, in a copy of a copy a third of it.
+    """Implements `simulate.Copied`. `within`: seconds that the work may take, in a copy of a copy a third of it.
     `at_once`: nobody else has a turn meanwhile, for time is not the machine's, and no thread is waited for. `memory`:
     how much of it is in use; a copy may take half of what is left, for what it takes is ours where memory is limited.
     """

@@ -5,7 +5,7 @@ the places of policies, it knows nothing of: there it finds no victims, and such
 that was turned away for them is taken for a gang by itself, and all that holds for gangs holds for it: its turn, the
 search for victims, the limits, and the room that is kept. It is none any more as soon as it is bound.
 
-Must not know how victims are found: see `core.gangs.preempting`.
+Must not know how victims are found: see `core.gangs.preemption.preemption`.
 """
 
 from __future__ import annotations

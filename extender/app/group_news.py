@@ -13,8 +13,6 @@ from extender.app.contracts.ports import Clock
 from extender.core.cluster import Pod
 from extender.core.gangs.state.pod_groups import GroupName, PodGroup, PodGroups
 
-SLICE = 200
-"""Pods that one step updates at most, unless a single group has more: about 10 ms."""
 _REST = 0.002
 """Seconds of waiting for each pod that a large change updated: about thirty times what the update takes."""
 
@@ -23,12 +21,16 @@ _News = tuple[PodGroup, bool]
 
 
 class GroupNews:
-    """`understand` is called with pods, as the API server has them, whose PodGroup changed."""
+    """`understand` is called with pods, as the API server has them, whose PodGroup changed.
 
-    def __init__(self, groups: PodGroups, clock: Clock, understand: Callable[[Iterable[Pod]], None]) -> None:
+    `most`: how many pods one step updates, unless a single group has more.
+    """
+
+    def __init__(self, groups: PodGroups, clock: Clock, understand: Callable[[Iterable[Pod]], None], most: int) -> None:
         self._groups = groups
         self._clock = clock
         self._understand = understand
+        self._most = most
         self._resting: dict[str, float] = {}
         """By namespace: until when its events wait."""
         self._waiting: dict[str, dict[GroupName, _News]] = {}
@@ -73,7 +75,7 @@ class GroupNews:
     def _take_slice(self, namespaces: Iterable[str]) -> None:
         """Applies one waiting event of each namespace in turn, until a slice of pods is updated."""
         turns, done = dict.fromkeys(namespaces), 0
-        while turns and done < SLICE:
+        while turns and done < self._most:
             del turns[namespace := next(iter(turns))]
             waiting = self._waiting.pop(namespace)
             group, gone = waiting.pop(next(iter(waiting)))
@@ -86,6 +88,6 @@ class GroupNews:
     def _take(self, group: PodGroup, gone: bool) -> int:
         members = self._groups.lose(group) if gone else self._groups.see(group)
         self._understand(members)
-        if len(members) > SLICE:
+        if len(members) > self._most:
             self._resting[group.namespace] = self._clock.steady() + len(members) * _REST
         return len(members)

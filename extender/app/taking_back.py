@@ -1,7 +1,8 @@
 """Taking back: an object is what it was before a transaction, unless others made something else of it since.
 
-An intent (`app.intents`) says what the object was. That the transaction has written the object is said by the object's
-own mark, which its owner may forge: who does so has that one object made what it was. Must not know where intents are.
+An intent (`app.resources.intent_log`) says what the object was. That the transaction has written the object is said by
+the object's own mark, which its owner may forge: who does so has that one object made what it was. Must not know where
+intents are.
 """
 
 from __future__ import annotations

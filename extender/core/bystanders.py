@@ -3,7 +3,7 @@
 Holds the bound pods, what those of them require, and, for every kind of peers that somebody has asked about lately, how
 many of them each node has; kept pod by pod, so that asking costs no walk over the cluster. `Around` is what one plan
 sees: these, less who leaves, and those that hold room without being bound. Must not know gangs, room, nor how a plan is
-made: see `together`.
+made: see `affinity_packing`.
 """
 
 from __future__ import annotations

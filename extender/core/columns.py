@@ -53,9 +53,7 @@ class Accepting:
         unknown = at[known[at] == 0]
         most = _FEW if self._rules is None and len(self._known) <= _FEW_KEYS else _FEWER
         if len(unknown) > most and isinstance(accepts, AcceptsPod):
-            if self._rules is None:
-                self._rules = accepts.matching.over(self._names)
-            let = self._rules(accepts.pod)
+            let = self.by_rules(accepts)
             known[~let] = -1
             if accepts.judged is None:
                 known[let] = 1
@@ -64,6 +62,12 @@ class Accepting:
         for number in unknown.tolist():
             known[number] = 1 if accepts(self._names[number]) else -1
         return at[known[at] > 0]
+
+    def by_rules(self, accepts: AcceptsPod) -> npt.NDArray[np.bool_]:
+        """Which of the nodes accept the pod by their labels and taints, whatever is judged beside these."""
+        if self._rules is None:
+            self._rules = accepts.matching.over(self._names)
+        return self._rules(accepts.pod)
 
 
 class Grid:

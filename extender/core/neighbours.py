@@ -3,7 +3,7 @@
 Copied in meaning from kube-scheduler 1.36's plugins NodePorts, InterPodAffinity and PodTopologySpread: host ports;
 required anti-affinity, in both directions; required affinity, where the first of a series that wants to be near its own
 kind may go anywhere; topology spread with DoNotSchedule. Counts only; must not know room, nor in which order a plan is
-looked for: see `together`.
+looked for: see `affinity_packing`.
 """
 
 from __future__ import annotations

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+
+from loadtests.fault_simulation.run import Result
 
 _DIGITS = 16
 
 
-class _Plan(Protocol):
-    @property
-    def seed(self) -> int: ...
-
-
-class Run(Protocol):
-    """What is recorded of a run."""
-
-    @property
-    def plan(self) -> _Plan: ...
-
-    @property
-    def digest(self) -> str: ...
-
-
-def text(results: Sequence[Run]) -> str:
+def text(results: Sequence[Result]) -> str:
     """One line for each seed, in order: the seed and the first digits of its digest."""
-    return "".join(f"{seed} {digest}\n" for seed, digest in sorted(_digests(results).items()))
+    return "".join(f"{seed} {digest}\n" for seed, digest in sorted(map(_line, results)))
 
 
-def differing(recorded: str, results: Sequence[Run]) -> list[Run]:
+def differing(recorded: str, results: Sequence[Result]) -> list[Result]:
     """The runs, in order of their seeds, whose digest is not as recorded; of a seed that is not recorded, too."""
-    known = dict(line.split() for line in recorded.splitlines())
-    others = (each for each in results if known.get(str(each.plan.seed)) != each.digest[:_DIGITS])
-    return sorted(others, key=lambda each: each.plan.seed)
+    known = {(int(seed), digest) for seed, digest in map(str.split, recorded.splitlines())}
+    return sorted((each for each in results if _line(each) not in known), key=lambda each: each.plan.seed)
 
 
-def _digests(results: Sequence[Run]) -> dict[int, str]:
-    return {each.plan.seed: each.digest[:_DIGITS] for each in results}
+def _line(result: Result) -> tuple[int, str]:
+    return result.plan.seed, result.digest[:_DIGITS]

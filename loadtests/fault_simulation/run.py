@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from unittest.mock import patch
 
 from extender.adapters.kube import reflector
-from extender.app import group_news
 from extender.app.cycle import pod_events as population
 from kubesim.kinds import POD
 from kubesim.store import Change
@@ -310,15 +310,8 @@ def _by_few() -> Iterator[None]:
 
     And four events of a watch at once, not 32: the service stops after 5 ms too, which virtual time does not show.
     """
-    fewer = ((population, "SLICE", 2), (group_news, "SLICE", 2), (reflector, "_SLICE", 4))
-    many = [(module, name, getattr(module, name)) for module, name, _ in fewer]
-    try:
-        for module, name, number in fewer:
-            setattr(module, name, number)
+    with patch.object(population, "SLICE", 2), patch.object(reflector, "_SLICE", 4):
         yield
-    finally:
-        for module, name, number in many:
-            setattr(module, name, number)
 
 
 def run(plan: Plan) -> Result:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from extender.app.cycle.pod_events import SLICE
 from extender.app.cycle.scheduler import Keeper
-from extender.app.group_news import SLICE
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk, MalformedAsk
 from extender.core.gangs.state.pod_groups import PodGroup

@@ -34,7 +34,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[GangWorld]:
 
 
 def export(world: GangWorld, *namespaces: str) -> None:
-    """As `app.capacities` does when the owner's object says so."""
+    """As `app.resources.capacity` does when the owner's object says so."""
     world.keeper.tables.tenancy.export(THEIRS, namespaces)
     world.keeper.tables.ledger.capacity.reconsider(N0)
     world.do(world.keeper.settle())

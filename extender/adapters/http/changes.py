@@ -1,7 +1,7 @@
 """Changes: the JSON of what is supposed in `POST /v1/what-if`, read and shown.
 
-The words of the API for the values of `app.supposed`, both ways: what an explanation has tried is told as it can be
-asked. Must not know what is asked then.
+The words of the API for the values of `app.contracts.simulation_changes`, both ways: what an explanation has tried is
+told as it can be asked. Must not know what is asked then.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """kube-scheduler's verbs, from bytes to bytes: what arrives is read, the application asked, its answer written.
 
-Knows the wire and `app.verbs`. Must not know ASGI.
+Knows the wire and `app.contracts.extender_api`. Must not know ASGI.
 
 What kube-scheduler needs where something is wrong (only status 200 counts for it; a filter that fails costs the pod a
 back-off, a rejection does not):

@@ -1,6 +1,6 @@
 """Wondering: the body and the answer of `POST /v1/what-if`, as pydantic checks and OpenAPI describes them.
 
-Knows JSON's types and the words of the API; translates into those of `app.supposition` and back.
+Knows JSON's types and the words of the API; translates into those of `app.contracts.simulation_request` and back.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whether a pod still lives, as `app.ports` asks for it. One request, and no retry."""
+"""Whether a pod still lives, as `app.contracts.ports` asks for it. One request, and no retry."""
 
 from __future__ import annotations
 

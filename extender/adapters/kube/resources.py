@@ -1,4 +1,4 @@
-"""Resources: the schema of EphemeralResource, between its JSON and what `app.ports` has. See `schema`.
+"""Resources: the schema of EphemeralResource, between its JSON and `app.contracts.ports`. See `schema`.
 
 Must not know requests.
 """

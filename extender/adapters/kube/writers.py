@@ -1,4 +1,4 @@
-"""Writers: what Escher changes about pods and nodes, one request each, as `app.ports` asks for it.
+"""Writers: what Escher changes about pods and nodes, one request each. See `app.contracts.ports`.
 
 Every write about a pod carries its UID, so that a namesake created meanwhile is left alone (409, which is Gone here).
 Bodies are built as JSON by the encoder: no name can break out of its place. Nothing is retried here.

@@ -56,10 +56,11 @@ class Rules:
     its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
     be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
     gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
-    nobody waits for a pod to leave that has run for so long, see `core.gangs.staying`. `gather_limit`: how many places
-    in a namespace are held for pods that do not exist yet, see `core.gangs.promises`. `switches`: what is allowed at
-    first, see `core.brake`. `preemption`: how often others leave for a gang, and how many at most. `most_together`: how
-    many binds can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may have.
+    nobody waits for a pod to leave that has run for so long, see `core.gangs.placement.resident_pods`. `gather_limit`:
+    how many places in a namespace are held for pods that do not exist yet, see `core.gangs.cycle.expected_members`.
+    `switches`: what is allowed at first, see `core.brake`. `preemption`: how often others leave for a gang, and how
+    many at most. `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
+    ephemeral resources a node may have.
     """
 
     reserve_at_filter: bool = True
@@ -188,7 +189,7 @@ class Tables:
             raise Unavailable("a list of all pods is being taken in", retry_after=1.0)
 
     def has_left(self, node: NodeName) -> bool:
-        """For good, that is: see `departures`."""
+        """For good, that is: see `removed_nodes`."""
         return node not in self.nodes and self.departures.for_good(node, self.clock.steady())
 
     def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:

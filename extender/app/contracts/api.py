@@ -73,7 +73,7 @@ class SetResource:
     """Absolute: the chosen nodes have `capacity` units of `name` afterwards; 0 removes it from them.
 
     A node's name speaks for that node alone, a rule for the whole: nodes that it does not choose lose the resource.
-    What a rule chose stands for as long as the same is asked and no chosen node has left for good: see `node_choice`.
+    What a rule chose stands as long as the same is asked and no chosen node has left for good: see `node_selection`.
 
     `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. Where neither tells,
     the call is Invalid in field `node_spec`. `choice.limit` caps how many nodes are chosen (num_nodes).

@@ -265,7 +265,8 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a transaction is about to write, from before the first write until it is in force. See `app.intents`.
+    """What a transaction is about to write, from before the first write until it is in force. See
+    `app.resources.intent_log`.
 
     `given_up`: the transaction is being taken back, and cannot come into force.
     """

@@ -1,6 +1,6 @@
 """Binds: whether a pod may be bound to a node, where its units are held meanwhile, and what is held once it is bound.
 
-Whom a node or a policy has no place for yet waits (`permits`). Must not know how a Binding is written.
+Whom a node or a policy has no place for yet waits (`waiting_binds`). Must not know how a Binding is written.
 """
 
 from __future__ import annotations

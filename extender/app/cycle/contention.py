@@ -1,7 +1,7 @@
 """Rivals: whether pods or gangs of other namespaces wait for room that the gangs of one hold, or held until just now.
 
 They wait for it if they could be there, were nothing held for that namespace's gangs but what is bound. Who waits for
-anything else is no reason for it to hold none. Must not know what follows from that: see `core.gangs.plans`.
+anything else is no reason for it to hold none. Must not know what follows from that: see `core.gangs.cycle.plan_store`.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Population:
         self._turned_away = turned_away
         self._effects = effects
         self.groups = PodGroups(tables.rules.most_together)
-        self.group_news = GroupNews(self.groups, tables.clock, self._understand_anew)
+        self.group_news = GroupNews(self.groups, tables.clock, self._understand_anew, SLICE)
         self.misunderstood = Misunderstood(tables, self.groups, effects)
         self.answered = Answered(tables.clock)
         self.anew = GovernedAnew(tables.governing, tables.pods.get, self._is_known_anew)

@@ -1,7 +1,7 @@
 """The keeper: sole owner of the ledger, of the tables of nodes and pods, and of the gangs.
 
 Facts and feedback come in, questions are answered; what should be done about it is returned as effects, for a
-`decisions.Performer`. Every method is synchronous: nothing else runs between what it reads and what it writes, so there
+`effects.Performer`. Every method is synchronous: nothing else runs between what it reads and what it writes, so there
 are no locks. Dispatch and nothing else: each of its parts knows one thing. It knows the clock's reading but waits for
 nothing; it must not know the network.
 """
@@ -327,7 +327,7 @@ class Keeper:
         held: Sequence[Holding],
     ) -> None:
         """All of this is so, as another life knew it; nothing is decided for that. Policies, and what is known beside
-        nodes and pods, are there already. See `remembering`."""
+        nodes and pods, are there already. See `snapshot`."""
         self._replace_nodes(nodes)
         self.population.begin(pods, left_out)
         for holding in held:

@@ -1,6 +1,6 @@
 """Asked: EscherPolicies that applications ask are at work in the service, from when one is in force until it is not.
 
-Each is an ESL in a space of its own (`hosting`). It is told of other parameters as soon as they are in force, and goes
+Each is an ESL in a space of its own (`esl_host`). It is told of other parameters as soon as they are in force, and goes
 on after a restart from the objects and the pods that are there. What it has set says so (`EphemeralResource.policy`),
 and is removed when the policy is gone, or of another type: by what is there and not by what has happened, so that
 neither a crash nor a silent API server leaves anything for good. Pods that run are left alone.

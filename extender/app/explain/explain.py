@@ -1,7 +1,8 @@
 """Explain: why a pod or a gang waits, with numbers, and what would help. Reads the tables, changes nothing.
 
 The same rules that decide are asked again, node by node (`node_groups`), and policies that people create are told with
-what they come to (`policy_numbers`). What is told here as a remedy is what rules say; `helping` tries what would help.
+what they come to (`policy_details`). What is told here as a remedy is what rules say; `remedy_search` tries what would
+help.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Remedies: what may help a pod or a gang that waits for a place, each as something that can be supposed.
 
 Made from what is in its way: the nodes by rule, the policies that govern it, and who stands where. Whether one helps is
-for `helping` to try: here it is enough that it might, and that there are few. What can be had in numbers (nodes, a
-quorum, a skew) is a ladder, of which the lowest rung that helps is told. Reads the tables, changes nothing.
+for `remedy_search` to try: here it is enough that it might, and that there are few. What can be had in numbers (nodes,
+a quorum, a skew) is a ladder, of which the lowest rung that helps is told. Reads the tables, changes nothing.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A state dump is made of these: facts as the core has them, which bear nothing that no decision reads (no environment, no
 volumes, no annotations that are not ours), the settings that decide, and what was decided and no fact tells. Time
-stands still for whoever begins so: it is there to be asked (`explain`, `what_if`), not to decide. Must not know how the
-values are written, nor where to.
+stands still for whoever begins so: it is there to be asked (`explain`, `simulate`), not to decide. Must not know how
+the values are written, nor where to.
 
 Not remembered: binds that wait for a node or a policy's leave, victims that kube-scheduler was offered within the last
 seconds, and policies that are none of ours (`Circumstances.foreign_policies` names them).

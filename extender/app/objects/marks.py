@@ -6,8 +6,9 @@ time; once another call has settled what is to be there, its mark is void, and a
 creation that was answered may arrive again: if a call of ours has deleted the object meanwhile, what it makes is a
 stray too, for a while. Longer, it could be an object that a user deleted through us and creates from a copy of it.
 
-The mark of a write of a transaction that was announced (`app.intents`) names the transaction, and has a digest of what
-the object's spec asks for then: whoever finds it can tell the write, and whether the spec was edited since.
+The mark of a write of a transaction that was announced (`app.resources.intent_log`) names the transaction, and has a
+digest of what the object's spec asks for then: whoever finds it can tell the write, and whether the spec was edited
+since.
 """
 
 from __future__ import annotations

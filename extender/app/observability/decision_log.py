@@ -1,7 +1,7 @@
 """The decision log: each decision is one line of the log at debug, with a constant name and what it is about.
 
-It has the words of `/v1/events` (`announcing`), and besides what was sent and answered, and how long that took. It is
-put in place where the log is to have it, around what decides and at what is told anyway; where it is not, it costs
+It has the words of `/v1/events` (`decision_stream`), and besides what was sent and answered, and how long that took. It
+is put in place where the log is to have it, around what decides and at what is told anyway; where it is not, it costs
 nothing. Must not decide anything, nor change what is decided.
 """
 

@@ -10,7 +10,7 @@ often. What is desired is read from the keeper at the moment of writing, never c
 watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
 holds for as long as a watch can be late, and until a list is there that was asked for later; what is not reached by
 then is of a time that is no more. Where somebody else undoes what is written, it is written again, ever more slowly
-(`drift_fights`). Must not know why capacity changed.
+(`conflict_backoff`). Must not know why capacity changed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Ephemeral resources as a kind of ours: what is special to them.
 
-What of them the ledger has is in `capacities`. The nodes that an object's nodeSpec means are chosen here, when its
+What of them the ledger has is in `capacity`. The nodes that an object's nodeSpec means are chosen here, when its
 status is judged. A choice is made once, and again where capacity, nodeSpec or numNodes have changed, or a chosen node
 has left for good. It is made durable (status.nodes) before it is in force. One that finds no node is made again in each
 full round.

@@ -3,11 +3,11 @@
 Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
 transaction over them: everything is checked first, then they are written, then the claims are committed; in
 all-or-nothing mode a failure on the way, be it a defect, takes back what was written. Where there is more than one
-write, an intent is stored before them and deleted when all is done (`app.intents`), so that a crash leaves no half of
-it; incremental transactions promise nothing of the kind, and claims end with their process in any case. A write
-that was not answered is found out about, and taken back in either mode. The names are locked for as long as it takes
-to write, and a few seconds at most to wait until something can be taken back; what then is left is taken back name by
-name, unless others have changed it, and after that by its intent. Others may see it for that moment; nobody is
+write, an intent is stored before them and deleted when all is done (`app.resources.intent_log`), so that a crash leaves
+no half of it; incremental transactions promise nothing of the kind, and claims end with their process in any case. A
+write that was not answered is found out about, and taken back in either mode. The names are locked for as long as it
+takes to write, and a few seconds at most to wait until something can be taken back; what then is left is taken back
+name by name, unless others have changed it, and after that by its intent. Others may see it for that moment; nobody is
 answered before the end. Modes and detections are those of `core.transaction`.
 """
 

@@ -8,7 +8,7 @@ is made after it; each says of itself what it decides.
 The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`queue`); a
 plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
 room wakes each member that was turned away once; a part of a gang that is bound is evicted only if it is proven
-(`parts`) that its quorum was never whole; a defect with one gang is that gang's alone.
+(`partial_gangs`) that its quorum was never whole; a defect with one gang is that gang's alone.
 
 With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it only says
 where members should go, anybody may take that room, and each member claims its own when it comes to be bound, which is

@@ -55,8 +55,8 @@ class GangMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionsMemory:
-    """What is under way, and what was in vain: as `preempting`, `vain` and `victims` have it. `going`: since when pods
-    leave. `searched`: the gang that nothing has changed for since victims were searched for it, and until when."""
+    """What is under way, and what was in vain: as `preemption`, `vain` and `victim_rules` have it. `going`: since when
+    pods leave. `searched`: the gang that nothing has changed for since victims were searched for it, and until when."""
 
     orders: Mapping[GangKey, Order] = field(default_factory=dict)
     history: Mapping[GangKey, History] = field(default_factory=dict)

@@ -5,7 +5,7 @@ each time. One counts for its gang while that gang exists, and afterwards for ev
 under another name is no new start. Of all gangs of a namespace, existing or not, `NAMESPACE_TIMES` as many may be in
 vain. Those that are not decided yet count as well.
 
-Knows counts and times. Must not know who was evicted, nor why a preemption came to nothing: see `preempting`.
+Knows counts and times. Must not know who was evicted, nor why a preemption came to nothing: see `preemption`.
 """
 
 from __future__ import annotations

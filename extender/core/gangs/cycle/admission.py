@@ -1,6 +1,6 @@
 """Admission: what a member's filter call is answered: its node, held for it, or the constant reason why it must wait.
 
-Must not know kube-scheduler's wire, nor when a plan is possible (`planning`) or a turn has come (`settling`).
+Must not know kube-scheduler's wire, nor when a plan is possible (`planner`) or a turn has come (`requeue`).
 """
 
 from __future__ import annotations

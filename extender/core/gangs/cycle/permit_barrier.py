@@ -1,7 +1,7 @@
 """The barrier: members whose bind waits for the others, and when they are let through.
 
 It opens only when the quorum is there, and holds all that it needs; whoever comes after it is let through at once, by
-the attempt that is gone on with (`parts`). Must not know how a Binding is written, nor how a plan is made.
+the attempt that is gone on with (`partial_gangs`). Must not know how a Binding is written, nor how a plan is made.
 """
 
 from __future__ import annotations

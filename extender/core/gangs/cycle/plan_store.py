@@ -7,7 +7,7 @@ else. A few times in a row it may be late news; then the gang is left alone for 
 planned at once only if its members have changed, or nodes have come or gone. Or a gang needs what a plan holds that is
 left alone.
 
-Knows times and counts. Must not know where a plan has its places, nor how one is made: see `planning`.
+Knows times and counts. Must not know where a plan has its places, nor how one is made: see `planner`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Planning: when the quorum of a gang is planned, whose plan is given up for it, and when its own is.
 
-Decides whether a plan is tried, and for how long it holds. Must not know where the places are (`placing`), who stands
+Decides whether a plan is tried, and for how long it holds. Must not know where the places are (`placement`), who stands
 at the barrier, nor who asks. What is given up is free for all; the gang then waits as before.
 """
 

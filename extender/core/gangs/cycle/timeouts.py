@@ -37,7 +37,7 @@ class Deadlines:
     _brake: Brake
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `heed_time`, or `settling`, has something to do, in seconds that only pass."""
+        """The next moment at which `heed_time`, or `requeue`, has something to do, in seconds that only pass."""
         return earliest(
             self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
         )

@@ -3,7 +3,7 @@
 The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan
 is an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer
 stand where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a
-candidate. Members of no such requirement, with nobody around that repels them, are planned by `packing`, which is
+candidate. Members of no such requirement, with nobody around that repels them, are planned by `bin_packing`, which is
 faster.
 
 How it looks, slots that are alike as one template:
@@ -22,13 +22,13 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from heapq import heapify, heappop, heappush
 from itertools import chain
 
 import numpy as np
-import numpy.typing as npt
 
 from extender.core.bystanders import Around
 from extender.core.cluster import Node, Pod
@@ -41,7 +41,6 @@ from extender.core.neighbours import NEAR, TOO_MANY, PeerClass, Rules, are_too_m
 from extender.core.node_matching import AcceptsPod
 from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
-from extender.kube.node_match import PodRules
 
 _FEW = 64
 """Slots x candidates up to which every way is tried."""
@@ -118,9 +117,7 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
     for seat in seats:
         kind = rules.class_of(seat.pod)
         need = asked_of(seat.slot.units)
-        key = (frozenset(need), seat.slot.where, id(kind))
-        if (template := found.get(key)) is None:
-            template = found[key] = _Template([], need, kind)
+        template = found.setdefault((frozenset(need), seat.slot.where, id(kind)), _Template([], need, kind))
         template.slots.append(seat.slot)
     return list(found.values())
 
@@ -168,10 +165,11 @@ class _Attempt:
         self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
         """The last spread constraint and nodes that were divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
-        self._rules: Callable[[PodRules], npt.NDArray[np.bool_]] | None = None
-        self._grid: Grid | None = None
+
+    @cached_property
+    def _grid(self) -> Grid:
         """What was free on the candidates when the plan began."""
-        self._numbers: Mapping[NodeName, int] = {}
+        return self._before.grid(self._candidates)
 
     def orders(self) -> list[Sequence[int]]:
         """In which the templates may be placed: who only wants to be near others comes after them."""
@@ -192,7 +190,7 @@ class _Attempt:
         many templates the first decide."""
         if not places:
             return {}
-        grid = self.room.grid(chain.from_iterable(places))
+        at = np.array([self._grid.numbers[name] for name in chain.from_iterable(places)], np.int64)
         place_of = np.repeat(np.arange(len(places)), [len(names) for names in places])
         total, enough = np.zeros(len(places)), np.ones(len(places), np.bool_)
         for template in (self.templates[number] for number in sorted(numbers)):
@@ -200,7 +198,7 @@ class _Attempt:
                 break
             # All nodes at once: so many cost no more than a look at one.
             self.looks += 1 + len(place_of) // _COUNTED_AT_ONCE
-            whole = np.bincount(place_of, grid.copies(template.need, self._asked), len(places))
+            whole = np.bincount(place_of, self._grid.copies(template.need, self._asked)[at], len(places))
             total += whole
             enough &= whole >= len(template.slots)
         return {number: int(total[number]) for number in np.flatnonzero(enough).tolist()}
@@ -244,7 +242,7 @@ class _Attempt:
         """The names without nodes that never have one of the template, once they are known: after some looks."""
         if template.open is None and not self._is_known(template):
             return iter(names)
-        open_by_number, numbers, passed = template.open or b"", self._numbers, 0
+        open_by_number, numbers, passed = template.open or b"", self._grid.numbers, 0
 
         def is_open(name: NodeName) -> bool:
             nonlocal passed
@@ -265,13 +263,8 @@ class _Attempt:
         words = accepts.words
         if self.looks <= _ONE_BY_ONE and words <= _FEW_WORDS:
             return False
-        if self._rules is None:
-            self._rules = accepts.matching.over(self._candidates)
-            self._grid = self._before.grid(self._candidates)
-            self._numbers = {name: number for number, name in enumerate(self._candidates)}
-        assert self._grid is not None
         self.looks += words + len(self._candidates) // _COUNTED_AT_ONCE
-        template.open = (self._rules(accepts.pod) & self._grid.has_room(template.need)).tobytes()
+        template.open = (self._grid.accepting.by_rules(accepts) & self._grid.has_room(template.need)).tobytes()
         return True
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:

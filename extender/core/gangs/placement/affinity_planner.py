@@ -1,9 +1,9 @@
 """Constrained gangs: those whose members require something of the pods around, or that pods around are to be away from.
 
-Finds out which gangs are such, and plans their slots by `together` on the ledger's room and on who stands where: bound
-pods, other gangs' reservations, and the gang's own members that stay where they are. Reads and changes nothing but what
-it remembers of gangs that could be placed nowhere. Must not know why a place is wanted, nor whose turn it is: see
-`places`, which asks it about these gangs, and `packing` about all others.
+Finds out which gangs are such, and plans their slots by `affinity_packing` on the ledger's room and on who stands
+where: bound pods, other gangs' reservations, and the gang's own members that stay where they are. Reads and changes
+nothing but what it remembers of gangs that could be placed nowhere. Must not know why a place is wanted, nor whose turn
+it is: see `places`, which asks it about these gangs, and `bin_packing` about all others.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Constrained:
         leaving: Collection[Holder] = (),
         promised: Promised = (),
     ) -> dict[Holder, NodeName] | Shortfall:
-        """As `packing.plan`, with all that the members require; and beside what is `promised`."""
+        """As `bin_packing.plan`, with all that the members require; and beside what is `promised`."""
         return self.plan_in(self.surroundings(gang, slots, releasing, leaving, promised), gang, slots, candidates)
 
     def surroundings(
@@ -266,7 +266,7 @@ class Constrained:
         lasting: Room,
         promised: Promised = (),
     ) -> dict[Holder, tuple[NodeName, Vector]] | None:
-        """For every slot the node that it should wait for, and what of its units is free there: as `prospects.aim`.
+        """For every slot the node that it should wait for, and what of its units is free there: as `feasibility.aim`.
         Nodes come first that the pods around leave to a member now."""
         holders = [*releasing, *(slot.holder for slot in slots)]
         now = Room(self._ledger, holders)

@@ -2,7 +2,7 @@
 
 Knows the ledger and which nodes a pod accepts. Every change is one transaction: it happens whole, or nothing has
 happened. Must not know in which phase a gang is, who waits at a barrier, why a place is wanted (see `gangs`), nor why a
-pod was nominated (`preempting`). What could be is in `prospects`.
+pod was nominated (`preemption`). What could be is in `feasibility`.
 
 The places of a gang that only intends are holdings of no units: nobody else counts them, its own members do. Units
 are claimed by `settle_on` when a member comes to be bound.

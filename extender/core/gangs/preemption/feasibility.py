@@ -1,7 +1,7 @@
 """Prospects: what could be for a gang that has no plan: with what stays alone, with what is saved, or without victims.
 
 Reads the ledger; what is saved is one transaction. Must not know whose turn it is (`queue`), nor who may be a victim
-(`preempting`).
+(`preemption`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Prospects:
         constrained = self._constrained.concerns(gang)
         kept = self._whole(saved, slots) if not constrained else {}
         unused = (name for number in count() if (name := Holder(f"saved:{gang.key.id}#{number}")) not in kept)
-        # Where it matters which member a place is for, it is named after it: see `constrained.like`.
+        # Where it matters which member a place is for, it is named after it: see `affinity_planner.like`.
         named = set(map(Holder, gang.roster.members)) if constrained else set()
         lacking = [
             replace(slot, holder=Holder(f"saved:{gang.key.id}#{slot.holder}") if slot.holder in named else next(unused))

@@ -1,7 +1,7 @@
 """Preempting: when others are made to leave for a gang, who of them, how often; and what became of it.
 
 Others leave only where the gang then has room for its whole quorum, as far as a plan can tell: never for a gang that
-asks for what a plan does not look at. Who may be made to leave at all says `victims`.
+asks for what a plan does not look at. Who may be made to leave at all says `victim_rules`.
 
 A preemption is *ordered* here and carried out elsewhere, one at a time. It is over when the gang is bound; it was in
 vain when the gang's plan then ran out, when it had to preempt again, or when it ended. After that there is none for

@@ -2,7 +2,7 @@
 
 Reads the ledger and changes nothing. A victim is a unit: a pod of no gang, or a gang with all its members: never half
 of one. kube-scheduler cannot do this: it preempts for one pod on one node. Must not know who may be a victim, nor when
-a gang may preempt: see `preempting`.
+a gang may preempt: see `preemption`.
 
 Cost: once over the units, which sums up by node and priority what they would leave; then O(log(priorities)) plans, each
 of which looks at nodes and no more at pods.

@@ -1,11 +1,11 @@
 """The queue: in which order waiting gangs are tried when room comes free, and room saved for the one whose turn it is.
 
 A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound, `Patience`:
-among those that would fit into the cluster beside what stays there (`staying`), room is saved for the first in turn
-(priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one gang
-at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes behind
-all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it for a time, twice as
-long each time. It is tried as before whenever room comes free. For as long as the first such time those of its
+among those that would fit into the cluster beside what stays there (`resident_pods`), room is saved for the first in
+turn (priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one
+gang at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes
+behind all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it for a time,
+twice as long each time. It is tried as before whenever room comes free. For as long as the first such time those of its
 namespace that come have their turn after those of others: else a namespace would keep it with one after another.
 
 Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put

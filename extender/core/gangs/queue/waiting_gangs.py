@@ -1,7 +1,7 @@
 """Gangs that wait for room: which they are, what has changed for them, and who of their members was turned away.
 
 Knows which gangs have no plan, and in which order they have their turn (`queue`). Must not know how one is planned, nor
-when they are tried: see `settling`.
+when they are tried: see `requeue`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Progress: what is known of one gang, by subject: its members and what they ask for, its plan, its barrier, its wait.
 
-Values and what follows from them. Must not know who changes them: see `members`, `planning`, `barrier`, `waiting`.
+Values and what follows from them. Must not know who changes them: see `members`, `planner`, `permit_barrier`,
+`waiting_gangs`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Restraint: what is done at most for a gang that preempts, and why nobody is made to leave for it.
 
-Values only, for people to be told of. Must not know how it is found out: see `preempting`.
+Values only, for people to be told of. Must not know how it is found out: see `preemption`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Room to plan in: slots that want a node, and what would be free if a plan so far were committed.
 
-Reads the ledger and changes nothing. Must not know how nodes are chosen: see `packing`.
+Reads the ledger and changes nothing. Must not know how nodes are chosen: see `bin_packing`.
 """
 
 from __future__ import annotations
