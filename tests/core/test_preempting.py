@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
-from extender.core.feedback import Evicted, UnitStays
+from extender.core.feedback import Evicted, NotBound, UnitStays
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
 from extender.core.gangs.preemption.victim_rules import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
@@ -519,6 +519,23 @@ class TestInVain:
             world.pass_time(60)
         assert world.preempted == [["low"]]
         assert isinstance(why_not(world), InVain)
+
+    def test_it_is_where_no_member_could_be_bound_and_who_came_instead_stays_for_a_while(
+        self, world: GangWorld
+    ) -> None:
+        runs(world)
+        [member] = comes(world)
+        gone(world)
+        world.bring([member])
+        assert world.opened.pop(member.uid) == "n0"
+        world.do(world.keeper.heed(NotBound(member.uid, for_good=False, surely=True)))
+        assert world.gangs == {"top": Phase.WAITING}
+        runs(world, "other")
+        assert why_not(world) == InVain(1, world.clock.time + FIRST_BACK_OFF)
+        world.at_its_alarms(FIRST_BACK_OFF - 1)
+        assert world.preempted == [["low"]]
+        world.at_its_alarms(1)
+        assert world.preempted == [["low"], ["other"]]
 
     def test_a_change_helps_but_not_at_once(self, world: GangWorld) -> None:
         owner = Owner("Job", "low", "low")

@@ -71,6 +71,8 @@ FOUND = {
     "alone: the other's end, which was not taken back yet, counted for the quorum",
     "room-of-one-that-kube-scheduler-forgot": "the simulation's mistake: pods that keep apart waited for room that "
     "kube-scheduler keeps for one that it has nominated, and does not try again",
+    "evicted-again-while-bindings-are-refused": "a gang's Bindings were refused, another pod took the room that a "
+    "victim had left, and was evicted for the same gang ten seconds later",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
     "refused for good before, which is the proof of a part",
 }

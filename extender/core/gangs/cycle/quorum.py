@@ -70,6 +70,8 @@ class Quorums:
             if gang.roster.placed:
                 gang.step(Step.HALTED)
             else:
+                # The API server refused the Bindings: pods that were evicted for the gang left in vain.
+                self._waiting.preempting.ran_out(gang, now)
                 self._planning.give_up(gang, now, "no member of the gang could be bound")
         elif gang.phase in (Phase.GATHERING, Phase.WAITING):
             self._waiting.waits(gang, now)
@@ -167,8 +169,7 @@ class Quorums:
 
 def _time_to_follow(gang: Gang) -> float:
     """Seconds for those that lack; twice as long each time that the part could not be evicted, after the first."""
-    again = max(0, gang.barrier.given_up - 1)
-    return doubled(gang.terms.timeout, again, max(gang.terms.timeout, LONGEST_PAUSE))
+    return doubled(gang.terms.timeout, max(0, gang.barrier.given_up - 1), max(gang.terms.timeout, LONGEST_PAUSE))
 
 
 def part_of(gang: Gang) -> Proof | None:
