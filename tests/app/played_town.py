@@ -127,7 +127,7 @@ class Town(Passing):
         """What the service's verbs raised, which must be nothing."""
         self.jobs: list[Job] = []
         self.service: Service | None = self._new_service()
-        self.scheduler = self._new_scheduler()
+        self.kube_scheduler = self._new_scheduler()
         self.lives = 1
         self.server.ended.append(self._pod_ended)
         self.server.witnesses.append(self._look)
@@ -226,9 +226,9 @@ class Town(Passing):
         """kube-scheduler is dead; another one, with what the cluster says, is there after so many seconds."""
 
         def begin() -> None:
-            self.scheduler = self._new_scheduler()
+            self.kube_scheduler = self._new_scheduler()
 
-        self.scheduler.end()
+        self.kube_scheduler.end()
         asyncio.get_running_loop().call_later(after, begin)
 
     # -- how it must end -----------------------------------------------------------------------------------------
@@ -283,4 +283,4 @@ class Town(Passing):
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0
         assert self.keeper.tables.violations() == []
-        assert self.scheduler.assumed == {}, "kube-scheduler was told of Bindings that were never written"
+        assert self.kube_scheduler.assumed == {}, "kube-scheduler was told of Bindings that were never written"

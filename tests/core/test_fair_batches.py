@@ -24,12 +24,12 @@ ANNOTATION, POLICY = "annotation", "policy"
 
 
 class Licences(GangWorld):
-    """One node with units of a licence; gangs of one member each ask for one of it. `scheduler`: `escher` finds it by
+    """One node with units of a licence; gangs of one member each ask for one of it. `scheduler_name`: `escher` finds it by
     what node status has of it, and `escher-ledger` does not look at it."""
 
     def __init__(self, units: int, weights: dict[str, int], said_by: str, scheduler: str) -> None:
         super().__init__()
-        self.units, self.weights, self.said_by, self.scheduler = units, weights, said_by, scheduler
+        self.units, self.weights, self.said_by, self.scheduler_name = units, weights, said_by, scheduler
         self.count = 0
         self.share_of: dict[PodUid, str] = {}
         self.add_node(node(HOST, {"cpu": 1_000_000, "pods": 1000}))
@@ -39,14 +39,14 @@ class Licences(GangWorld):
 
     def offer(self, pod: Pod) -> list[NodeName]:
         taken = sum(1 for uid, each in self.pods.items() if HOST in (each.node, self.assumed.get(uid)))
-        return [HOST] if self.scheduler == "escher-ledger" or taken < self.units else []
+        return [HOST] if self.scheduler_name == "escher-ledger" or taken < self.units else []
 
     def come(self, share: str) -> None:
         """One gang of that share."""
         said = naming(share) if self.said_by == POLICY else {SHARE: share, WEIGHT: str(self.weights[share])}
         name, asks = f"{share}{self.count}", {LICENCE: 1, "cpu": 100}
         created, self.count = float(self.count + 1), self.count + 1
-        member = pod(name, asks, gang=gang_ask(name, 1), annotations=said, created=created, scheduler=self.scheduler)
+        member = pod(name, asks, gang=gang_ask(name, 1), annotations=said, created=created, scheduler=self.scheduler_name)
         self.share_of[member.uid] = share
         self.create(member)
 

@@ -238,8 +238,8 @@ def reopened(told: Iterable[Record]) -> Reopened:
     keeper = Keeper(StandingClock(there.now, there.steady), there.rules)
     tables = keeper.tables
     tables.knowledge = Knowledge(lambda: there.ages, there.stale_after)
-    for scheduler in there.schedulers:
-        tables.strangers.learn(scheduler)
+    for name in there.schedulers:
+        tables.strangers.learn(name)
     for namespace, switches in there.labelled.items():
         tables.brake.set_labelled(namespace, switches)
     for kept in every(CapacityKept):
