@@ -12,8 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from extender.core.back_off import BackOff
-from extender.esl.at_work import AtWork
+from extender.core.backoff import BackOff
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -34,6 +33,7 @@ from extender.esl.base import (
     TaskChange,
     lane_of,
 )
+from extender.esl.policy_loop import PolicyLoop
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -116,7 +116,7 @@ class AtPort:
         notice: Callable[[Notice], None] = lambda notice: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        self._work = AtWork(esl, self._heed, on_failure)
+        self._work = PolicyLoop(esl, self._heed, on_failure)
         self._events = events
         self._carry_out = carry_out
         self._report = report
@@ -125,7 +125,7 @@ class AtPort:
         """By pod and node: what is done to one is done in order."""
 
     @property
-    def work(self) -> AtWork:
+    def work(self) -> PolicyLoop:
         return self._work
 
     def begin(self, take: Callable[[Event | Looked], None]) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from escher_k8s.answers import Decision, Missed
 from escher_k8s.calling import Request
-from extender.core.back_off import BackOff
+from extender.core.backoff import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds before a stream that has broken is opened again."""

@@ -24,22 +24,22 @@ from prometheus_client import Counter, Gauge
 
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.readiness import Standing
-from extender.adapters.kube import kinds
-from extender.adapters.kube.held import Held
-from extender.adapters.kube.leader_lease import LeaderLease
-from extender.adapters.kube.leader_slice import LeaderSlice
-from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kubernetes import kinds
+from extender.adapters.kubernetes.held_objects import HeldObjects
+from extender.adapters.kubernetes.leader_lease import LeaderLease
+from extender.adapters.kubernetes.leader_slice import LeaderSlice
+from extender.adapters.kubernetes.reflector import Reflector
 from extender.adapters.memory import Memory, unlimited
-from extender.app.admin.leader_election import Leading, LeaseLost
-from extender.app.usefulness import Usefulness
+from extender.app.admin.leader_election import LeaderElection, LeaseLost
+from extender.app.leader_health import LeaderHealth
 from extender.bootstrap import Application, Cluster
 from extender.core.cluster import Node
 from extender.core.election import Election, Terms
 from extender.kube.errors import Unavailable
 from extender.kube.fenced import Fenced
 from extender.kube.requests import Requests
+from extender.runtime import MACHINE, Runtime
 from extender.settings import BadSettings, Settings
-from extender.world import MACHINE, World
 
 if TYPE_CHECKING:
     from extender.adapters.tracing.tracing import Tracing
@@ -145,7 +145,7 @@ class Replica:
         election: Requests,
         connect: Callable[[Permit], Cluster],
         settings: Settings,
-        world: World = MACHINE,
+        world: Runtime = MACHINE,
         *,
         elsewhere: Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]] = asyncio.ensure_future,
         reviews: Requests | None = None,
@@ -160,7 +160,7 @@ class Replica:
         self._elsewhere = elsewhere
         self._won = asyncio.Event()
         here = asyncio.get_running_loop()
-        self.leading = Leading(
+        self.leading = LeaderElection(
             Election(candidate.name, candidate.url, terms),
             lease,
             clock.steady,
@@ -168,7 +168,7 @@ class Replica:
             turns=Pulse(here, clock.steady, _HANGS_LEASES * terms.lease).beats,
         )
         permit = Permit(terms, lambda: self.leading.leads)
-        self._use = Usefulness(
+        self._use = LeaderHealth(
             terms.lease,
             self._ask,
             lambda: self.application.ready(),
@@ -189,7 +189,7 @@ class Replica:
         self._candidate = candidate
         self._settings = settings
         elapsed = asyncio.get_running_loop().time
-        self._nodes: Held[Node] = Held(lambda node: node.name)
+        self._nodes: HeldObjects[Node] = HeldObjects(lambda node: node.name)
         follow = partial(Reflector, self._connection, clock=elapsed, chance=world.chance)
         self._nodes_followed: Reflector[Node] = follow(kinds.nodes(), self._nodes)
         registry = self.application.registry

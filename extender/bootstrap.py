@@ -1,6 +1,6 @@
 """Where the service is put together: the one place that names concrete adapters.
 
-reflectors --facts--> keeper --effects--> scheduling, write-back, resources --> API server
+reflectors --facts--> Scheduler --effects--> scheduling, write-back, resources --> API server
                         ^
 kube-scheduler --verbs--+
 """
@@ -21,22 +21,22 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import Service, create_app
 from extender.adapters.http.bodies import BodyRoom
-from extender.adapters.http.entry import entry_of
+from extender.adapters.http.call_admission import entry_of
+from extender.adapters.http.load_shedding import LoadShedding
 from extender.adapters.http.readiness import Gaps, Standing
-from extender.adapters.http.shedding import Shedding
-from extender.adapters.kube import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
-from extender.adapters.kube.budgets import ApiDisruptions, budgets
-from extender.adapters.kube.discovery import is_served
-from extender.adapters.kube.live_pods import ApiLivePods
-from extender.adapters.kube.losses import Losses
-from extender.adapters.kube.narrowing import START_SECONDS, Narrowing
-from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.reviews import ApiReviews
-from extender.adapters.kube.schema import VERSION
-from extender.adapters.kube.shared_writes import SharedWrites
-from extender.adapters.kube.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
-from extender.adapters.kube.where_there import WhereThere
-from extender.adapters.kube.writers import (
+from extender.adapters.kubernetes import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
+from extender.adapters.kubernetes.budgets import ApiDisruptions, budgets
+from extender.adapters.kubernetes.discovery import is_served
+from extender.adapters.kubernetes.live_pods import ApiLivePods
+from extender.adapters.kubernetes.optional_kind import OptionalKind
+from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.reviews import ApiReviews
+from extender.adapters.kubernetes.safety_kinds import START_SECONDS, SafetyKinds
+from extender.adapters.kubernetes.schema import VERSION
+from extender.adapters.kubernetes.shared_writes import SharedWrites
+from extender.adapters.kubernetes.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
+from extender.adapters.kubernetes.unreadable_kinds import UnreadableKinds
+from extender.adapters.kubernetes.writers import (
     ApiBinder,
     ApiEvictor,
     ApiNodeStatusWriter,
@@ -49,58 +49,58 @@ from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
-from extender.app.admin.authorization import Authority
-from extender.app.admin.safety_switches import Braking
-from extender.app.admin.tenancy import Isolating
+from extender.app.admin.authorization import Authorization
+from extender.app.admin.isolation_settings import IsolationInForce
+from extender.app.admin.switch_settings import SwitchSettings
 from extender.app.cache.cache import Rules
-from extender.app.cache.staleness import Knowledge
+from extender.app.cache.staleness import Staleness
 from extender.app.contracts.api import Management
 from extender.app.contracts.effects import Effect
 from extender.app.contracts.extender_api import Verbs
 from extender.app.contracts.ports import EphemeralResource, ResourceStatus
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.policy_events import GovernedByKeeper
-from extender.app.cycle.scheduler import Keeper
-from extender.app.decision_stream import Announcements
-from extender.app.effects.binding_cycle import Scheduling
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.effects.binding_cycle import BindingCycle
 from extender.app.effects.dispatcher import Effects
 from extender.app.effects.eviction_audit import logged
-from extender.app.effects.permit_gates import Gates
-from extender.app.effects.wake_cleanup import StaleWakes
+from extender.app.effects.permit_gates import PermitGates
+from extender.app.effects.wake_cleanup import WakeCleanup
 from extender.app.escher_policies.controller import EscherPolicies
-from extender.app.escher_policies.esl_controller import AskedPolicies, tried
-from extender.app.escher_policies.esl_host import Hosting
+from extender.app.escher_policies.esl_controller import EslController, tried
+from extender.app.escher_policies.esl_host import EslHost
 from extender.app.escher_policies.status import GovernedPods
 from extender.app.explain.explain import Explain
-from extender.app.explain.queries import Inquiries
-from extender.app.explain.remedy_search import Helping
+from extender.app.explain.queries import Queries
+from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf
 from extender.app.explain.state_dump import Dumping
 from extender.app.objects.conditions import Conditions
-from extender.app.objects.marks import Marks
+from extender.app.objects.write_ids import WriteIds
 from extender.app.observability import decision_log
-from extender.app.observability.flight_recorder import Journal
-from extender.app.observability.invariant_checker import Auditor
-from extender.app.resources.intent_log import Intents
+from extender.app.observability.decision_stream import DecisionStream
+from extender.app.observability.flight_recorder import FlightRecorder
+from extender.app.observability.invariant_checker import InvariantChecker
+from extender.app.resources.intent_log import IntentLog
 from extender.app.resources.node_status import WriteBack
-from extender.app.resources.resync import Reconcile
+from extender.app.resources.resync import Resync
 from extender.app.resources.set_resource import Resources
 from extender.app.transactions.transactions import Transactions
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
 from extender.core.gangs.cycle.expected_members import Promise
-from extender.core.gangs.queue.backfill import Thrift
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.backfill import BackfillLimits
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.preemption_limits import Bounds
 from extender.core.names import DOMAIN
 from extender.kube.fenced import Warm
 from extender.kube.requests import Requests
 from extender.registry import policies as registered
+from extender.runtime import MACHINE, Runtime
 from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
-from extender.world import MACHINE, World
 
 if TYPE_CHECKING:
     # It brings OpenTelemetry, which need not be installed.
@@ -116,12 +116,12 @@ Cluster = Warm
 """What the application needs of its connection to a cluster."""
 
 
-def authority(connection: Requests, settings: Settings) -> Authority | None:
+def authority(connection: Requests, settings: Settings) -> Authorization | None:
     """Whoever says what callers of the management API may do; None where they may do everything."""
     if settings.authorization == "none":
         return None
     reviews = ApiReviews(connection, settings.token_audiences)
-    return Authority(reviews, asyncio.get_running_loop().time, settings.authorization_cache_seconds)
+    return Authorization(reviews, asyncio.get_running_loop().time, settings.authorization_cache_seconds)
 
 
 class Application:
@@ -131,7 +131,7 @@ class Application:
         self,
         connection: Cluster,
         settings: Settings,
-        world: World = MACHINE,
+        world: Runtime = MACHINE,
         *,
         reviews: Requests | None = None,
         open_files: int | None = None,
@@ -152,17 +152,17 @@ class Application:
         if open_files is not None:
             most_together, self.connections = open_at_once(open_files, settings.connections_limit)
         clock, now, chance = world.clock, world.clock.now, world.chance
-        self.journal = Journal(clock)
-        self.announcements = Announcements(clock)
+        self.flight_recorder = FlightRecorder(clock)
+        self.announcements = DecisionStream(clock)
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
             keys_per_node=settings.ephemeral_keys_per_node,
             cross_namespace_units=settings.cross_namespace_units == "allow",
             most_together=most_together,
-            patience=Patience(settings.gang_passes, settings.gang_patience_seconds),
+            patience=BackfillTrigger(settings.gang_passes, settings.gang_patience_seconds),
             schedulers=frozenset(settings.scheduler_names),
-            thrift=Thrift(settings.saved_share, settings.saved_seconds),
+            thrift=BackfillLimits(settings.saved_share, settings.saved_seconds),
             long_running_seconds=settings.long_running_seconds,
             gather_limit=settings.gather_limit,
             allowances=settings.isolation.allowances(),
@@ -174,29 +174,29 @@ class Application:
                 settings.preempts_for_policies,
             ),
         )
-        self.keeper = Keeper(
+        self.scheduler = Scheduler(
             clock,
             rules,
             registered(settings.policies, settings.policies_folder),
             life=world.unique(),
         )
-        self.announcements.named = self.keeper.tables.gangs.naming.of
+        self.announcements.named = self.scheduler.cache.gangs.naming.of
         self.write_back = WriteBack(
-            self.keeper.tables,
+            self.scheduler.cache,
             ApiNodeStatusWriter(connection),
             wrote=lambda seconds: self.metrics.node_written(seconds),
             undone=lambda: self.metrics.node_undone(),
             chance=chance,
         )
-        self.metrics = Metrics(self.registry, self.keeper.tables, self.write_back, lambda: self.intents.unfinished())
-        self._auditor = Auditor(self.keeper.tables, self.journal, self.metrics.violated)
-        self.gates = Gates()
+        self.metrics = Metrics(self.registry, self.scheduler.cache, self.write_back, lambda: self.intents.unfinished())
+        self._auditor = InvariantChecker(self.scheduler.cache, self.flight_recorder, self.metrics.violated)
+        self.gates = PermitGates()
         binder = ApiBinder(connection)
         told, logs_decisions = self.announcements.tell, settings.log_level == "debug"
         announced: Callable[[Effect], None] = decision_log.also_told(told) if logs_decisions else told
         live_pods = ApiLivePods(connection)
         self.effects = Effects(
-            self.keeper,
+            self.scheduler,
             binder,
             ApiWaker(connection),
             ApiEvictor(connection, now=now),
@@ -205,7 +205,7 @@ class Application:
             disruptions=ApiDisruptions(connection),
             live_pods=live_pods,
             evictions_per_second=settings.evictions_per_second,
-            journal=self.journal,
+            flight_recorder=self.flight_recorder,
             gates=self.gates,
             announced=announced if tracing is None else tracing.told(announced),
             advertise=self.write_back.advertise,
@@ -214,28 +214,28 @@ class Application:
             destroyed=logged(self.metrics.destroyed),
             withheld=self.metrics.withheld,
         )
-        scheduling = self.scheduling = Scheduling(
-            self.keeper,
+        scheduling = self.scheduling = BindingCycle(
+            self.scheduler,
             self.effects,
             self.gates,
             binder,
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
-            journal=self.journal,
+            flight_recorder=self.flight_recorder,
             announced=self.announcements.tell,
         )
         self.verbs: Verbs = decision_log.LoggedVerbs(scheduling, clock) if logs_decisions else scheduling
         if tracing is not None:
-            self.verbs = tracing.verbs(self.verbs, self.keeper.tables.pods)
+            self.verbs = tracing.verbs(self.verbs, self.scheduler.cache.pods)
         store = ApiResourceStore(connection, now)
         self.resources = Resources(
-            self.keeper,
+            self.scheduler,
             self.effects,
             store,
             self.write_back,
-            Marks(world.unique),
+            WriteIds(world.unique),
             lambda names: self.intents.require_finished(names),
         )
-        self.intents = Intents(
+        self.intents = IntentLog(
             ApiIntentStore(connection, now),
             self.resources.taking_back,
             clock,
@@ -246,8 +246,8 @@ class Application:
         self._conditions: Conditions[EphemeralResource, ResourceStatus] = Conditions(
             self.resources.known, store, self.resources.placements, chance=chance
         )
-        self.reconcile = Reconcile(
-            self.keeper,
+        self.reconcile = Resync(
+            self.scheduler,
             self.effects,
             self.resources,
             self.write_back,
@@ -255,16 +255,16 @@ class Application:
             is_being_written=self.intents.is_about,
             each_round=[
                 self._conditions.look_again,
-                lambda: self._pods.doubt(self.keeper.population.answered.is_doubtful()),
+                lambda: self._pods.doubt(self.scheduler.pod_events.answered.is_doubtful()),
             ],
             chance=chance,
         )
         escher_policies = policies.Policies()
-        self.hosting = Hosting(self.keeper.tables, self.resources, self._known)
-        governing = GovernedByKeeper(self.keeper, self.effects)
-        self.asked = AskedPolicies(
+        self.hosting = EslHost(self.scheduler.cache, self.resources, self._known)
+        policy_matching = GovernedByKeeper(self.scheduler, self.effects)
+        self.asked = EslController(
             self.hosting,
-            decision_log.LoggedGoverning(governing) if logs_decisions else governing,
+            decision_log.LoggedGoverning(policy_matching) if logs_decisions else policy_matching,
             lambda name: self.policies.in_force(name),
             listed=lambda: self._policies.reflector.synced.is_set(),
         )
@@ -273,29 +273,29 @@ class Application:
             clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
-            GovernedPods(lambda name: self.keeper.tables.governing.of_namespace(name).values(), clock),
-            isolation=self.keeper.tables.isolation,
+            GovernedPods(lambda name: self.scheduler.cache.policy_matching.of_namespace(name).values(), clock),
+            isolation=self.scheduler.cache.isolation,
             installed=lambda: self._policies.there,
             attempt=tried,
             trouble=self.asked.trouble,
-            marks=Marks(world.unique),
+            marks=WriteIds(world.unique),
             chance=chance,
         )
-        self._stale_wakes = StaleWakes(self.keeper.tables, ApiWaker(connection))
-        self.braking = Braking(self.keeper, self.effects)
-        self.isolating = Isolating(self.keeper, self.effects, self.resources.capacities, self.policies)
-        inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
+        self._stale_wakes = WakeCleanup(self.scheduler.cache, ApiWaker(connection))
+        self.braking = SwitchSettings(self.scheduler, self.effects)
+        self.isolating = IsolationInForce(self.scheduler, self.effects, self.resources.capacities, self.policies)
+        queries = Queries(self.scheduler.cache, self.resources.capacities)
         self._memory = memory
         copies = partial(Forked, at_once=world.at_once, memory=memory)
-        what_if = WhatIf(self.keeper, copies())
+        what_if = WhatIf(self.scheduler, copies())
         self.management = Management(
             resources=self.resources,
-            transactions=Transactions(self.keeper, self.effects, self.resources, self.intents, self.reconcile.nudge),
-            state=inquiries,
-            gangs=inquiries,
-            explain=Helping(
-                self.keeper.tables,
-                Explain(self.keeper.tables, self.resources.capacities.why_withheld),
+            transactions=Transactions(self.scheduler, self.effects, self.resources, self.intents, self.reconcile.nudge),
+            state=queries,
+            gangs=queries,
+            explain=RemedySearch(
+                self.scheduler.cache,
+                Explain(self.scheduler.cache, self.resources.capacities.why_withheld),
                 # Another: who asks what would be does not wait for all that an explanation tries.
                 copies(),
                 what_if.wonder_within,
@@ -307,7 +307,7 @@ class Application:
             events=self.announcements,
             what_if=what_if,
             dump=Dumping(
-                self.keeper,
+                self.scheduler,
                 self.resources.all,
                 self.resources.capacities,
                 # Another again: it takes longer than all else that is done in copies.
@@ -316,7 +316,7 @@ class Application:
                 settings.policies,
             ),
         )
-        planning = self.keeper.tables.gangs.planning
+        planning = self.scheduler.cache.gangs.planning
         if logs_decisions:
             planning.heed_given_up = decision_log.plan_given_up
             self.resources.capacities.heed = decision_log.resource_set
@@ -325,7 +325,7 @@ class Application:
         self._connection = connection
         self._authority = authority(reviews or connection, settings)
         elapsed = asyncio.get_running_loop().time
-        facts = partial(Facts, keeper=self.keeper, performer=self.effects, journal=self.journal)
+        facts = partial(Facts, scheduler=self.scheduler, performer=self.effects, recorder=self.flight_recorder)
         follow = partial(Reflector, connection, on_relist=self.metrics.relisted, clock=elapsed, chance=chance)
         self._nodes = follow(
             kinds.nodes(),
@@ -335,27 +335,27 @@ class Application:
         self._pods = follow(
             kinds.pods(settings.scheduler_http_timeout_seconds),
             self.hosting.pods(facts(Pod)),
-            before_list=self.keeper.population.answered.before_list,
+            before_list=self.scheduler.pod_events.answered.before_list,
         )
         self._objects = follow(
             kinds.ephemeral_resources(), self.resources.known, before_list=self.resources.known.before_list
         )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
-        self.keeper.tables.knowledge = Knowledge(self.ages, settings.stale_after_seconds, self.lost_for)
+        self.scheduler.cache.staleness = Staleness(self.ages, settings.stale_after_seconds, self.lost_for)
         # Nothing but preemption waits for them: see `Budgets.known`.
-        self.keeper.tables.around.budgets.known = False
-        self.keeper.tables.around.daemons.known = False
+        self.scheduler.cache.around.budgets.known = False
+        self.scheduler.cache.around.daemons.known = False
         of_daemon_sets = facts(DaemonSet)
         # Once they are listed the API server knows our group.
         ours_there, objects = partial(is_served, connection, DOMAIN, VERSION), self._objects.synced
-        self._policies = WhereThere(
+        self._policies = OptionalKind(
             follow(
                 kinds.ours(escher_policies), self.policies.sink, before_list=self.policies.tending.known.before_list
             ),
             lambda: ours_there(policies.PLURAL),
             after=objects,
         )
-        self._intents = WhereThere(
+        self._intents = OptionalKind(
             follow(
                 kinds.ours(intents.TransactionIntents(), settings.own_namespace),
                 self.intents.known,
@@ -366,27 +366,27 @@ class Application:
             patience=START_SECONDS,
         )
         groups = follow(pod_groups.pod_groups(), facts(PodGroup))
-        self._narrowing = Narrowing(
+        self._narrowing = SafetyKinds(
             [
-                WhereThere(follow(namespaces.namespaces(), self.braking)),
+                OptionalKind(follow(namespaces.namespaces(), self.braking)),
                 self._policies,
                 self._intents,
-                WhereThere(
+                OptionalKind(
                     groups,
                     lambda: is_served(connection, pod_groups.GROUP, pod_groups.VERSION, groups.kind),
-                    uninstalled=lambda: self.effects.do(self.keeper.pod_groups_uninstalled()),
+                    uninstalled=lambda: self.effects.do(self.scheduler.pod_groups_uninstalled()),
                 ),
-                WhereThere(follow(jobs.jobs(), facts(Promise)), patience=START_SECONDS),
-                WhereThere(
+                OptionalKind(follow(jobs.jobs(), facts(Promise)), patience=START_SECONDS),
+                OptionalKind(
                     follow(daemon_sets.daemon_sets(), of_daemon_sets),
                     patience=START_SECONDS,
                     gone_without=lambda: deque(of_daemon_sets.replace(()), maxlen=0),
                 ),
             ],
             settings.without,
-            beside=[WhereThere(follow(budgets(), facts(Budget)), patience=START_SECONDS)],
+            beside=[OptionalKind(follow(budgets(), facts(Budget)), patience=START_SECONDS)],
         )
-        self._losses = Losses(lambda: [*self.reflectors, *self._narrowing.there()])
+        self._losses = UnreadableKinds(lambda: [*self.reflectors, *self._narrowing.there()])
 
     def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
         """What a reflector had of them at that version is their first list. To be called before `run`."""
@@ -442,8 +442,8 @@ class Application:
             self._stale_wakes.run(),
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._auditor.run(),
-            self.keeper.tables.knowledge.watch(
-                lambda: self.effects.do(self.keeper.settle()), self.braking.set_uncertain
+            self.scheduler.cache.staleness.watch(
+                lambda: self.effects.do(self.scheduler.settle()), self.braking.set_uncertain
             ),
         ]
 
@@ -469,7 +469,7 @@ class Application:
         await self._known()
         gc.collect()
         gc.freeze()
-        _log.info("ready", nodes=len(self.keeper.tables.nodes), pods=len(self.keeper.tables.pods))
+        _log.info("ready", nodes=len(self.scheduler.cache.nodes), pods=len(self.scheduler.cache.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:
         """What follows the file, for what can be changed."""
@@ -500,7 +500,7 @@ class Application:
             room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
             entry=entry_of(settings, self._authority),
-            shedding=Shedding(
+            shedding=LoadShedding(
                 settings.management_wait_seconds, self._memory, settings.management_memory_share, self.metrics.shed
             ),
         )

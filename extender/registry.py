@@ -23,13 +23,13 @@ from extender.settings import BadSettings
 ENTRY_POINTS = "escher.policies"
 POINTS = (
     seam.Observes,
-    seam.Outlives,
+    seam.KeepsEnded,
     seam.Filters,
-    seam.Stirs,
+    seam.RequeueHints,
     seam.Scores,
-    seam.Places,
+    seam.PlacementPlugin,
     seam.Reserves,
-    seam.GivesWay,
+    seam.YieldsReservations,
     seam.PermitsBinds,
     seam.Preempts,
     seam.Orders,

@@ -26,9 +26,9 @@ from extender.availability import Candidate, Replica, namespace_of_pod
 from extender.bootstrap import Application
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
+from extender.runtime import MACHINE
 from extender.settings import Settings
 from extender.stopping import Asked
-from extender.world import MACHINE
 
 if TYPE_CHECKING:
     from extender.adapters.tracing.tracing import Tracing

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from extender.core.brake import Switches
+from extender.core.safety_switches import Switches
 from extender.settings_isolation import IsolationSettings
 from extender.settings_renamed import BothNames, by_new_names
 

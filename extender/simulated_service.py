@@ -18,8 +18,8 @@ from extender.bootstrap import Application, Cluster
 from extender.kube.connection import Fence
 from extender.kube.errors import Away, Silent, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
+from extender.runtime import Runtime
 from extender.settings import Settings
-from extender.world import World
 
 ARRIVES_WITHIN = 0.8
 """Seconds within which a request may arrive after its sender has died, or was told that it had not: less than a killed
@@ -58,7 +58,7 @@ class Line:
         self._inner = inner
         self._dead = False
         self._under_way: set[asyncio.Task[bytes]] = set()
-        self._turned_away: Unavailable | None = None
+        self._unschedulable: Unavailable | None = None
         self._held = ""
         """Watches with a path in which this pattern is found tell nothing, while `_flows` is not set."""
         self._flows = asyncio.Event()
@@ -98,11 +98,11 @@ class Line:
 
     def turn_away(self, answer: Unavailable) -> None:
         """Its watches have failed, and so does all that it asks, until `let_in`."""
-        self._turned_away = answer
+        self._unschedulable = answer
         self.break_watches()
 
     def let_in(self) -> None:
-        self._turned_away = None
+        self._unschedulable = None
 
     async def keep_warm(self, connections: int) -> None:
         await self._inner.keep_warm(connections)
@@ -160,15 +160,15 @@ class Line:
     def _check(self) -> None:
         if self._dead:
             raise Away(_DEAD)
-        if self._turned_away is not None:
-            raise self._turned_away
+        if self._unschedulable is not None:
+            raise self._unschedulable
 
 
 class ServiceLife:
     """From its start to its death. `run` it; `application` is what runs."""
 
     def __init__(
-        self, connection: Cluster, settings: Settings, world: World, candidate: Candidate | None = None
+        self, connection: Cluster, settings: Settings, world: Runtime, candidate: Candidate | None = None
     ) -> None:
         """`candidate`: who it is among several; None: the only one."""
         self.line = Line(connection)

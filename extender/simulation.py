@@ -29,9 +29,9 @@ from extender.controlplane.nodes import NodeShape
 from extender.core.names import DOMAIN
 from extender.kube.errors import Occupied
 from extender.kube.requests import JSON
+from extender.runtime import Runtime
 from extender.settings import Settings
 from extender.simulated_service import NoAnswer, ServiceLife, SteppedClock
-from extender.world import World
 from kubesim.apiserver.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
@@ -118,7 +118,7 @@ class Simulation:
         drawn = self._drawn("service")
         self.service_clock = SteppedClock(self.clock)
         """What the service takes for the time of day; `ahead` steps it."""
-        self._world = World(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}", at_once=True)
+        self._world = Runtime(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}", at_once=True)
         self._to_service = self.connection_of_service()
         self.lives = 0
         """How many the service has had."""

@@ -78,7 +78,7 @@ class Store:
         self._now = now
         self._most_bytes = most_bytes
         self._encoded_bytes = 0
-        self._tables: dict[tuple[str, str], _Table] = {}
+        self._cache: dict[tuple[str, str], _Table] = {}
         self._listeners: list[Callable[[Change], None]] = []
         self._encoded: OrderedDict[int, tuple[Json, bytes]] = OrderedDict()
 
@@ -165,12 +165,12 @@ class Store:
 
     def compact(self, before: int) -> None:
         """Changes up to the version `before` are forgotten: who asks for what followed it gets Compacted below it."""
-        for table in self._tables.values():
+        for table in self._cache.values():
             table.history.forget_up_to(min(before, self.version))
 
     def back_up(self) -> Backup:
         """What there is now, for `restore`."""
-        held = {table.kind: dict(table.objects) for table in self._tables.values() if table.kind is not None}
+        held = {table.kind: dict(table.objects) for table in self._cache.values() if table.kind is not None}
         return Backup(self.version, held)
 
     def restore(self, backup: Backup, version: int | None = None) -> None:
@@ -181,7 +181,7 @@ class Store:
         """
         version = backup.version if version is None else version
         told: list[Change] = []
-        for table in self._tables.values():
+        for table in self._cache.values():
             table.history.clear(version)
             if table.kind is None:
                 continue
@@ -207,7 +207,7 @@ class Store:
 
     def drop(self, kind: Kind) -> None:
         """Objects and memory of a kind that is no longer served."""
-        self._tables.pop(_where(kind), None)
+        self._cache.pop(_where(kind), None)
 
     def encoded(self, obj: Json) -> bytes:
         """Its JSON. The same object is not encoded twice within a short time, for a watch has many readers."""
@@ -225,13 +225,13 @@ class Store:
     @property
     def remembered_bytes(self) -> int:
         """What is kept beside the objects themselves: changes, and encodings for those who watch."""
-        return self._encoded_bytes + sum(table.history.bytes for table in self._tables.values())
+        return self._encoded_bytes + sum(table.history.bytes for table in self._cache.values())
 
     def _table(self, kind: Kind) -> _Table:
         where = _where(kind)
-        table = self._tables.get(where)
+        table = self._cache.get(where)
         if table is None:
-            table = self._tables[where] = _Table(self._remembered)
+            table = self._cache[where] = _Table(self._remembered)
         return table
 
     def _put(self, table: _Table, key: str, obj: Json) -> None:
@@ -251,8 +251,8 @@ class Store:
 
     def _bound(self) -> None:
         """Of the resource with the most to remember half is forgotten, until there is not too much in all."""
-        while sum(table.history.bytes for table in self._tables.values()) > self._most_bytes:
-            largest = max((table.history for table in self._tables.values()), key=lambda history: history.bytes)
+        while sum(table.history.bytes for table in self._cache.values()) > self._most_bytes:
+            largest = max((table.history for table in self._cache.values()), key=lambda history: history.bytes)
             largest.forget((len(largest) + 1) // 2)
 
 

@@ -143,7 +143,7 @@ async def take_in(pods: int) -> Taken:
     for each in working:
         each.cancel()
     await asyncio.gather(*working, return_exceptions=True)
-    assert len(application.keeper.tables.pods) == pods
+    assert len(application.scheduler.cache.pods) == pods
     await application.close()
     return Taken(pods, seconds, pause, seconds_again, pause_again)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.bootstrap import Application
 from extender.core.ledger import HoldingKind
 from kubesim.kinds import DAEMON_SET, DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
@@ -26,28 +26,28 @@ Picture = dict[str, Any]
 
 def known(application: Application) -> Picture:
     """What the service has."""
-    tables, population = application.keeper.tables, application.keeper.population
+    cache, pod_events = application.scheduler.cache, application.scheduler.pod_events
     return {
-        "nodes": {str(each.name): dict(each.labels) for each in tables.nodes.values()},
-        "node status": {str(node): _of_row(tables, node) for node in tables.nodes},
-        "pods": {each.uid: (each.node, each.deleting) for each in tables.pods.values()},
+        "nodes": {str(each.name): dict(each.labels) for each in cache.nodes.values()},
+        "node status": {str(node): _of_row(cache, node) for node in cache.nodes},
+        "pods": {each.uid: (each.node, each.deleting) for each in cache.pods.values()},
         "what is held": sorted(
             (str(held.holder), str(held.node))
-            for held in tables.ledger.rows.holdings()
+            for held in cache.ledger.rows.holdings()
             if held.kind is HoldingKind.BOUND
         ),
-        "PodGroups": {str(each): each.min_member for each in population.groups.known()},
-        "Jobs": {each.controller: each.pods for each in tables.around.promises.known()},
-        "DaemonSets": {each.uid: each.name for each in tables.around.daemons.all()},
-        "budgets": {str(each): dict(each.labels) for each in tables.around.budgets.all()},
-        "namespaces": sorted(tables.brake.labelled),
+        "PodGroups": {str(each): each.min_member for each in pod_events.groups.known()},
+        "Jobs": {each.controller: each.pods for each in cache.around.promises.known()},
+        "DaemonSets": {each.uid: each.name for each in cache.around.daemons.all()},
+        "budgets": {str(each): dict(each.labels) for each in cache.around.budgets.all()},
+        "namespaces": sorted(cache.brake.labelled),
         "EphemeralResources": {
             each.name.key("escher.dev"): {str(node): units for node, units in each.desired().items()}
             for each in application.resources.all()
         },
         "EscherPolicies": {
             str(each): [(one.key, *one.values) for one in policy.selector or ()]
-            for each, policy in tables.governing.in_force("default").items()
+            for each, policy in cache.policy_matching.in_force("default").items()
         },
     }
 
@@ -77,8 +77,8 @@ def differing(has: Picture, is_so: Picture) -> list[str]:
     return [f"{kind}: known is {has[kind]}, and {is_so[kind]} is so" for kind in is_so if has[kind] != is_so[kind]]
 
 
-def _of_row(tables: Tables, node: Any) -> Mapping[str, int]:
-    row = tables.ledger.rows.get(node)
+def _of_row(cache: Cache, node: Any) -> Mapping[str, int]:
+    row = cache.ledger.rows.get(node)
     return {} if row is None else {str(key): units for key, units in row.ephemeral.items()}
 
 

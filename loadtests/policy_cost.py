@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.controlplane.witness import Collection, Sighting, Watching, name_of
 from extender.core.cluster import Node, Pod
@@ -112,18 +112,18 @@ class _Clock:
 
 def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measured:
     """CPU time of a call, in microseconds."""
-    keeper, made = Keeper(_Clock()), 0
+    scheduler, made = Scheduler(_Clock()), 0
     names = [NodeName(f"node-{number}") for number in range(nodes)]
     room = {CPU: 64_000, MEMORY: 1 << 40, PODS: 1000}
     for name in names:
-        keeper.observe(Node(name, room, labels={HOSTNAME: name}))
+        scheduler.observe(Node(name, room, labels={HOSTNAME: name}))
 
     def govern(there: bool) -> None:
         for number in range(policies):
             label = selector_of(number)
             selector = None if label is None else (LabelRequirement(label[0], "In", (label[1],)),)
             parameters = _PARAMETERS[number % len(_PARAMETERS)][2]
-            keeper.govern(NAMESPACE, f"policy-{number}", InForce(parameters, selector) if there else None)
+            scheduler.govern(NAMESPACE, f"policy-{number}", InForce(parameters, selector) if there else None)
 
     def once() -> dict[str, float]:
         nonlocal made
@@ -137,18 +137,18 @@ def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measu
             came.append(each)
             node = names[made % nodes]
             calls: tuple[tuple[str, Callable[[], object]], ...] = (
-                ("news of a pod", lambda each=each: keeper.observe(each)),  # type: ignore[misc]
-                ("filter", lambda each=each: keeper.filter(each, names)),  # type: ignore[misc]
-                ("prioritize", lambda each=each: keeper.prioritize(each, names)),  # type: ignore[misc]
-                ("bind", lambda each=each, node=node: keeper.permit(each.uid, node)),  # type: ignore[misc]
+                ("news of a pod", lambda each=each: scheduler.observe(each)),  # type: ignore[misc]
+                ("filter", lambda each=each: scheduler.filter(each, names)),  # type: ignore[misc]
+                ("prioritize", lambda each=each: scheduler.prioritize(each, names)),  # type: ignore[misc]
+                ("bind", lambda each=each, node=node: scheduler.permit(each.uid, node)),  # type: ignore[misc]
             )
             for what, call in calls:
                 began = time.thread_time_ns()
                 call()
                 taken[what] += time.thread_time_ns() - began
-            keeper.heed(Bound(each.uid, node))
+            scheduler.heed(Bound(each.uid, node))
         for each in came:
-            keeper.forget(each)
+            scheduler.forget(each)
         return {what: nanoseconds / pods / 1000 for what, nanoseconds in taken.items()}
 
     measured = Measured("us")

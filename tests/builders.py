@@ -80,7 +80,7 @@ JOB = Owner("Job", "job", "uid-job")
 
 
 def job_pods(name: str, size: int, asks: Amounts | None = None, *, quorum: int | None = None) -> list[Pod]:
-    """As `gang_pods`, made by a Job: a keeper that was told what JOB promises plans for those that are to come."""
+    """As `gang_pods`, made by a Job: a `Scheduler` that was told what JOB promises plans for those that are to come."""
     return [replace(member, owner=JOB) for member in gang_pods(name, size, asks, quorum=quorum)]
 
 

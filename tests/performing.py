@@ -1,4 +1,4 @@
-"""Performers of tests: what the keeper decides is done by whoever plays the rest of the service."""
+"""Performers of tests: what the `Scheduler` decides is done by whoever plays the rest of the service."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from extender.app.contracts.effects import Decided, Effect
-from extender.app.cycle.scheduler import Fact, Keeper
+from extender.app.cycle.scheduler import Fact, Scheduler
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def at_once(steps: Iterable[None]) -> None:
     deque(steps, maxlen=0)
 
 
-def replaced(keeper: Keeper, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
+def replaced(scheduler: Scheduler, kind: type[Fact], facts: Iterable[Fact]) -> Decided[None]:
     """These of the kind and no others exist, from one moment to the next."""
-    at_once(keeper.replace(kind, facts))
-    return keeper.settle()
+    at_once(scheduler.replace(kind, facts))
+    return scheduler.settle()

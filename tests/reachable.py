@@ -15,8 +15,8 @@ _OURS = "extender"
 
 
 def sizes(root: object, but: Collection[str] = ()) -> Counter[str]:
-    """`{"Tables.pods": 3}`; what is in a container within a container is `Rows.by_node[]`. `but`: these are left out,
-    and all that only they have."""
+    """`{"Cache.pods": 3}`; what is in a container within a container is `NodeRows.by_node[]`. `but`: these are left
+    out, and all that only they have."""
     found: Counter[str] = Counter()
     seen: set[int] = set()
     ahead: list[tuple[object, str]] = [(root, "")]

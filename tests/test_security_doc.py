@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from extender.adapters.http.entry import _OPEN
+from extender.adapters.http.call_admission import _OPEN
 from extender.adapters.http.rights import CLAIMS, NEEDS, SHARED
-from extender.core.brake import LABELS
+from extender.core.safety_switches import LABELS
 from tests.lies.test_lies import LIES
 from tests.test_failures_doc import names_in
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.core.brake import Switches
+from extender.core.safety_switches import Switches
 from extender.settings import SWITCHES, BadSettings, Settings, load_settings, switches_in
 from extender.settings_file import SettingsFile
 

@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 
 from extender.adapters.memory import Memory, unlimited
 from extender.app.contracts.api import ManagementError
-from extender.app.fair import FairSemaphore
+from extender.app.fair_semaphore import FairSemaphore
 from extender.kube.errors import Unavailable
 
 T = TypeVar("T")

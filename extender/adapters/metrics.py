@@ -1,4 +1,4 @@
-"""The service's metrics beyond the verbs' own, read from the keeper when somebody asks.
+"""The service's metrics beyond the verbs' own, read from the `Scheduler` when somebody asks.
 
 No label has values that a user can multiply: resources are counted by class, gangs by phase.
 """
@@ -13,15 +13,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from extender.app.cache.cache import Tables
-from extender.app.effects.eviction_audit import Destruction
+from extender.app.cache.cache import Cache
+from extender.app.effects.eviction_audit import EvictionAudit
 from extender.app.resources.node_status import WriteBack
 from extender.app.resources.resync import drift_units
-from extender.core.brake import Act
 from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import in_domain
+from extender.core.safety_switches import Act
 from extender.kube.names import CPU, MEMORY, PODS
 
 if TYPE_CHECKING:
@@ -97,16 +97,16 @@ class CertificateMetrics(Collector):
 
 
 class Metrics(Collector):
-    """Counts what happens, and reads the rest from the keeper at each scrape: O(nodes x resources)."""
+    """Counts what happens, and reads the rest from the `Scheduler` at each scrape: O(nodes x resources)."""
 
     def __init__(
         self,
         registry: CollectorRegistry,
-        tables: Tables,
+        cache: Cache,
         write_back: WriteBack,
         transactions_unfinished: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._tables = tables
+        self._cache = cache
         self._write_back = write_back
         self._transactions_unfinished = transactions_unfinished
         self._gang_wait = Histogram(
@@ -136,7 +136,7 @@ class Metrics(Collector):
             ["why"],
             registry=registry,
         )
-        for destruction in Destruction:
+        for destruction in EvictionAudit:
             self._destroyed.labels(destruction.value)
         for act in Act:
             self._withheld.labels(act.value)
@@ -180,19 +180,19 @@ class Metrics(Collector):
     def collect(self) -> Iterable[Metric]:
         yield self._gangs()
         waiting = GaugeMetricFamily("escher_bind_barrier_waiting", "Members whose bind waits for their gang")
-        waiting.add_metric([], sum(len(gang.barrier.arrived) for gang in self._tables.gangs.by_key.values()))
+        waiting.add_metric([], sum(len(gang.barrier.arrived) for gang in self._cache.gangs.by_key.values()))
         yield waiting
         doubt = GaugeMetricFamily("escher_gangs_in_doubt", "Gangs bound in part that may have run: left alone")
-        doubt.add_metric([], len(self._tables.gangs.quorums.in_doubt))
+        doubt.add_metric([], len(self._cache.gangs.quorums.in_doubt))
         yield doubt
         aside = GaugeMetricFamily("escher_gangs_over_quota", "Gangs that wait for gang places of their namespace")
-        aside.add_metric([], len(self._tables.gangs.waiting.quota.aside))
+        aside.add_metric([], len(self._cache.gangs.waiting.quota.aside))
         yield aside
         unfinished = GaugeMetricFamily(
             "escher_preemptions_unfinished",
             "Gangs of which only some members could be evicted for others, and that lack members of their quorum since",
         )
-        unfinished.add_metric([], len(self._tables.gangs.waiting.preempting.victims.unfinished))
+        unfinished.add_metric([], len(self._cache.gangs.waiting.preempting.victims.unfinished))
         yield unfinished
         half = GaugeMetricFamily(
             "escher_transactions_unfinished", "Intents of transactions that nobody is at here: to be taken back"
@@ -201,7 +201,7 @@ class Metrics(Collector):
         yield half
         yield self._units()
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
-        drift.add_metric([], drift_units(self._tables))
+        drift.add_metric([], drift_units(self._cache))
         yield drift
         yield self._brake()
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
@@ -215,7 +215,7 @@ class Metrics(Collector):
         ages = GaugeMetricFamily(
             "escher_knowledge_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
         )
-        for kind, age in self._tables.knowledge.ages().items():
+        for kind, age in self._cache.staleness.ages().items():
             ages.add_metric([kind], age)
         yield ages
         yield from self._savings()
@@ -223,20 +223,20 @@ class Metrics(Collector):
     def _brake(self) -> Metric:
         family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
         for act in Act:
-            family.add_metric([act.value], not self._tables.brake.everywhere.allows(act))
+            family.add_metric([act.value], not self._cache.brake.everywhere.allows(act))
         return family
 
     def _gangs(self) -> Metric:
         family = GaugeMetricFamily("escher_gang_phase", "Gangs by phase", labels=["phase"])
         counts = dict.fromkeys(Phase, 0)
-        for key, gang in self._tables.gangs.by_key.items():
+        for key, gang in self._cache.gangs.by_key.items():
             counts[gang.phase] += not lone_pod(key)
         for phase, count in counts.items():
             family.add_metric([phase.value], count)
         return family
 
     def _savings(self) -> Iterator[Metric]:
-        savings = self._tables.gangs.waiting.queue.saved.savings
+        savings = self._cache.gangs.waiting.queue.saved.savings
         share = GaugeMetricFamily(
             "escher_saved_share", "Share of the cluster that is kept free for a gang, of the resource with the largest"
         )
@@ -245,12 +245,12 @@ class Metrics(Collector):
         seconds = GaugeMetricFamily(
             "escher_saved_seconds", "For how long more than saved_share has been kept free; falls while it is not"
         )
-        seconds.add_metric([], savings.seconds_over_at(self._tables.clock.steady()))
+        seconds.add_metric([], savings.seconds_over_at(self._cache.clock.steady()))
         yield seconds
 
     def _units(self) -> Metric:
         totals: dict[tuple[str, str], int] = {}
-        for row in self._tables.ledger.rows.values():
+        for row in self._cache.ledger.rows.values():
             for resource, units in row.capacity.items():
                 key = (self._class(resource), "capacity")
                 totals[key] = totals.get(key, 0) + units
@@ -269,6 +269,6 @@ class Metrics(Collector):
     def _class(self, resource: str) -> str:
         if resource in (CPU, MEMORY, PODS):
             return resource
-        if in_domain(resource, self._tables.ledger.capacity.domain):
+        if in_domain(resource, self._cache.ledger.capacity.domain):
             return "ephemeral"
         return "extended" if "/" in resource else "other"

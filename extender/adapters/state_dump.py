@@ -1,4 +1,4 @@
-"""State dump: the records of a keeper's state as a file of JSON lines, compressed, and back.
+"""State dump: the records of a `Scheduler`'s state as a file of JSON lines, compressed, and back.
 
 The first line says what it is and its format, the last how many there were between them; each other is one record,
 under the name of its kind. A file of another format is refused: what a record means may have changed with it. Nothing
@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from extender import __version__
-from extender.adapters.plain import Malformed, Shape
+from extender.adapters.value_codec import Malformed, Shape
 from extender.app.explain.snapshot import Record
 
 FORMAT = 1

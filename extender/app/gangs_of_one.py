@@ -19,18 +19,18 @@ from typing import TYPE_CHECKING
 
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.core.bounded import Bounded
-from extender.core.brake import Act
 from extender.core.cluster import Pod
 from extender.core.gang_of_one import ask_of_one
-from extender.core.governed import of_type
+from extender.core.matched_policy import of_type
 from extender.core.names import in_domain
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.core.safety_switches import Act
 from extender.filters import ephemeral_fit
 from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 if TYPE_CHECKING:
-    from extender.app.cache.cache import Tables
+    from extender.app.cache.cache import Cache
 
 _LOOKED_AT = 256
 """So many nodes are looked at for a pod of lower priority that holds what is short; beyond that there may be one."""
@@ -57,8 +57,8 @@ class WhyNone(Enum):
 
 
 class GangsOfOne:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
         self.uids: set[PodUid] = set()
         """Pods that are gangs of one."""
         self._priorities: Counter[int] = Counter()
@@ -100,7 +100,7 @@ class GangsOfOne:
     def wants(self, pod: Pod, verdict: Verdict) -> bool:
         """kube-scheduler would have the pod on some nodes, and policies turned it away from all: whether it is to be a
         gang of one."""
-        if not (pod.governed or self._tables.asks_ephemeral(pod)):
+        if not (pod.governed or self._cache.asks_ephemeral(pod)):
             return False
         units = [node for node, reason in verdict.rejected.items() if reason == ephemeral_fit.REASON]
         why = self._why_none(pod, units, lacks_units=bool(units))
@@ -110,14 +110,14 @@ class GangsOfOne:
 
     def take_let_go(self) -> list[PodUid]:
         """Pods that the brake held back, and holds back no more; each once."""
-        pods = self._tables.pods
+        pods = self._cache.pods
         let_go = [uid for uid in self._held_back if uid in pods and not self._is_held_back(pods[uid])]
         for uid in let_go:
             del self._held_back[uid]
         return let_go
 
     def _is_held_back(self, pod: Pod) -> bool:
-        brake = self._tables.brake
+        brake = self._cache.brake
         return not (brake.allows(Act.PREEMPT, pod.namespace) and brake.allows(Act.SAVE_ROOM, pod.namespace))
 
     def wants_more(self, pod: Pod, offered: Iterable[NodeName]) -> bool:
@@ -133,7 +133,7 @@ class GangsOfOne:
         return self._why_none(pod, short, lacks_units=bool(asked) and bool(short))
 
     def _why_none(self, pod: Pod, units_short_on: Sequence[NodeName], *, lacks_units: bool) -> WhyNone | None:
-        tables = self._tables
+        cache = self._cache
         if self._is_held_back(pod):
             return WhyNone.SWITCHED_OFF
         if not pod.preempts:
@@ -142,25 +142,25 @@ class GangsOfOne:
             return WhyNone.LOWEST
         if pod.unknown_asks:
             return WhyNone.UNKNOWN_ASKS
-        if tables.policies.judging.judges_bind(pod):
+        if cache.policies.judging.judges_bind(pod):
             return WhyNone.GROUP
-        if next(tables.governing.alternatives(pod), None) is not None:
+        if next(cache.policy_matching.alternatives(pod), None) is not None:
             return WhyNone.ALTERNATIVES
         if lacks_units:
             return None if self._lower_holds(pod, units_short_on) else WhyNone.NO_LOWER_HOLDER
         if not any(True for kind in _PLANNED for _ in of_type(pod.governed, kind)):
             return WhyNone.NOT_THEIRS
-        return None if tables.rules.preemption.for_policies else WhyNone.POLICIES
+        return None if cache.rules.preemption.for_policies else WhyNone.POLICIES
 
     def _asked(self, pod: Pod) -> Mapping[ResourceKey, int]:
-        domain = self._tables.ledger.capacity.domain
+        domain = self._cache.ledger.capacity.domain
         return {key: units for key, units in pod.requests.items() if in_domain(key, domain) and units > 0}
 
     def _short_of(self, pod: Pod, asked: Mapping[ResourceKey, int]) -> list[NodeName]:
         """The nodes that have all the units which the pod asks for, and not free."""
         if not asked:
             return []
-        ledger = self._tables.ledger
+        ledger = self._cache.ledger
         having: Mapping[NodeName, None] = min((ledger.totals.providers.get(key, {}) for key in asked), key=len)
         return [
             node
@@ -171,12 +171,12 @@ class GangsOfOne:
 
     def _lower_holds(self, pod: Pod, nodes: Collection[NodeName]) -> bool:
         """Whether a pod of lower priority holds on one of these what the pod asks for."""
-        asked, tables = self._asked(pod), self._tables
-        rows = (tables.ledger.rows.get(node) for node in islice(nodes, _LOOKED_AT))
+        asked, cache = self._asked(pod), self._cache
+        rows = (cache.ledger.rows.get(node) for node in islice(nodes, _LOOKED_AT))
         there = chain.from_iterable(row.holdings.items() for row in rows if row is not None)
         looked_at = list(islice(there, _HOLDERS_LOOKED_AT))
         for holder, held in looked_at:
-            other = tables.pods.get(PodUid(holder))
+            other = cache.pods.get(PodUid(holder))
             if other is None or other.node is None or other.priority >= pod.priority:
                 continue
             if any(held.units.get(key) for key in asked):
@@ -192,7 +192,7 @@ class GangsOfOne:
         nodes = list(open_to_it)
         if not (asked := self._asked(pod)):
             return nodes
-        rows, giving_way = self._tables.ledger.rows, self._tables.policies.placing.gives_way(pod)
+        rows, giving_way = self._cache.ledger.rows, self._cache.policies.placing.gives_way(pod)
         return [
             node
             for node in nodes

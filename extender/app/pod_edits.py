@@ -13,8 +13,8 @@ from typing import Any
 import structlog
 
 from extender.app.contracts.ports import PodRef
-from extender.app.effects.retry import insist
-from extender.core.back_off import BackOff
+from extender.app.effects.retry import until_answered
+from extender.core.backoff import BackOff
 from extender.kube.errors import Gone, Refused, may_pass
 from extender.kube.names import PodUid
 
@@ -52,7 +52,7 @@ class PodEdits:
 
         while self._due[key] is not written:
             try:
-                await insist(attempt, what=kind, pod=str(pod))
+                await until_answered(attempt, what=kind, pod=str(pod))
             except Refused as error:
                 tell = _log.info if isinstance(error, Gone) else _log.warning
                 tell("a pod cannot be changed", what=kind, pod=str(pod), why=str(error))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.messages import in_short
 from extender.app.contracts.ports import Binder, Disruptions, Evictor, PodRef
 from extender.core.budgets import Budgets
@@ -23,8 +23,8 @@ _AT_ONCE = 16
 
 
 class UnitCheck:
-    def __init__(self, tables: Tables, binder: Binder, evictor: Evictor, disruptions: Disruptions) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, binder: Binder, evictor: Evictor, disruptions: Disruptions) -> None:
+        self._cache = cache
         self._binder = binder
         self._evictor = evictor
         self._disruptions = disruptions
@@ -59,7 +59,7 @@ class UnitCheck:
 
     def is_there(self, pod: Pod) -> bool:
         """Whether it is bound, still on that node, and not about to go, as far as we know."""
-        known = self._tables.pods.get(pod.uid)
+        known = self._cache.pods.get(pod.uid)
         if known is None or known.node is None or known.deleting:
             return False
         return pod.node in (None, known.node)
@@ -70,7 +70,7 @@ class UnitCheck:
         Our watch may be late: a restore of etcd takes Bindings back, and no watch need tell of that.
         """
         for first in range(0, len(pods), _AT_ONCE):
-            known = (self._tables.pods.get(pod.uid, pod) for pod in pods[first : first + _AT_ONCE])
+            known = (self._cache.pods.get(pod.uid, pod) for pod in pods[first : first + _AT_ONCE])
             await asyncio.gather(*(self._confirm(pod) for pod in known))
 
     async def _confirm(self, pod: Pod) -> None:
@@ -84,7 +84,7 @@ class UnitCheck:
             for budget in await self._disruptions.budgets(namespace):
                 budgets.see(budget)
         # A pod that has become ready since counts.
-        return [self._tables.pods[pod.uid] for pod in pods if self.is_there(pod)], budgets
+        return [self._cache.pods[pod.uid] for pod in pods if self.is_there(pod)], budgets
 
     async def _tried(self, pods: Sequence[Pod], protected: Mapping[PodUid, str]) -> str:
         """Why one of them is refused; empty if none is, each by itself."""

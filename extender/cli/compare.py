@@ -256,8 +256,8 @@ def _report(folder: Path) -> bool:
         ) from None
     from extender.compare.judging import contradicted, judge, not_kept, not_placed
     from extender.compare.measured import measured
+    from extender.compare.narrative import verdicts
     from extender.compare.runs import Unreadable, read
-    from extender.compare.telling import verdicts
 
     try:
         written = write_report(folder)

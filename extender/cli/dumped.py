@@ -91,7 +91,7 @@ def _beginning(path: Path, named: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 def _open(path: Path) -> Api:
     from extender.adapters.state_dump import read
-    from extender.elsewhere import ADDRESS, InProcess, asked_of, what_is_missing
+    from extender.offline import ADDRESS, InProcess, asked_of, what_is_missing
 
     try:
         with _reading(path) as file, _working() as tell:

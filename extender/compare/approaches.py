@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed, GangRun
+from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed, GangRun
 from extender.compare.outside import NAMESPACE
 from extender.compare.pods import Manifest, create, delete, manifest, remove
 from extender.compare.unsafe import Unsafe

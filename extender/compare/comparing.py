@@ -20,8 +20,8 @@ import msgspec
 import structlog
 
 from escher_k8s import EscherError
-from extender.compare import kept, lines, replay
-from extender.compare.brought import BROUGHT, digest
+from extender.compare import lines, policy_check, replay
+from extender.compare.external_schedulers import BROUGHT, digest
 from extender.compare.outside import Blind
 from extender.compare.plan import Needs, Plan, Trial
 from extender.compare.running import Outcome, run
@@ -117,10 +117,10 @@ async def go_on(folder: Path, told: Told) -> None:
                 )
     trials = to_go(plan, {trial.trial for trial in recorded.trials})
     left = {trial.number for trial in trials}
-    kept = [trial for trial in recorded.trials if trial.trial not in left]
+    policy_check = [trial for trial in recorded.trials if trial.trial not in left]
     today = datetime.now(UTC).isoformat(timespec="seconds")
     again = replace(recorded.run, continued=(*recorded.run.continued, today)) if trials else recorded.run
-    recorder.keep(replace(recorded, run=again, trials=kept))
+    recorder.keep(replace(recorded, run=again, trials=policy_check))
     await _carry_out(plan, [*warming_up(plan, trials), *trials], recorder, told)
 
 
@@ -215,7 +215,7 @@ def trial_row(plan: Plan, outcome: Outcome, pods: Sequence[PodRow]) -> TrialRow:
         seconds=round(outcome.seconds, 6),
         reserved=None if outcome.reserved is None else round(outcome.reserved, 3),
         **{name: None if value is None else round(value, 3) for name, value in asdict(outcome.costs).items()},
-        kept=kept.judged(
+        kept=policy_check.judged(
             set_up.workload, set_up.shape, [ask for ask, _ in outcome.asks.values()], pods, until=outcome.seconds
         ),
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from extender.compare import brought, replay
+from extender.compare import external_schedulers, replay
 from extender.compare.approaches import MADE, REAL_ONLY, SETTINGS, USUAL
 from extender.compare.runs import DEFAULT_SAMPLING, NO_SAMPLING, REAL
 from extender.compare.vocabulary import BURST, CONTENTION, SINGLE, TRACE, base_of
@@ -117,7 +117,7 @@ class Plan:
                 raise WrongUse(f"--approach {name} is not on the embedded cluster: leave it or --embedded out")
         if self.scheduler_binaries and self.cluster != REAL:
             raise WrongUse("--scheduler-binary is for a real control plane: leave it or --embedded out")
-        brought.check(self.scheduler_binaries, self.approaches)
+        external_schedulers.check(self.scheduler_binaries, self.approaches)
         for workload in self.workloads:
             if not self.approaches_of(workload):
                 has = ", ".join(each for each in MADE if each not in WORKLOADS[workload].leaves_out)

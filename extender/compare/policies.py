@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from escher_k8s import AsyncEscher, NotFound
-from extender.adapters.kube.extended_resource_policies import Policies
+from extender.adapters.kubernetes.extended_resource_policies import Policies
 from extender.compare.approaches import Plain, Ways, scheduled_by
 from extender.compare.outside import LABEL, NAMESPACE
 from extender.compare.pods import Manifest, create, manifest, remove
 from extender.compare.polling import until
 from extender.compare.vocabulary import APPSPACE, BALANCING, BASE, CO_LOCATION, EXTENDER, FAIR_SHARE, LIBSPACE, NATIVE
 from extender.compare.workloads import POOL, WEIGHTS, Ask
-from extender.core.governing import POLICY
+from extender.core.policy_matching import POLICY
 from extender.esl import Approach
 from extender.esl.balance import DynamicBalance
 from extender.esl.co_location import CoLocation

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from extender.compare import plots, tables, telling
+from extender.compare import narrative, plots, tables
 from extender.compare.figures import MEDIAN, Estimate, Sample, Statistic, estimate, mean
 from extender.compare.judging import judge
 from extender.compare.measured import Measured, Setting, Table, measured
@@ -44,17 +44,17 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
     blocks: list[Block] = [
         Heading("Gangs by approach: a comparison", 1),
         Code(_command(recorded.run.command)),
-        *telling.opening(recorded, table),
-        *telling.claims(found),
-        *telling.broken_policies(table),
-        *telling.losses(table),
-        *telling.paper(table, recorded.run),
-        *telling.ratios(table),
-        *telling.optimistic(table),
+        *narrative.opening(recorded, table),
+        *narrative.claims(found),
+        *narrative.broken_policies(table),
+        *narrative.losses(table),
+        *narrative.paper(table, recorded.run),
+        *narrative.ratios(table),
+        *narrative.optimistic(table),
     ]
     for workload, settings in groupby(table, lambda setting: setting.workload):
         blocks += _workload(workload, list(settings), table, gallery)
-    blocks += telling.method(recorded, table)
+    blocks += narrative.method(recorded, table)
     texts = {REPORT: as_markdown(blocks), PAGE: as_html(blocks), SUMMARY: summary(table, found)}
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -91,13 +91,13 @@ def _command(command: str) -> str:
 def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery: Gallery) -> Iterator[Block]:
     yield Heading(WORKLOADS.get(workload, workload))
     by_table = [list(each) for _, each in groupby(settings, lambda setting: setting.table)]
-    yield from _tables("Until all have run", tables.DONE, tables.done, by_table, table)
+    yield from _cache("Until all have run", tables.DONE, tables.done, by_table, table)
     for each in by_table:
         yield Heading(f"Latency: {each[0].where}", 3)
         yield tables.latencies(each, table)
-    yield from _tables("Latency of the ordinary pods among them", tables.ORDINARY, tables.ordinary, by_table, table)
+    yield from _cache("Latency of the ordinary pods among them", tables.ORDINARY, tables.ordinary, by_table, table)
     if workload == CHURN:
-        yield from _tables("Until whole again", tables.AGAIN, tables.whole_again, by_table, table)
+        yield from _cache("Until whole again", tables.AGAIN, tables.whole_again, by_table, table)
     for setting, where, points in _lines(settings, table, lambda s: s._replace(size=0), lambda s: s.size):
         gangs = "the gang" if setting.gangs == 1 else f"each of {setting.gangs} gangs"
         told = f"Median latency by size of {gangs}: {where}.{_endless(points)}"
@@ -113,21 +113,21 @@ def _workload(workload: str, settings: Sequence[Setting], table: Table, gallery:
         samples = {name: [gang.to_bound * tables.MS for gang in m.gangs] for name, m in table[setting].items()}
         told = f"The share of gangs that were bound within a time: {setting.where}, {setting.what}."
         yield gallery.hang(plots.distributions(samples), told, PODS, "cdf", *_named(setting))
-    yield from _tables("Whether the policy was kept", tables.KEPT, tables.kept, by_table, table)
+    yield from _cache("Whether the policy was kept", tables.KEPT, tables.kept, by_table, table)
     if workload not in POLICIES | {SINGLE, BURST}:
         yield from _room(settings, by_table, table, gallery)
-    yield from _tables("Bound in part", tables.PARTLY, tables.partly, by_table, table)
+    yield from _cache("Bound in part", tables.PARTLY, tables.partly, by_table, table)
     for setting in settings:
         told = f"How long gangs were bound in part: {setting.where}, {setting.what}."
         yield gallery.hang(_partly(table[setting]), told, PODS, "partly-bound", *_named(setting))
-    yield from _tables("What it costs", tables.COSTS, tables.costs, by_table, table)
+    yield from _cache("What it costs", tables.COSTS, tables.costs, by_table, table)
     for setting in settings:
         if panels := list(_costs(table[setting])):
             told = f"What a {tables.cost_of([setting], table)} costs: {setting.where}, {setting.what}."
             yield gallery.hang(plots.bars(panels), told, TRIALS, "cost", *_named(setting))
 
 
-def _tables(
+def _cache(
     heading: str,
     said: str,
     made: Callable[[Sequence[Setting], Table], Block | None],
@@ -147,8 +147,8 @@ def _tables(
 def _room(
     settings: Sequence[Setting], by_table: Sequence[Sequence[Setting]], table: Table, gallery: Gallery
 ) -> Iterator[Block]:
-    yield from _tables("Room that was held in vain", tables.ROOM, tables.room, by_table, table)
-    yield from _tables("Deadlocks", tables.DEADLOCKS, tables.deadlocks, by_table, table)
+    yield from _cache("Room that was held in vain", tables.ROOM, tables.room, by_table, table)
+    yield from _cache("Deadlocks", tables.DEADLOCKS, tables.deadlocks, by_table, table)
     for setting in settings:
         row = table[setting]
         if panels := list(_contended(setting, row)):

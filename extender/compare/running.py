@@ -19,7 +19,7 @@ from extender.compare import approaches, policies
 from extender.compare.approaches import SETTINGS, Ways
 from extender.compare.claims import claimable
 from extender.compare.costs import Costs, Purse
-from extender.compare.losses import Losses
+from extender.compare.disruptions import Losses
 from extender.compare.outside import Pod, Watched, watching
 from extender.compare.plan import Plan, SetUp, Trial
 from extender.compare.pods import AT_ONCE, a_few_at_a_time

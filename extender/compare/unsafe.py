@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from extender.adapters.kube.writers import ApiNodeStatusWriter
+from extender.adapters.kubernetes.writers import ApiNodeStatusWriter
 from extender.compare.outside import NAMESPACE, cpu_of
 from extender.compare.pods import Manifest, create, manifest, remove
 from extender.compare.room import node_offers

@@ -72,7 +72,7 @@ class Places:
 
 
 class ByPlace:
-    """A `Judge` for one pod: the first of the rules that refuses the place where the node is."""
+    """A `NodeFilter` for one pod: the first of the rules that refuses the place where the node is."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
@@ -109,8 +109,7 @@ class ByPlace:
             self._answers = _Answers(zip(self._places.names, found, strict=True))
             # A node that is not known has no label.
             self._answers.of_others = self(NodeName(""))
-        answers = self._answers
-        return {node: why for node in nodes if (why := answers[node]) is not None}
+        return {node: why for node in nodes if (why := self._answers[node]) is not None}
 
 
 class _Answers(dict[NodeName, Refuse | None]):

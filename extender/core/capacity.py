@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.names import in_domain
-from extender.core.rows import Changes, Row, Rows, Totals
+from extender.core.node_rows import Changes, NodeRows, Row, Totals
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
@@ -18,7 +18,7 @@ class Capacity:
     """`domain`: of the resources that applications set."""
 
     domain: str
-    _rows: Rows
+    _rows: NodeRows
     _totals: Totals
     _changes: Changes
 

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from extender.core.attempt import Attempt
 from extender.core.constraints import Constraints
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
-from extender.core.governed import Governed
+from extender.core.matched_policy import MatchedPolicy
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import SelectorTerm, Taint, Toleration
 from extender.kube.quantities import Vector
@@ -87,8 +87,8 @@ class Pod:
     """What it requires of the pods around it; None: nothing."""
     unknown_asks: tuple[str, ...] = ()
     """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
-    governed: tuple[Governed, ...] = ()
-    """The policies that govern it: its labels and constraints are then as `core.governing` has them."""
+    governed: tuple[MatchedPolicy, ...] = ()
+    """The policies that govern it: its labels and constraints are then as `core.policy_matching` has them."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

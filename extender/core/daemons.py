@@ -69,7 +69,8 @@ _Place = tuple[NodeName, str]
 
 
 class Daemons:
-    """`nodes`: the table of nodes, which is the keeper's. `flipped` is told of each pod that is judged otherwise."""
+    """`nodes`: the table of nodes, which is the `Scheduler`'s. `flipped` is told of each pod that is judged
+    otherwise."""
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self.known = True

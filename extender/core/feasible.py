@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from extender.core.cluster import Node, Pod
 from extender.core.fit import NOTHING, asked_of, copies
-from extender.core.governed import Governed, of_type
+from extender.core.matched_policy import MatchedPolicy, of_type
 from extender.core.names import in_domain
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.node_match import accepts
@@ -43,13 +43,13 @@ class _Cap:
     needs_place: bool
 
 
-def pods_spoken_of(governed: Sequence[Governed]) -> int:
+def pods_spoken_of(governed: Sequence[MatchedPolicy]) -> int:
     """How many pods there will be, as the policies say; 1 where none does."""
     sizes = [near.size for _, near in of_type(governed, CoLocation)]
     return max([1, *sizes, *(even.tasks for _, even in of_type(governed, Balance))])
 
 
-def keeps_apart(each: Governed, governed: Sequence[Governed]) -> str | None:
+def keeps_apart(each: MatchedPolicy, governed: Sequence[MatchedPolicy]) -> str | None:
     """The label of whose places none has two pods that these govern, as that one of them says; None: it does not."""
     if not isinstance(each.parameters, AntiAffinity):
         return None
@@ -98,7 +98,7 @@ def impossible(pod: Pod, nodes: Iterable[Node], domain: str) -> Impossible | Non
     return Impossible(names, wanted, most, where, len(there), match, placed, large)
 
 
-def _has_a_say(each: Governed, governed: Sequence[Governed]) -> bool:
+def _has_a_say(each: MatchedPolicy, governed: Sequence[MatchedPolicy]) -> bool:
     return isinstance(each.parameters, CoLocation | Balance) or keeps_apart(each, governed) is not None
 
 
@@ -124,10 +124,10 @@ def _within(cap: _Cap, found: Sequence[tuple[Node, int]]) -> int:
     return sum(places.values()) + (0 if cap.needs_place else free)
 
 
-def cannot_meet(one: Governed, other: Governed) -> str | None:
+def cannot_meet(one: MatchedPolicy, other: MatchedPolicy) -> str | None:
     """The label in a place of which, as both say, no two pods are that both govern, and all have to be; None: no such
     thing follows from what they say alone."""
-    both: Mapping[str, Governed] = {one.name: one, other.name: other}
+    both: Mapping[str, MatchedPolicy] = {one.name: one, other.name: other}
     near = {each.topology_key for _, each in of_type((one, other), CoLocation) if each.size != 1}
     apart = {key for each in both.values() if (key := keeps_apart(each, (one, other))) is not None}
     return min(near & apart, default=None)

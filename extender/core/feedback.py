@@ -1,4 +1,4 @@
-"""Feedback: what became of effects, and what else the keeper and the policies are told that is no object of the
+"""Feedback: what became of effects, and what else the `Scheduler` and the policies are told that is no object of the
 cluster."""
 
 from __future__ import annotations

@@ -28,7 +28,6 @@ from dataclasses import replace
 from heapq import heapify, heappop, heappush
 
 from extender.core.capacity import Capacity
-from extender.core.columns import Columns
 from extender.core.holdings import (
     Cause,
     Commit,
@@ -44,7 +43,8 @@ from extender.core.holdings import (
     require_units,
 )
 from extender.core.names import DOMAIN, GangKey
-from extender.core.rows import Changes, Row, RowCopy, Rows, Totals
+from extender.core.node_arrays import NodeArrays
+from extender.core.node_rows import Changes, NodeRows, Row, RowCopy, Totals
 from extender.core.transaction import decide
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
@@ -74,11 +74,11 @@ class Ledger:
     """
 
     def __init__(self, domain: str = DOMAIN) -> None:
-        self.rows = Rows()
+        self.rows = NodeRows()
         self.totals = Totals()
         self.changes = Changes()
         self.capacity = Capacity(domain, self.rows, self.totals, self.changes)
-        self.columns = Columns(self.rows, self.changes)
+        self.columns = NodeArrays(self.rows, self.changes)
         self._where: dict[str, NodeName] = {}
         self._expiry = _Expiry()
         self._owned: dict[GangKey, dict[Holder, Holding]] = {}

@@ -5,10 +5,10 @@ protocol of its own, by the name that kube-scheduler's framework has for it. It 
 `extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
 
     facts come in            Observes: `observe`, `forget`. Outlives: `finished`, `deleted`
-    a pod is to be placed    Filters: `filter`. JudgesAlike: `alike`. Scores: `score`. Reads: `malformed`.
+    a pod is to be placed    Filters: `filter`. FiltersAlike: `alike`. Scores: `score`. Reads: `malformed`.
                              Foresees: `why_never`
     or by one policy alone   Places: `places`, `place`, `owns`, `sleeps`, `would_refuse`
-    units are held           Reserves: `reserve`, `unreserve`. GivesWay: `gives_way`
+    units are held           Reserves: `reserve`, `unreserve`. YieldsReservations: `gives_way`
     it is to be bound        PermitsBinds: `permit`
     others are to leave      Preempts: `may_evict`
     gangs wait               Orders: `order`, `order_version`. CountsHeld: `hold`
@@ -71,29 +71,29 @@ class Wait:
 
 Permit = Allow | Refuse | Wait
 
-Judge = Callable[[NodeName], Refuse | None]
+NodeFilter = Callable[[NodeName], Refuse | None]
 """For one pod: None if it may be on the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyOn:
-    """A `Judge` that refuses no other nodes than these: for a pod that may go to thousands it is asked about the few.
-    `judge`: of one of them."""
+    """A `NodeFilter` that refuses no other nodes than these: for a pod that may go to thousands it is asked about the
+    few. `judge`: of one of them."""
 
     nodes: Container[NodeName]
-    judge: Judge
+    judge: NodeFilter
 
     def __call__(self, node: NodeName) -> Refuse | None:
         return self.judge(node) if node in self.nodes else None
 
 
 @dataclass(frozen=True, slots=True)
-class NowhereBut:
-    """A `Judge` that refuses all nodes but these for one reason: for a pod that may go to a few of thousands.
+class OnlyTheseNodes:
+    """A `NodeFilter` that refuses all nodes but these for one reason: for a pod that may go to a few of thousands.
     `judge`: of one of these."""
 
     nodes: Collection[NodeName]
-    judge: Judge
+    judge: NodeFilter
     otherwise: Refuse
 
     def __call__(self, node: NodeName) -> Refuse | None:
@@ -163,7 +163,7 @@ class Observes(Protocol):
 
 
 @runtime_checkable
-class Outlives(Protocol):
+class KeepsEnded(Protocol):
     """For whom a pod that has finished still counts."""
 
     def finished(self, pod: Pod, now: float) -> None:
@@ -181,14 +181,14 @@ class Filters(Protocol):
     beside that only the nodes for each member are minded, member by member. A policy that says nothing else has a
     true attribute `kept_by_plans`."""
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
         out."""
         ...
 
 
 @runtime_checkable
-class JudgesAlike(Filters, Protocol):
+class FiltersAlike(Filters, Protocol):
     """It judges nodes alike for pods that say the same of a few things, and which pods are where decides."""
 
     def alike(self, pod: Pod) -> Hashable:
@@ -197,7 +197,7 @@ class JudgesAlike(Filters, Protocol):
 
 
 @runtime_checkable
-class Foresees(Protocol):
+class Infeasible(Protocol):
     def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
         """Why with the nodes that there are the pod waits in vain, whoever leaves; asked only about who was let
         nowhere, and told instead of what was in the way. None where that is not proven."""
@@ -209,7 +209,7 @@ class Foresees(Protocol):
 
 
 @runtime_checkable
-class ForeseesInSlices(Foresees, Protocol):
+class InfeasibleInSlices(Infeasible, Protocol):
     """Its `take_withdrawn` looks at as much as others can wait for, and is asked again while it is in doubt."""
 
     @property
@@ -218,15 +218,15 @@ class ForeseesInSlices(Foresees, Protocol):
 
 @runtime_checkable
 class Wakes(Protocol):
-    def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
+    def could_pass(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         """As `filter`, for a pod that was turned away: whether it is worth a wake. Only for a policy of which `filter`
         says something else."""
         ...
 
 
 @runtime_checkable
-class Stirs(Protocol):
-    def take_stirred(self) -> Collection[str]:
+class RequeueHints(Protocol):
+    def take_requeue_hints(self) -> Collection[str]:
         """Namespaces of which governed pods that were turned away may go somewhere now, though no node that would have
         them may have gained room; since this was asked last."""
         ...
@@ -261,7 +261,7 @@ class PermitsBinds(Protocol):
 
 
 @runtime_checkable
-class Places(Protocol):
+class PlacementPlugin(Protocol):
     """One that finds the place for some pods by itself, together with others. What is held for them is its affair, and
     it is asked for `permit` last, when all others allow."""
 
@@ -287,7 +287,7 @@ class Places(Protocol):
 
 
 @runtime_checkable
-class GivesWay(Protocol):
+class YieldsReservations(Protocol):
     def gives_way(self, pod: Pod) -> GivingWay:
         """What this policy holds for others and would give up for the pod."""
         ...
@@ -346,7 +346,7 @@ class KeepsTime(Protocol):
 
 @runtime_checkable
 class Settles(Protocol):
-    """Whoever waits is planned for and woken as room comes free, in slices of work (`core.work`)."""
+    """Whoever waits is planned for and woken as room comes free, in slices of work (`core.work_budget`)."""
 
     def begin_slice(self, now: float) -> None:
         """As much as one slice holds may be done from now on."""

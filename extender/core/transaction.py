@@ -20,7 +20,7 @@ from extender.core.holdings import (
     Stale,
     require_claim,
 )
-from extender.core.rows import NOWHERE, Row
+from extender.core.node_rows import NOWHERE, Row
 from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 

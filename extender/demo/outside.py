@@ -18,7 +18,7 @@ from extender.controlplane.witness import Changing, Collection, Json, Sighting, 
 from extender.core.names import DOMAIN
 from extender.demo.jobs import PARTLY_AFTER, Job
 from extender.demo.picture import OTHERS, Held, Place
-from extender.esl.gang_left import GHOST_LABEL
+from extender.esl.departed import GHOST_LABEL
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address

@@ -13,8 +13,8 @@ from extender.compare.approaches import member
 from extender.compare.outside import NAMESPACE
 from extender.compare.pods import Manifest, create
 from extender.compare.vocabulary import EXTENDER, THROUGH
-from extender.core.governing import POLICY
 from extender.core.names import DOMAIN
+from extender.core.policy_matching import POLICY
 from extender.demo.approaches import Shown, ask, members, remove
 from extender.demo.jobs import Job
 from extender.demo.scenes import LOOK, NotAsPromised, Show

@@ -138,7 +138,7 @@ def _reader(name: str, approach: Approach, key: str) -> Manifest:
 async def contention(show: Show, way: Shown) -> dict[str, Any]:
     """Two gangs want the cluster at the same time, and only one fits."""
     stage, outside = show.stage, show.outside
-    jobs = _rivals(show, way)
+    jobs = _contention(show, way)
     size = jobs[0].size
     await asyncio.gather(*(way.submit(job) for job in jobs))
     with stage.waiting("one of the two is placed"):
@@ -172,7 +172,7 @@ async def contention(show: Show, way: Shown) -> dict[str, Any]:
     }
 
 
-def _rivals(show: Show, way: Shown) -> list[Job]:
+def _contention(show: Show, way: Shown) -> list[Job]:
     size = show.places * 3 // 4
     return [show.outside.expect(f"{way.name}-{letter.lower()}", way.name, size, letter) for letter in "AB"]
 
@@ -197,7 +197,7 @@ async def _wakes(show: Show, way: Shown, first: Job, second: Job) -> float:
 
 async def stuck(show: Show, way: Shown) -> dict[str, Any]:
     """The same two jobs as pods that are no gangs, which come in turns."""
-    jobs = _rivals(show, way)
+    jobs = _contention(show, way)
     asks = [ask(job, way.cpu) for job in jobs]
     size = jobs[0].size
     await create(show.connection, [member(BASE, each, number) for number in range(size) for each in asks])

@@ -2,9 +2,9 @@
 come out.
 
 Each is sans-I/O, in the shape of `base.Esl`: events and time in, effects out. So it runs unchanged in an application
-(AppSpace), in a service shared by several (LibSpace) and in simulation; `extender.adapters.kube.cluster_port` runs one
-against an API server, `escher_k8s` on an application's own port, `extender.app.escher_policies.esl_host` in the
-extender. An ESL must not know clocks, networks, logs, chance (a seed is an argument) or Kubernetes' JSON, which
+(AppSpace), in a service shared by several (LibSpace) and in simulation; `extender.adapters.kubernetes.cluster_port`
+runs one against an API server, `escher_k8s` on an application's own port, `extender.app.escher_policies.esl_host` in
+the extender. An ESL must not know clocks, networks, logs, chance (a seed is an argument) or Kubernetes' JSON, which
 `ghost_manifest` and `task_manifest` alone spell.
 """
 

@@ -13,8 +13,8 @@ On node loss: predictors are made again by the application and spread over what 
 
 from __future__ import annotations
 
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

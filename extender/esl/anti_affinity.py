@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task, kinds
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

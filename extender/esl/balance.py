@@ -25,9 +25,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 from extender.core.cluster import Pod
-from extender.esl.furnishing import Wanted
 from extender.esl.placing import Placing
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

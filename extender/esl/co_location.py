@@ -24,8 +24,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from extender.core.units import add
 from extender.esl.base import Effect, PodRequirement
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from extender.core.names import in_domain
 from extender.esl.base import Effect, Event, Notice, PodRequirement
-from extender.esl.furnishing import Wanted
 from extender.esl.launching import LaunchingEsl, earliest
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.esl.soft import Soft
 from extender.kube.names import CPU, NodeName
 from extender.kube.quantities import Vector

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 
 from extender.core.cluster import Pod
 from extender.esl.base import Effect, Event, PodRequirement
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

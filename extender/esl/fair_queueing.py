@@ -26,9 +26,9 @@ from extender.core.cluster import Pod
 from extender.core.policy_types import LARGEST_WEIGHT
 from extender.esl.apportion import apportion_at_most
 from extender.esl.base import Effect
-from extender.esl.furnishing import Wanted
 from extender.esl.placing import Patience, Placing
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 from extender.kube.quantities import Vector
 

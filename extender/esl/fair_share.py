@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from extender.core.policy_types import LARGEST_WEIGHT
 from extender.esl.apportion import apportion
 from extender.esl.base import Effect, Notice
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, require_label
 from extender.kube.quantities import Vector
 

@@ -28,14 +28,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
 from extender.core.units import add
 from extender.esl.base import CancelTask, Effect, Event, Notice, PodRequirement, StopTask
-from extender.esl.furnishing import Wanted
 from extender.esl.launching import Launch, LaunchingEsl, Phase, earliest
 from extender.esl.policy_esl import UNLIMITED, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.esl.base import Effect, RemoveCapacity, SetCapacity
 from extender.esl.gang_members import Place
 from extender.esl.gang_times import Times

@@ -43,13 +43,13 @@ from extender.esl.base import (
     Report,
     SetCapacity,
 )
+from extender.esl.departed import Leftover
 from extender.esl.gang_keys import NodeKeys
-from extender.esl.gang_left import Leftover
 from extender.esl.gang_members import Members, Place
 from extender.esl.gang_spec import GangSpec
 from extender.esl.gang_state import GhostPhase, Held
 from extender.esl.gang_times import USUAL_TIMES, Times, digest
-from extender.esl.gang_uncovered import Uncovered
+from extender.esl.unreserved_members import Uncovered
 from extender.kube.names import ResourceKey
 
 __all__ = ["USUAL_TIMES", "Gang", "GhostPhase", "Times"]

@@ -6,7 +6,7 @@ own, and the ask completes them:
     ask = gang("train", size=8, each={"cpu": "4"})
     pods = [ask.requirement(i, Approach.EXTENDER).attach(pod(i)) for i in range(8)]
 
-What is held by ghosts is asked for by `run.spec` instead of `ask`, see `adapters.kube.extended_resource_gangs`.
+What is held by ghosts is asked for by `run.spec` instead of `ask`, see `adapters.kubernetes.extended_resource_gangs`.
 
 | approach            | schedulerName      | the pod asks for                        | label and annotation |
 |---------------------|--------------------|-----------------------------------------|----------------------|

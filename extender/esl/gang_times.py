@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
-from extender.esl.gang_left import Leftover
+from extender.esl.departed import Leftover
 from extender.esl.gang_life import USUAL_TIMES, Gang, GhostPhase, Times
 from extender.esl.gang_spec import GangSpec
 from extender.kube.names import ResourceKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from extender.esl.base import Ghost
-from extender.esl.gang_left import GHOST_LABEL, INSTANCE_LABEL, KEY_LABEL, RUN_LABEL
+from extender.esl.departed import GHOST_LABEL, INSTANCE_LABEL, KEY_LABEL, RUN_LABEL
 
 PAUSE_IMAGE = "registry.k8s.io/pause:3.10"
 

@@ -11,8 +11,8 @@ On node loss: the others wait until the named node comes back, or the task runs 
 
 from __future__ import annotations
 
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 

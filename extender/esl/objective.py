@@ -20,8 +20,8 @@ from collections.abc import Callable
 
 from extender.core.cluster import Node
 from extender.core.names import in_domain
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 

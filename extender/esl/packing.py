@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extender.core.cluster import Pod
-from extender.esl.furnishing import Wanted
 from extender.esl.placing import Patience, Placing
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 

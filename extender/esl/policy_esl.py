@@ -35,9 +35,9 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
-from extender.esl.furnishing import Furnishing, Wanted, units_of
 from extender.esl.gang_spec import APPLICATION_DOMAIN, Approach
 from extender.esl.offers import Offers
+from extender.esl.resource_sync import ResourceSync, Wanted, units_of
 from extender.esl.view import Place, View
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 from extender.kube.quantities import Vector
@@ -106,7 +106,7 @@ class PolicyEsl(ABC):
         """By task, the names of its pods that have not finished."""
         self.offers = Offers(self.grace, self.patience)
         self._prefix = f"{domain}/{namespace}.{name}--"
-        self._furnishing = Furnishing(self.view, self.owns)
+        self._furnishing = ResourceSync(self.view, self.owns)
         self._now = 0.0
         self._over = False
 

@@ -24,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extender.core.units import add_to
-from extender.esl.furnishing import Wanted
 from extender.esl.placing import Placing
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 from extender.kube.quantities import Vector

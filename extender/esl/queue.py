@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heapreplace
 
 from extender.esl.base import Effect
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task, kinds
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from extender.core.cluster import Pod
 from extender.esl.base import CapacityConfirmed, CapacitySeen, Effect, Event, PodSeen
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import ResourceKey
 from extender.kube.quantities import Vector
 

@@ -17,13 +17,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
 from extender.esl.base import CancelTask, Effect, Event, PodRequirement, StopTask
-from extender.esl.furnishing import Wanted
 from extender.esl.launching import LaunchingEsl, Phase, earliest
 from extender.esl.policy_esl import Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import PodUid
 from extender.kube.quantities import Vector
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from extender.core.policy import Policy
-from extender.filters import governing
+from extender.filters import escher_policies
 from extender.filters.anti_affinity import AntiAffinity
 from extender.filters.ephemeral_fit import EphemeralFit
 from extender.filters.preference import Preference
@@ -31,5 +31,5 @@ policy (`gang`) is asked before them: it is made with what it plans on, see `ext
 
 
 def made() -> list[Policy]:
-    """One of each, for one keeper."""
-    return [*(policy() for policy in POLICIES), *governing.made()]
+    """One of each, for one `Scheduler`."""
+    return [*(policy() for policy in POLICIES), *escher_policies.made()]

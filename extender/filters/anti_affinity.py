@@ -11,7 +11,7 @@ from __future__ import annotations
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.names import DOMAIN
-from extender.core.policy import Facts, Judge, OnlyOn, Refuse
+from extender.core.policy import Facts, NodeFilter, OnlyOn, Refuse
 from extender.filters.asks import malformed, malformed_name
 from extender.filters.grouped import Grouped
 
@@ -40,7 +40,7 @@ class AntiAffinity:
         if isinstance(fact, Pod):
             self._groups.drop(fact)
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         if (group := _group(pod)) is None:
             return None
         others = (other for uid, other in self._groups.members(group).items() if uid != pod.uid)

@@ -6,7 +6,7 @@ from functools import cache
 
 from extender.core.cluster import Pod
 from extender.core.names import in_domain
-from extender.core.policy import Facts, Judge, NowhereBut, Refuse, Scorer
+from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse, Scorer
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -19,7 +19,7 @@ class EphemeralFit:
     name = "ephemeral-fit"
     kept_by_plans = True
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         ledger = facts.ledger
         asked = _asked(pod, ledger.capacity.domain)
         first = next(((resource, units) for resource, units in asked.items() if units > 0), None)
@@ -40,7 +40,7 @@ class EphemeralFit:
             return refusal(*found, node in ledger.totals.providers.get(found[0], ()))
 
         # Most of thousands of nodes have nothing of it.
-        return NowhereBut(ledger.totals.providers.get(first[0], {}), judge, refusal(*first, 0, False))
+        return OnlyTheseNodes(ledger.totals.providers.get(first[0], {}), judge, refusal(*first, 0, False))
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         """The emptier the node, the better: by the scarcest of what the pod asks for."""

@@ -27,7 +27,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.state.eviction_orders import LetRoomGo
 from extender.core.gangs.state.gang import NOT_ITS_NODE, GangEffect
-from extender.core.policy import Allow, Facts, GivingWay, Judge, Permit, Policy, Refuse, Wait
+from extender.core.policy import Allow, Facts, GivingWay, NodeFilter, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 
 GANG = "gang"
@@ -71,7 +71,7 @@ class GangPlacing:
         self._gangs.members.take_for_asleep(pod.uid)
         return True
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         """It may be on no node but the one that the gang's plan holds for it."""
         if pod.gang is None:
             return None
@@ -83,7 +83,7 @@ class GangPlacing:
 
         return judge
 
-    def could_pass(self, pod: Pod, facts: Facts) -> Judge | None:
+    def could_pass(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         """Plans follow room, and whether there is room is what others say."""
         return None
 
@@ -136,7 +136,7 @@ class GangFollowing:
         self._gangs.effects.clear()
         return taken
 
-    def take_stirred(self) -> Collection[str]:
+    def take_requeue_hints(self) -> Collection[str]:
         """Who is to be near such members, or evenly among them, may be elsewhere."""
         given_up = self._gangs.planning.given_up
         taken = list(given_up)

@@ -11,7 +11,7 @@ from functools import cache
 
 from extender.core.cluster import Pod
 from extender.core.holdings import Holder
-from extender.core.policy import Facts, Judge, OnlyOn, Refuse
+from extender.core.policy import Facts, NodeFilter, OnlyOn, Refuse
 from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
@@ -25,7 +25,7 @@ class ReservationGuard:
     name = "reservation-guard"
     kept_by_plans = True
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         ledger = facts.ledger
         if not ledger.totals.unbound_on:
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.policy import Allow, Facts, Judge, Permit, Refuse
+from extender.core.policy import Allow, Facts, NodeFilter, Permit, Refuse
 from extender.core.tenancy import FOREIGN
 from extender.kube.names import NodeName
 
@@ -21,7 +21,7 @@ def _refuse(node: NodeName) -> Refuse | None:
 class TenantUnits:
     name = TENANT_UNITS
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         return None if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _refuse
 
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:

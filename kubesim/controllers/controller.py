@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """`kinds`: what it follows, as `Following` says. `run` until it is cancelled."""
+    """`kinds`: what it follows, as `EventHooks` says. `run` until it is cancelled."""
 
     kinds: tuple[Kind, ...] | None = ()
 

@@ -70,9 +70,9 @@ class Filters:
     def __init__(self, pod: SeenPod, profile: Profile, cache: Cache) -> None:
         self.pod = pod
         self._asked = checked(pod, profile)
-        self.surroundings = _surroundings(pod, cache)
+        self.environment = _environment(pod, cache)
 
-    def refusal(self, info: NodeInfo, surroundings: Surroundings | None = None) -> No | None:
+    def refusal(self, info: NodeInfo, environment: Surroundings | None = None) -> No | None:
         """None: the node can have the pod. `surroundings`: where they are not those that are really there."""
         node = info.node
         assert node is not None
@@ -86,7 +86,7 @@ class Filters:
         for resource, asked in self._asked:
             if asked > allocatable.get(resource, 0) - requested.get(resource, 0):
                 return self._shortage(info)
-        around = surroundings or self.surroundings
+        around = environment or self.environment
         return around.refusal(node) if around is not None else None
 
     @cached_property
@@ -176,7 +176,7 @@ def _repelled(around: Neighbours, node: SeenNode) -> No | None:
     return _HATING if around.hating_in(node.labels) else None
 
 
-def _surroundings(pod: SeenPod, cache: Cache) -> Surroundings | None:
+def _environment(pod: SeenPod, cache: Cache) -> Surroundings | None:
     """None: pods elsewhere keep the pod from no node."""
     neighbours, spreading = _neighbours(pod, cache), Spreading.of(pod, cache.all())
     return None if neighbours is None and spreading is None else Surroundings(neighbours, spreading)

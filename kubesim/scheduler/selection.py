@@ -45,7 +45,7 @@ class Attempt:
 
         `away`: pods that are taken for gone, and are not in `info` any more.
         """
-        around = self._filters.surroundings
+        around = self._filters.environment
         if not self._nominator and (around is None or not away):
             return self._filters.refusal(info)
         nominated = [

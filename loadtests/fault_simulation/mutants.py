@@ -17,16 +17,16 @@ from unittest.mock import patch
 
 import msgspec
 
-from extender.adapters.kube import writers
-from extender.adapters.kube.reflector import EXPIRED, Reflector
+from extender.adapters.kubernetes import writers
+from extender.adapters.kubernetes.reflector import EXPIRED, Reflector
 from extender.app.cycle import bind as binds
-from extender.app.cycle.pod_events import Population
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.pod_events import PodEvents
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects import binding_cycle as scheduling
 from extender.app.effects import dispatcher as effects
-from extender.app.effects.permit_gates import Gates
+from extender.app.effects.permit_gates import PermitGates
 from extender.app.objects import known
-from extender.app.objects.ends import Ends
+from extender.app.objects.expiry import Expiry
 from extender.app.resources import node_status as write_back
 from extender.availability import Permit
 from extender.core.election import Election
@@ -35,8 +35,8 @@ from extender.core.gangs.cycle import quorum as quorums
 from extender.core.gangs.cycle.partial_gangs import Proof, Trial
 from extender.core.gangs.placement import placement as placing
 from extender.core.ledger import HoldingKind, Ledger
-from extender.core.rows import Rows
-from extender.filters.governing.anti_affinity import PolicyAntiAffinity
+from extender.core.node_rows import NodeRows
+from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
 from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.fenced import Fenced
 
@@ -273,18 +273,18 @@ def _at_once(right: Any) -> Any:
 MUTANTS: Mapping[str, Mutant] = {
     "conflict-is-success": _mutant(
         "A Binding that is refused with 409 is taken for written.",
-        scheduling.Scheduling, "_try_to_write", _conflict_is_success,
+        scheduling.BindingCycle, "_try_to_write", _conflict_is_success,
     ),
     "lost-answer-is-success": _mutant(
         "A Binding that nobody answered is taken for written.",
-        scheduling.Scheduling, "_try_to_write", _lost_answer_is_success,
+        scheduling.BindingCycle, "_try_to_write", _lost_answer_is_success,
     ),
     "binding-without-attempt": _mutant(
         "A Binding does not say with whom the pod was bound.", writers.ApiBinder, "bind", _without_attempt
     ),
     "second-bind-succeeds": _mutant(
         "A bind that comes again while the first is under way is answered with success.",
-        scheduling.Scheduling, "bind", _second_bind_succeeds,
+        scheduling.BindingCycle, "bind", _second_bind_succeeds,
     ),
     "refused-bind-keeps-room": _mutant(
         "What was held for a pod whose Binding was refused is not given back.", binds.Binds, "_let_go", _does_nothing
@@ -296,7 +296,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "The barrier opens when one member of the quorum is not there yet.", barrier, "_lacking", _one_short
     ),
     "barrier-never-turns-back": _mutant(
-        "Who waits at a barrier whose plan is given up is not told.", Gates, "let",
+        "Who waits at a barrier whose plan is given up is not told.", PermitGates, "let",
         lambda right: lambda self, uid, refusal, attempt=None: None if refusal else right(self, uid, refusal, attempt),
     ),
     "attempt-needs-one": _mutant(
@@ -320,21 +320,21 @@ MUTANTS: Mapping[str, Mutant] = {
         "What has passed its deadline is not released.", Ledger, "expire", _always([])
     ),
     "no-deadline": _mutant(
-        "Nobody looks when deadlines pass.", Keeper, "next_deadline", _always(None)
+        "Nobody looks when deadlines pass.", Scheduler, "next_deadline", _always(None)
     ),
     "counts-twice": _mutant(
         "A pod that is seen bound a second time is counted a second time.", Ledger, "confirm", _counts_twice
     ),
     "deleted-pod-holds": _mutant(
-        "A pod that is deleted holds what it held.", Population, "forget",
-        lambda right: lambda self, uid: self._tables.drop(uid) and None,
+        "A pod that is deleted holds what it held.", PodEvents, "forget",
+        lambda right: lambda self, uid: self._cache.drop(uid) and None,
     ),
     "finished-pod-holds": _mutant(
-        "A pod that has finished holds what it held.", Population, "_finish", _does_nothing
+        "A pod that has finished holds what it held.", PodEvents, "_finish", _does_nothing
     ),
-    "lost-node-stays": _mutant("A node that is gone is counted on.", Keeper, "_drop_node", _does_nothing),
+    "lost-node-stays": _mutant("A node that is gone is counted on.", Scheduler, "_drop_node", _does_nothing),
     "one-too-many": _mutant(
-        "A pod is let onto a node that is short of a little.", Rows, "short", _always(None)
+        "A pod is let onto a node that is short of a little.", NodeRows, "short", _always(None)
     ),
     "no-list-after-410": _mutant(
         "What happened while a watch had expired is never listed.", Reflector, "_list", _not_after_410
@@ -343,7 +343,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "What a list does not name any more is kept.", Reflector, "_list", _never_gone
     ),
     "list-leaves-pods": _mutant(
-        "A pod that was known as bound, or about to go, stays so whatever a list says.", Population, "_undone",
+        "A pod that was known as bound, or about to go, stays so whatever a list says.", PodEvents, "_undone",
         _always(()),
     ),
     "watch-skips": _mutant(
@@ -372,7 +372,7 @@ MUTANTS: Mapping[str, Mutant] = {
         "What is older than what is known of an object is taken all the same.", known, "older", _always(False)
     ),
     "never-ends": _mutant(
-        "A resource whose time to live is over stays.", Ends, "why", _always("")
+        "A resource whose time to live is over stays.", Expiry, "why", _always("")
     ),
     "policy-unheeded": _mutant(
         "Nobody keeps off others for a policy's sake.", PolicyAntiAffinity, "filter", _always(None)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from extender.adapters.kube import reflector
+from extender.adapters.kubernetes import reflector
 from extender.app.cycle import pod_events as population
 from kubesim.kinds import POD
 from kubesim.store import Change
@@ -272,12 +272,12 @@ class Run:
         life = self._stage.leading
         if life is None:
             return ["no service decides"]
-        keeper = life.application.keeper
+        scheduler = life.application.scheduler
         return [
             *(f"pod {name(each)}" for each in self._store.list(POD)),
             *(f"object {name(each)}" for each in self._store.list(self._resources)),
-            *(f"the ledger has {each}" for each in keeper.tables.ledger.rows.holdings()),
-            *(f"gang {each}" for each in keeper.tables.gangs.by_key),
+            *(f"the ledger has {each}" for each in scheduler.cache.ledger.rows.holdings()),
+            *(f"gang {each}" for each in scheduler.cache.gangs.by_key),
             *(each for found in (await self._amiss()).values() for each in found),
         ]
 

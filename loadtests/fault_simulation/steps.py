@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.simulated_service import ARRIVES_WITHIN
 from extender.simulation import SERVICE
 from kubesim.kinds import LEASE, POD, Json, Kind
@@ -53,7 +53,7 @@ class Steps:
         """UIDs of pods that came when the policy of their group was in force."""
         self._arrived: dict[str, float] = {}
         """By what was sent, and by whom: when a write of a replica that led took effect, in the loop's seconds."""
-        self._looked_at: tuple[Keeper, int] | None = None
+        self._looked_at: tuple[Scheduler, int] | None = None
         """That which led when invariants were looked at last, and how often it had decided."""
         self._without_us: dict[str, float] = {}
         """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
@@ -69,13 +69,13 @@ class Steps:
         if len(self._stage.leaders) > 1 and self._restoring.since() >= SETTINGS.lease_seconds:
             self._find(FENCE, f"{len(self._stage.leaders)} replicas take themselves for the one that leads")
         life = self._stage.leading
-        if life is None or not life.application.keeper.tables.whole:
+        if life is None or not life.application.scheduler.cache.whole:
             return
-        keeper = life.application.keeper
-        if self._looked_at != (keeper, keeper.decisions):
+        scheduler = life.application.scheduler
+        if self._looked_at != (scheduler, scheduler.decisions):
             # Of ten rounds nine only carry messages.
-            self._looked_at = keeper, keeper.decisions
-            for each in keeper.tables.violations():
+            self._looked_at = scheduler, scheduler.decisions
+            for each in scheduler.cache.violations():
                 self._find(VIOLATION, f"{each.invariant}: {each.detail}")
 
     # -- at each write ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What deciding costs: CPU time of the keeper's calls in this process, built as the service builds it; no network.
+"""What deciding costs: CPU time of the `Scheduler`'s calls in this process, built as the service builds it; no network.
 
     python -m loadtests.goals.core_costs                                       # all figures, two minutes
     python -m loadtests.goals.core_costs --only "gang planned" --rounds 5      # those whose name has that in it
@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import create_app
-from extender.adapters.kube import kinds
+from extender.adapters.kubernetes import kinds
 from extender.app.contracts.extender_api import Verdict
 from extender.compare.figures import Estimate, Sample, estimate, ratio
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
@@ -82,7 +82,7 @@ def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
                 yield from (found for found in measure(rounds) if only in found.row)
 
 
-# -- a keeper and its cluster ----------------------------------------------------------------------------------------
+# -- a scheduler and its cluster --------------------------------------------------------------------------------------
 
 
 def _told(row: str, found: Estimate | None) -> Measured:
@@ -105,7 +105,7 @@ def _plans(rounds: int) -> Iterator[Measured]:
     for number, name in enumerate(cluster.names):
         # 12 CPU are free on 63 of the nodes, and 10 on the others.
         taken = 2000 if number % (NODES // (MEMBERS - 1) + 1) else 0
-        cluster.do(cluster.keeper.observe(cluster.pod(f"more-{number}", taken, node=name)))
+        cluster.do(cluster.scheduler.observe(cluster.pod(f"more-{number}", taken, node=name)))
     as_in_a_service_that_is_ready()
     spent: dict[tuple[int, bool], list[list[float]]] = {
         (cpu, whole): [] for cpu in (3000, 11_000, 20_000) for whole in (False, True)
@@ -122,14 +122,14 @@ def _plans(rounds: int) -> Iterator[Measured]:
 
 def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
     """Seconds that the call takes, or the plan alone."""
-    keeper, members, answers = cluster.keeper, cluster.gang(cpu, MEMBERS), list[bool]()
-    gangs, gang = keeper.tables.gangs, keeper.tables.gangs.of(members[0].uid)
+    scheduler, members, answers = cluster.scheduler, cluster.gang(cpu, MEMBERS), list[bool]()
+    gangs, gang = scheduler.cache.gangs, scheduler.cache.gangs.of(members[0].uid)
     if whole:
-        spent = spent_on(lambda: answers.append(bool(cluster.do(keeper.filter(members[0], cluster.names)).passed)))
+        spent = spent_on(lambda: answers.append(bool(cluster.do(scheduler.filter(members[0], cluster.names)).passed)))
     else:
         spent = spent_on(lambda: answers.append(gangs.planning.plan(gang, members[0], cluster.names, NOW)))
     for member in members:
-        cluster.do(keeper.forget(member))
+        cluster.do(scheduler.forget(member))
     if answers != [fits]:
         raise AssertionError(f"a gang of {cpu} m a member: it fits, or does not, otherwise than was meant")
     return spent
@@ -154,18 +154,18 @@ def _asked_one_by_one(cluster: Cluster, size: int, samples: Sequence[Sequence[No
     ask, total = GangAsk(GangKey("team", "whole"), size), 0.0
     members = [cluster.pod(f"whole-{number}", 500, gang=ask) for number in range(size)]
     for number, member in enumerate(members):
-        cluster.do(cluster.keeper.observe(member))
+        cluster.do(cluster.scheduler.observe(member))
         sent = samples[number % len(samples)]
         answers: list[int] = []
         total += spent_on(
             lambda member=member, sent=sent, answers=answers: answers.append(
-                len(cluster.do(cluster.keeper.filter(member, sent)).passed)
+                len(cluster.do(cluster.scheduler.filter(member, sent)).passed)
             )
         )
         if answers != [1]:
             raise AssertionError(f"{member.name}: it has its place on one node")
     for member in members:
-        cluster.do(cluster.keeper.forget(member))
+        cluster.do(cluster.scheduler.forget(member))
     return total / size * 1e3
 
 
@@ -205,7 +205,7 @@ def _lives(rounds: int) -> Iterator[Measured]:
     """Pods of gangs: each is made, bound, runs, and is gone. And what is decided of each meanwhile: where it may be,
     that it may be bound there, and what follows when it is; all are at the barrier before any is bound."""
     cluster, watched = Cluster(FEW, 0), kinds.pods(_LONGEST_WAIT)
-    keeper, made, drawn = cluster.keeper, count(), count(2**31)
+    scheduler, made, drawn = cluster.scheduler, count(), count(2**31)
     as_in_a_service_that_is_ready()
     spent: dict[str, list[list[float]]] = {MEMBER_EVENT: [], MEMBER_CALLS: []}
 
@@ -214,11 +214,11 @@ def _lives(rounds: int) -> Iterator[Measured]:
         return spent_on(lambda: [apply(cluster, watched.read_event(line)) for line in lines])
 
     def place(pods: Sequence[Pod]) -> Mapping[PodUid, tuple[NodeName, Attempt]]:
-        nodes = {pod.uid: cluster.do(keeper.filter(pod, cluster.names)).passed[0] for pod in pods}
-        effects = [effect for uid, node in nodes.items() for effect in keeper.permit(uid, node).effects]
+        nodes = {pod.uid: cluster.do(scheduler.filter(pod, cluster.names)).passed[0] for pod in pods}
+        effects = [effect for uid, node in nodes.items() for effect in scheduler.permit(uid, node).effects]
         [attempts] = [effect.attempts for effect in effects if isinstance(effect, OpenBarrier)]
         for uid, node in nodes.items():
-            cluster.do(keeper.heed(Bound(uid, node, attempts[uid])))
+            cluster.do(scheduler.heed(Bound(uid, node, attempts[uid])))
         return {uid: (node, attempts[uid]) for uid, node in nodes.items()}
 
     for _ in range(rounds):
@@ -230,7 +230,7 @@ def _lives(rounds: int) -> Iterator[Measured]:
             for each in pods:
                 each["metadata"]["annotations"][MIN_MEMBER] = str(MEMBERS)
             events = tell("ADDED", pods)
-            members = list(keeper.tables.gangs.by_key[GangKey(objects.NAMESPACES[0], name)].roster.members.values())
+            members = list(scheduler.cache.gangs.by_key[GangKey(objects.NAMESPACES[0], name)].roster.members.values())
             places: dict[PodUid, tuple[NodeName, Attempt]] = {}
             calls = spent_on(lambda members=members, places=places: places.update(place(members)))
             bound = [_bound(each, *places[each["metadata"]["uid"]]) for each in pods]
@@ -254,8 +254,8 @@ def _in_vain(rounds: int) -> Iterator[Measured]:
     for number in range(WAITING):
         # 3 CPU are free on each node, and none of them is enough.
         members = crowd.gang(4000 + 10 * (number % SHAPES), 8)
-        crowd.do(crowd.keeper.filter(members[0], crowd.names))
-    phases = {gang.phase for gang in crowd.keeper.tables.gangs.by_key.values()}
+        crowd.do(crowd.scheduler.filter(members[0], crowd.names))
+    phases = {gang.phase for gang in crowd.scheduler.cache.gangs.by_key.values()}
     if phases != {Phase.WAITING}:
         raise AssertionError(f"all were to wait: {phases}")
     as_in_a_service_that_is_ready()
@@ -264,8 +264,8 @@ def _in_vain(rounds: int) -> Iterator[Measured]:
     def come_and_go(cluster: Cluster) -> None:
         number = next(made)
         pod = cluster.pod(f"passing-{number}", 1000, node=cluster.names[number % NODES])
-        cluster.do(cluster.keeper.observe(pod))
-        cluster.do(cluster.keeper.forget(pod))
+        cluster.do(cluster.scheduler.observe(pod))
+        cluster.do(cluster.scheduler.forget(pod))
 
     spent: Mapping[Cluster, list[list[float]]] = {alone: [], crowd: []}
     for _ in range(rounds):
@@ -303,7 +303,7 @@ class Verbs:
         self._cluster = cluster
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
-        return self._cluster.do(self._cluster.keeper.filter(pod, nodes, alone=alone))
+        return self._cluster.do(self._cluster.scheduler.filter(pod, nodes, alone=alone))
 
 
 def asked_about() -> objects.Json:

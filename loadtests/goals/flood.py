@@ -3,7 +3,7 @@
     python -m loadtests.goals.flood                                 # 10,000 events
     python -m loadtests.goals.flood --events 50000 --nodes 500
 
-One process, one event loop, one keeper as the service builds it with 5,000 nodes, and no network: the reflector is
+One process, one event loop, one `Scheduler` as the service builds it with 5,000 nodes, and no network: the reflector is
 given the bytes of a watch's lines all at once, as after a pause in which they have piled up. In each pass of the event
 loop a filter call with the names of 500 nodes is answered, as one that has just been read would be; what is told is how
 long the passes between were. It is CPU time, so that others on the machine matter little.
@@ -24,8 +24,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.verbs import VerbCalls
-from extender.adapters.kube import kinds
-from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kubernetes import kinds
+from extender.adapters.kubernetes.reflector import Reflector
 from extender.core.cluster import Pod
 from extender.kube.requests import JSON, TIMEOUT
 from loadtests.goals import core_costs, in_process, objects
@@ -69,7 +69,7 @@ class Stream:
 
 
 class Taken:
-    """The sink: all goes to the keeper, and is counted."""
+    """The sink: all goes to the `Scheduler`, and is counted."""
 
     def __init__(self, cluster: in_process.Cluster) -> None:
         self._cluster = cluster
@@ -80,11 +80,11 @@ class Taken:
 
     def upsert(self, pod: Pod) -> None:
         self.events += 1
-        self._cluster.do(self._cluster.keeper.observe(pod))
+        self._cluster.do(self._cluster.scheduler.observe(pod))
 
     def remove(self, pod: Pod) -> None:
         self.events += 1
-        self._cluster.do(self._cluster.keeper.forget(pod))
+        self._cluster.do(self._cluster.scheduler.forget(pod))
 
 
 def lines(events: int, nodes: int) -> list[bytes]:

@@ -3,8 +3,9 @@
     python -m loadtests.goals.growth                                # 15,000 nodes, 500,000 pods; four minutes, 3 GiB
     python -m loadtests.goals.growth --nodes 5000 --pods 50000      # to compare with
 
-One process, one keeper as the service builds it, and no network: pods are read from the bytes of a watch's lines, and
-taken in as the first list's are. It is CPU time that is told, and one number of each; docs/scaling.md counts with them.
+One process, one `Scheduler` as the service builds it, and no network: pods are read from the bytes of a watch's lines,
+and taken in as the first list's are. It is CPU time that is told, and one number of each; docs/scaling.md counts with
+them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.forked import Forked
 from extender.adapters.http.asgi import create_app
-from extender.adapters.kube import kinds
+from extender.adapters.kubernetes import kinds
 from extender.core.cluster import Pod
 from loadtests.goals import core_costs, in_process, objects
 from loadtests.goals.at_scale import resident_and_proportional
@@ -68,11 +69,11 @@ def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
     yield "a pod's event: applied", statistics.median(applying) * 1e6, "us"
     for names, told in ((sampled(nodes), "a sample of"), (nodes, "all")):
         yield f"a filter call, {told} {names:,} names", _filter(cluster, names) * 1e3, "ms"
-    audits = [in_process.spent_on(cluster.keeper.tables.violations) for _ in range(_AUDITS)]
+    audits = [in_process.spent_on(cluster.scheduler.cache.violations) for _ in range(_AUDITS)]
     yield "all invariants checked", statistics.median(audits) * 1e3, "ms"
-    pauses, tables = zip(*_copies(), strict=True)
+    pauses, cache = zip(*_copies(), strict=True)
     yield "pause in which a copy is made", statistics.median(pauses) * 1e3, "ms"
-    yield "page tables of a copy", statistics.median(tables), "MiB"
+    yield "page tables of a copy", statistics.median(cache), "MiB"
 
 
 def _copies() -> Iterator[tuple[float, float]]:

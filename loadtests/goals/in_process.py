@@ -1,4 +1,4 @@
-"""A keeper with a cluster in this process, what it is told, and what that costs: for figures of the core."""
+"""A `Scheduler` with a cluster in this process, what it is told, and what that costs: for figures of the core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, TypeVar
 
 from extender.app.contracts.effects import Decided
-from extender.app.cycle.scheduler import Fact, Keeper
+from extender.app.cycle.scheduler import Fact, Scheduler
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
@@ -33,7 +33,7 @@ class Cluster:
     """Nodes of 16 CPU, each with as many bound pods of 1 CPU as there are for it."""
 
     def __init__(self, nodes: int, pods: int) -> None:
-        self.keeper = Keeper(_Clock())
+        self.scheduler = Scheduler(_Clock())
         self.names = [NodeName(objects.node_name(number)) for number in range(nodes)]
         room = {CPU: ON_NODE, ResourceKey("memory"): 64 << 30, PODS: 110}
         self.replace(Node, [Node(name, room, room) for name in self.names])
@@ -43,9 +43,9 @@ class Cluster:
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> None:
         """These of the kind and no others exist, from one moment to the next."""
-        for _ in self.keeper.replace(kind, facts):
+        for _ in self.scheduler.replace(kind, facts):
             pass
-        self.do(self.keeper.settle())
+        self.do(self.scheduler.settle())
 
     def pod(self, name: str, cpu: int, **facts: Any) -> Pod:
         requests = {CPU: cpu, ResourceKey("memory"): 128 << 20, PODS: 1}
@@ -57,7 +57,7 @@ class Cluster:
         ask = GangAsk(GangKey("team", name), size)
         members = [self.pod(f"{name}-{number}", cpu, gang=ask) for number in range(size)]
         for member in members:
-            self.do(self.keeper.observe(member))
+            self.do(self.scheduler.observe(member))
         return members
 
     def do(self, decided: Decided[T]) -> T:
@@ -101,4 +101,4 @@ def lines_of(life: Sequence[objects.Json]) -> Iterator[bytes]:
 
 
 def apply(cluster: Cluster, event: Any) -> None:
-    cluster.do((cluster.keeper.forget if event.type == "DELETED" else cluster.keeper.observe)(event.item))
+    cluster.do((cluster.scheduler.forget if event.type == "DELETED" else cluster.scheduler.observe)(event.item))

@@ -47,7 +47,7 @@ WEIGHTS = {
 class Happenings:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._people, self._machines, self._surroundings = People(scene), Machines(scene), Surroundings(scene)
+        self._people, self._machines, self._environment = People(scene), Machines(scene), Surroundings(scene)
         self._policies = Policies(scene, NAMESPACES)
         self._by_name: dict[str, Callable[[], Awaitable[str]]] = {
             GANG: scene.works.begin_gang,
@@ -68,10 +68,10 @@ class Happenings:
             INSTALL_GROUPS: self._people.install_groups,
             "budget": self._people.budget,
             POLICY: self._policies.change,
-            "restart": self._surroundings.restart,
-            "scheduler-restart": self._surroundings.scheduler_restart,
-            "clock": self._surroundings.clock,
-            "watches": self._surroundings.watches,
+            "restart": self._environment.restart,
+            "scheduler-restart": self._environment.scheduler_restart,
+            "clock": self._environment.clock,
+            "watches": self._environment.watches,
         }
 
     async def begin(self, what: str) -> str:
@@ -85,7 +85,7 @@ class Happenings:
         scene = self._scene
         await scene.stop()
         await self._machines.mend()
-        await self._surroundings.mend()
+        await self._environment.mend()
         for budget in scene.store.list(DISRUPTION_BUDGET):
             await scene.user.delete(DISRUPTION_BUDGET, budget)
         await self._policies.make_harmless()

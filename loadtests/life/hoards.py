@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.ledger import HoldingKind
 from extender.kube.names import CPU
 
@@ -38,16 +38,16 @@ class Hoards:
         self._saving: dict[str, _Still] = {}
         self._reserved: dict[str, _Still] = {}
 
-    def look(self, keeper: Keeper, now: float) -> None:
-        cluster = sum(node.allocatable.get(CPU, 0) for node in keeper.tables.nodes.values())
+    def look(self, scheduler: Scheduler, now: float) -> None:
+        cluster = sum(node.allocatable.get(CPU, 0) for node in scheduler.cache.nodes.values())
         saved: Counter[str] = Counter()
         reserved: Counter[str] = Counter()
-        for held in keeper.tables.ledger.rows.holdings():
+        for held in scheduler.cache.ledger.rows.holdings():
             if held.owner is not None and held.kind is not HoldingKind.BOUND:
                 into = saved if held.kind is HoldingKind.SAVING else reserved
                 into[str(held.owner)] += held.units.get(CPU, 0)
         bound: dict[str, int] = defaultdict(int)
-        for key, known in keeper.tables.gangs.by_key.items():
+        for key, known in scheduler.cache.gangs.by_key.items():
             bound[str(key)] = len(known.roster.bound)
         self.largest_share = max(self.largest_share, sum(saved.values()) / max(1, cluster))
         large = saved if sum(saved.values()) > SHARE * cluster else Counter()

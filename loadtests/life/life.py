@@ -172,10 +172,10 @@ class Life:
         now = self._simulation.clock.now()
         if self._simulation.service is not None and self._simulation.application.ready():
             self._not_ready_since = None
-            keeper = self._simulation.application.keeper
-            for each in keeper.tables.violations():
+            scheduler = self._simulation.application.scheduler
+            for each in scheduler.cache.violations():
                 self.find(VIOLATION, f"{each.invariant}: {each.detail}")
-            self._hoards.look(keeper, now)
+            self._hoards.look(scheduler, now)
         elif self._simulation.service is None:
             self._not_ready_since = None
         elif self._not_ready_since is None:
@@ -283,7 +283,7 @@ class Life:
         await self._sleep(_MINUTE)
         self._witness.finish(self._simulation.clock.now())
         self._look()
-        for held in self._simulation.application.keeper.tables.ledger.rows.holdings():
+        for held in self._simulation.application.scheduler.cache.ledger.rows.holdings():
             self.find(REST, f"nobody is there any more, and the ledger has {held}")
         self._look()
 

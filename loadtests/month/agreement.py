@@ -21,7 +21,7 @@ def disagreements(simulation: Simulation, applications: Sequence[Application]) -
     objects = {key_of(each): each for each in store.list(ephemeral_resources(simulation))}
     nodes = {name(each): each for each in store.list(NODE)}
     return [
-        *of_nodes(simulation.application.keeper, nodes, {key: units_of(each) for key, each in objects.items()}),
+        *of_nodes(simulation.application.scheduler, nodes, {key: units_of(each) for key, each in objects.items()}),
         *_of_applications(applications, objects, nodes, free_cpu(store)),
     ]
 
@@ -32,14 +32,14 @@ def ephemeral_resources(stage: Stage) -> Kind:
     return next(each for each in served if each.plural == "ephemeralresources")
 
 
-def of_nodes(keeper: Any, nodes: dict[str, Json], desired: dict[str, Units]) -> Iterator[str]:
+def of_nodes(scheduler: Any, nodes: dict[str, Json], desired: dict[str, Units]) -> Iterator[str]:
     for node, found in nodes.items():
         wanted = {key: units[node] for key, units in desired.items() if units.get(node)}
         for where in ("capacity", "allocatable"):
             said = _ours(found["status"].get(where) or {})
             if said != wanted:
                 yield f"{node} says {_differing(said, wanted)} in its {where}, where the objects say otherwise"
-        row = keeper.tables.ledger.rows.get(node)
+        row = scheduler.cache.ledger.rows.get(node)
         known = {} if row is None else _ours(row.capacity)
         if known != wanted:
             yield f"the ledger has {_differing(known, wanted)} on {node}, where the objects say otherwise"

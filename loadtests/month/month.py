@@ -144,7 +144,7 @@ class Month:
         self._result.quiet_moments += 1
         for error in self._errors:
             self._find(error)
-        for each in self._simulation.application.keeper.tables.violations():
+        for each in self._simulation.application.scheduler.cache.violations():
             self._find(f"{each.invariant}: {each.detail}")
         for what in disagreements(self._simulation, self.applications.all):
             self._find(what)

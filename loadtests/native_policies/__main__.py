@@ -44,7 +44,7 @@ from extender.controlplane.progress import Progress
 from loadtests.native_policies.bench import measure
 from loadtests.native_policies.gathering import Packed, Together, TogetherWhereAllFit
 from loadtests.native_policies.preferring import Best, DataComes, LateWish, NearData, Wish
-from loadtests.native_policies.report import Run, kept, read, tables, with_section, written
+from loadtests.native_policies.report import Run, cache, kept, read, with_section, written
 from loadtests.native_policies.spreading import Apart, Even, EvenOfKnown
 from loadtests.native_policies.waiting import Limited, Urgent
 from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, Work
@@ -163,7 +163,7 @@ def main(given: Sequence[str] | None = None) -> int:
     if wanted.out:
         wanted.out.write_text(with_section(wanted.out.read_text(), runs, WORKS))
     else:
-        sys.stdout.write("\n".join(tables(each, WORKS) for each in runs))
+        sys.stdout.write("\n".join(cache(each, WORKS) for each in runs))
     return 0
 
 

@@ -208,7 +208,7 @@ def _named(work: type[Work]) -> str:
     return f"[{work.name}]({work.page})"
 
 
-def tables(run: Run, works: Sequence[type[Work]]) -> str:
+def cache(run: Run, works: Sequence[type[Work]]) -> str:
     """Of one run: placements, and latency."""
     there = [work for work in works if work.name in run.results]
     placements = [_row(["policy", "measured", "at best", *_IN_WORDS.values()]), _row(["---"] * 6)]
@@ -235,7 +235,7 @@ def what(works: Sequence[type[Work]]) -> str:
 
 def section(runs: Sequence[Run], works: Sequence[type[Work]]) -> str:
     """What a page says between its two marks."""
-    return "\n".join([BEGIN, "", what(works), *(tables(run, works) for run in runs), END])
+    return "\n".join([BEGIN, "", what(works), *(cache(run, works) for run in runs), END])
 
 
 def with_section(page: str, runs: Sequence[Run], works: Sequence[type[Work]]) -> str:

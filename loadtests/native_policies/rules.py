@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from extender.compare import kept
+from extender.compare import policy_check
 
 Placement = Mapping[int, str]
 """By the number of a pod its node, in the order in which the pods were seen bound; who waits is left out."""
@@ -52,13 +52,13 @@ def apart(placement: Placement, group_of: Mapping[int, str]) -> Verdict:
 def together(placement: Placement, group_of: Mapping[int, str]) -> Verdict:
     """Each group is on one node. Measured: the groups that are all there and together."""
     groups, sizes = _groups(placement, group_of), Counter(group_of.values())
-    whole = sum(kept.is_together(nodes, sizes[group]) for group, nodes in groups.items())
+    whole = sum(policy_check.is_together(nodes, sizes[group]) for group, nodes in groups.items())
     return Verdict(whole == len(sizes), whole, _shape_of_groups(groups))
 
 
 def even(placement: Placement, places: Collection[str], most_skew: int) -> Verdict:
     """The place with most has at most so many more than the place with fewest. Measured: how many more."""
-    skew = kept.skew(list(placement.values()), len({*places, *placement.values()}))
+    skew = policy_check.skew(list(placement.values()), len({*places, *placement.values()}))
     return Verdict(skew <= most_skew and set(placement.values()) <= set(places), skew, _counts(placement.values()))
 
 

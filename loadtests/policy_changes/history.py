@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from extender.controlplane.witness import Sighting
-from loadtests.policy_changes.rules import POLICY, Ground, Json, PodSeen, Policies, Policy, governing, why_not
+from loadtests.policy_changes.rules import POLICY, Ground, Json, PodSeen, Policies, Policy, policy_matching, why_not
 from loadtests.reading import GANG, WAKE, is_over, node_of
 
 
@@ -205,7 +205,7 @@ class History:
         for policies, replaced in _in_force(self.versions, since, at):
             why = why_not(bound.pod, bound.node, others, policies, self.ground, possible)
             if not why:
-                verdicts.governed += bool(governing(bound.pod, policies))
+                verdicts.governed += bool(policy_matching(bound.pod, policies))
                 if at > replaced:
                     verdicts.late.append(at - replaced)
                 return

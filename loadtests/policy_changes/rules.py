@@ -79,7 +79,7 @@ Standing = Sequence[tuple[PodSeen, str]]
 """Pods, each with its node."""
 
 
-def governing(pod: PodSeen, policies: Policies) -> list[str]:
+def policy_matching(pod: PodSeen, policies: Policies) -> list[str]:
     """The names of the policies that govern the pod, and of those that it names and that are not there."""
     chosen = {name for name, policy in policies.items() if policy.selects(pod.labels)}
     return sorted(chosen.union(pod.named))
@@ -95,7 +95,7 @@ def why_not(
 ) -> str:
     """Why the pod must not be bound to the node beside the others; empty: it may. `possible`: those that may have
     counted where counting more allows more; the others, if left out."""
-    own = governing(pod, policies)
+    own = policy_matching(pod, policies)
     for name in own:
         policy = policies.get(name)
         if policy is None:
@@ -105,7 +105,7 @@ def why_not(
         ):
             return f"{name} ({policy.type}): {wrong}"
     for other, where in others:
-        for name in governing(other, policies):
+        for name in policy_matching(other, policies):
             policy = policies.get(name)
             if policy is not None and policy.type == "anti-affinity":
                 away = set(policy.parameters.get("away_from", ())) & set(own)
@@ -159,7 +159,7 @@ def _of(name: str, pods: Standing, policies: Policies) -> Iterator[tuple[PodSeen
     """Those that the policy governs; one that is not there governs none."""
     if name not in policies:
         return iter(())
-    return ((pod, node) for pod, node in pods if name in governing(pod, policies))
+    return ((pod, node) for pod, node in pods if name in policy_matching(pod, policies))
 
 
 def _by_place(name: str, pods: Standing, policies: Policies, key: str, ground: Ground) -> Counter[str]:
@@ -185,7 +185,7 @@ def where(unit: Sequence[PodSeen], others: Standing, policies: Policies, ground:
 def _are_together(placed: Standing, others: Standing, policies: Policies, ground: Ground) -> bool:
     """Whether they are where those are that were there first, who must be together with them; or all in one place. That
     each of them has some other beside it would not say so."""
-    for name in governing(placed[0][0], policies):
+    for name in policy_matching(placed[0][0], policies):
         policy = policies.get(name)
         if policy is not None and policy.type == "co-location":
             first = {ground.nodes[node][policy.place] for _, node in _of(name, others, policies)}

@@ -14,10 +14,10 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from extender.adapters.long_turns import HELD_UP, LongTurns
-from extender.app.admin.leader_election import Ballot, Leading
+from extender.app.admin.leader_election import Ballot, LeaderElection
 from extender.core.election import Election, Terms
 
-STEP = "extender.app.admin.leader_election.Leading.leads"
+STEP = "extender.app.admin.leader_election.LeaderElection.leads"
 METRIC = "escher_long_turns_total"
 
 
@@ -60,7 +60,7 @@ def told_of_a_turn(registry: CollectorRegistry, *, computes: float) -> list[Any]
         return 0.0
 
     with capture_logs() as logs:
-        assert not Leading(Election("me", "", Terms.of(4)), cast(Ballot, None), busy).leads
+        assert not LeaderElection(Election("me", "", Terms.of(4)), cast(Ballot, None), busy).leads
         loop.turn()
         looking.join(10)
     return logs

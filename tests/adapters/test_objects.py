@@ -24,7 +24,7 @@ from extender.kube.label_match import LabelRequirement
 from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration
 from extender.kube.pod_requests import UnreadableObject
 from extender.kube.quantities import parse_quantity
-from tests.adapters.kube import manifests
+from tests.adapters.kubernetes import manifests
 
 Json = dict[str, Any]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from extender.adapters.kube.policies import Policies
-from extender.adapters.kube.schema import ObjectJson, ObjectMetadata
+from extender.adapters.kubernetes.policies import Policies
+from extender.adapters.kubernetes.schema import ObjectJson, ObjectMetadata
 from extender.adapters.policy_models import (
     BadPolicySpec,
     Spelling,

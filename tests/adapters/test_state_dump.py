@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from extender import __version__
-from extender.adapters.kube import kinds
+from extender.adapters.kubernetes import kinds
 from extender.adapters.state_dump import BadDump, plainly, read, written
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.snapshot import records, reopened
 from extender.core.cluster import Node, Pod
 from tests.builders import gang_pods, node
@@ -23,15 +23,15 @@ SECRET = "hunter2"
 """What every place bears that is none of the core's."""
 
 
-def keeper() -> Keeper:
-    made = Keeper(FixedClock())
+def scheduler() -> Scheduler:
+    made = Scheduler(FixedClock())
     replaced(made, Node, [node("n1"), node("n2")])
     replaced(made, Pod, gang_pods("train", 3, {"cpu": 8000}))
     return made
 
 
 def file() -> bytes:
-    return written(records(keeper()))
+    return written(records(scheduler()))
 
 
 def text() -> bytes:
@@ -191,7 +191,7 @@ def _everywhere() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_no_secret_of_a_pod_or_a_node_is_in_it() -> None:
     pod, of_node = _everywhere()
-    made = Keeper(FixedClock())
+    made = Scheduler(FixedClock())
     for kind, of, item in ((Node, kinds.nodes(), of_node), (Pod, kinds.pods(60.0), pod)):
         page = of.read_page(json.dumps({"metadata": {}, "items": [item]}).encode())
         assert page.unreadable == []
@@ -200,7 +200,7 @@ def test_no_secret_of_a_pod_or_a_node_is_in_it() -> None:
     assert b'"team"' in content
     assert SECRET.encode() not in content
     assert [
-        str(each) for each in reopened(read(io.BufferedReader(io.BytesIO(content)))).keeper.tables.pods.values()
+        str(each) for each in reopened(read(io.BufferedReader(io.BytesIO(content)))).scheduler.cache.pods.values()
     ] == ["team/p"]
 
 

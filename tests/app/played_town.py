@@ -19,8 +19,8 @@ from extender.app.contracts.effects import Decided
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.ports import PodRef
 from extender.app.cycle.event_handlers import Facts
-from extender.app.cycle.scheduler import Keeper
-from extender.app.observability.flight_recorder import Journal
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.expected_members import Promise
@@ -46,10 +46,10 @@ class Service(Wired):
         self._defects = defects
         self._line = Line(server)
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.journal = Journal(server.clock)
-        super().__init__(Keeper(server.clock), self._line, self.journal, write_within=http_timeout * 0.5)
-        nodes = Facts(Node, self.keeper, self, self.journal)
-        self.follower = Follower(server, nodes, Facts(Pod, self.keeper, self, self.journal), delay=delay)
+        self.flight_recorder = FlightRecorder(server.clock)
+        super().__init__(Scheduler(server.clock), self._line, self.flight_recorder, write_within=http_timeout * 0.5)
+        nodes = Facts(Node, self.scheduler, self, self.flight_recorder)
+        self.follower = Follower(server, nodes, Facts(Pod, self.scheduler, self, self.flight_recorder), delay=delay)
         self.follower.list()
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
@@ -104,9 +104,9 @@ class Job:
             self.made += 1
             self.town.server.create(replace(made, owner=self.owner))
 
-    def promise_to(self, keeper: Keeper) -> None:
+    def promise_to(self, scheduler: Scheduler) -> None:
         """Its spec says how many pods there are to be: a quorum, though some are late in coming."""
-        keeper.observe(Promise(self.owner.uid, max(self.size, self.quorum)))
+        scheduler.observe(Promise(self.owner.uid, max(self.size, self.quorum)))
 
     @property
     def owner(self) -> Owner:
@@ -136,7 +136,7 @@ class Town(Passing):
     def _new_service(self) -> Service:
         made = Service(self.server, self.defects, delay=self._delay, http_timeout=self._http_timeout)
         for job in self.jobs:
-            job.promise_to(made.keeper)
+            job.promise_to(made.scheduler)
         return made
 
     def _new_scheduler(self) -> KubeScheduler:
@@ -161,14 +161,14 @@ class Town(Passing):
     def promised(self, members: Sequence[Pod]) -> list[Pod]:
         """The same, as some Job's that promises so many, and that makes no others."""
         owner = Owner("Job", "promised", "uid-job-promised")
-        self.do(self.keeper.observe(Promise(owner.uid, len(members))))
+        self.do(self.scheduler.observe(Promise(owner.uid, len(members))))
         return [replace(each, owner=owner) for each in members]
 
     def job(self, name: str, size: int, asks: Amounts = WHOLE_NODE, *, quorum: int | None = None) -> Job:
         made = Job(self, name, size, asks, size if quorum is None else quorum)
         self.jobs.append(made)
         if self.service is not None:
-            made.promise_to(self.service.keeper)
+            made.promise_to(self.service.scheduler)
         made.fill()
         return made
 
@@ -178,9 +178,9 @@ class Town(Passing):
                 asyncio.get_running_loop().call_later(0.05, job.fill)
 
     @property
-    def keeper(self) -> Keeper:
+    def scheduler(self) -> Scheduler:
         assert self.service is not None
-        return self.service.keeper
+        return self.service.scheduler
 
     def do(self, decided: Decided[T]) -> T:
         assert self.service is not None
@@ -275,12 +275,12 @@ class Town(Passing):
             assert not in_part or self._in_doubt(ask), f"{placed} of {ask.quorum} of {ask.key} are bound"
         held = {
             (PodUid(each.holder), each.node, each.kind)
-            for each in self.keeper.tables.ledger.rows.holdings()
+            for each in self.scheduler.cache.ledger.rows.holdings()
             if each.kind is not HoldingKind.SAVING
         }
         living = [each for each in self.server.pods.values() if not each.finished]
         facts = {(each.uid, each.node, HoldingKind.BOUND) for each in living if each.node is not None}
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0
-        assert self.keeper.tables.violations() == []
+        assert self.scheduler.cache.violations() == []
         assert self.kube_scheduler.assumed == {}, "kube-scheduler was told of Bindings that were never written"

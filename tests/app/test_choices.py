@@ -102,7 +102,7 @@ class TestARepeatedCall:
         choice = NodeChoice(available=units({GPU: 1}))
         assert (await gpus.set("r", 4, choice)).nodes == {"n1": 4, "n2": 4}
         _use(gpus, "p", on="n1")
-        gpus.do(gpus.keeper.forget(busy))
+        gpus.do(gpus.scheduler.forget(busy))
         assert (await gpus.set("r", 4, choice)).nodes == {"n1": 4, "n2": 4}
         assert (await gpus.set("r", 5, choice)).nodes == {"n1": 5, "n2": 5, "n3": 5}, "this is another call"
 
@@ -220,8 +220,8 @@ async def _happen(world: World, what: str, which: str, number: int) -> None:
     if what == "uses" and there is not None:
         world.start_pod(f"p{number}", {GPU: 1, "cpu": 1000, R: 1}, on=which)
     elif what == "ends":
-        for uid in list(world.keeper.tables.pods)[:1]:
-            world.do(world.keeper.forget(gone(uid)))
+        for uid in list(world.scheduler.cache.pods)[:1]:
+            world.do(world.scheduler.forget(gone(uid)))
     elif what == "comes":
         world.add_nodes(f"new-{number}", has={"cpu": 9000, GPU: 9}, labels={"zone": "b"})
     elif what == "cordoned" and there is not None:
@@ -254,9 +254,9 @@ class TestAnotherCall:
         holder = gpus.start_pod("p", {R: 1}, on="n2")
         assert (await gpus.set("r", 4, ONE_GPU)).nodes == {"n1": 4}
         assert gpus.stated("n2") == {}
-        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
+        assert gpus.scheduler.cache.ledger.holding(holder.uid) is not None
         assert gpus.free("r", "n2") == -1
-        gpus.do(gpus.keeper.forget(holder))
+        gpus.do(gpus.scheduler.forget(holder))
         assert gpus.free("r", "n2") == 0
         gpus.agree()
 
@@ -265,7 +265,7 @@ class TestAnotherCall:
         holder = gpus.start_pod("p", {R: 3}, on="n1")
         assert (await gpus.set("r", 4, ZONES["b"])).nodes == {"n2": 4, "n3": 4}
         assert gpus.stated("n1") == {}
-        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
+        assert gpus.scheduler.cache.ledger.holding(holder.uid) is not None
         assert gpus.free("r", "n1") == -3
         gpus.agree()
 
@@ -507,7 +507,7 @@ class TestAnObjectOfKubectl:
         gpus.api.put(_kubectl(ZONES["b"]))
         await gpus.quiet(1)
         assert gpus.capacity("r") == {"n2": 4, "n3": 4}
-        assert gpus.keeper.tables.ledger.holding(holder.uid) is not None
+        assert gpus.scheduler.cache.ledger.holding(holder.uid) is not None
         gpus.agree()
 
     async def test_takes_another_node_where_a_chosen_one_has_left_for_good(self, world: World) -> None:

@@ -16,14 +16,14 @@ from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import PodRef
 from extender.app.objects.kind import Identity
 from extender.app.observability import decision_log
-from extender.app.observability.decision_stream import BindEnded
+from extender.app.observability.decision_events import BindEnded
 from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
 from extender.core.policy_types import AntiAffinity, PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.http.fakes import NotedVerbs
 from tests.app.fakes import LoopClock
-from tests.app.test_announcing import WORDS
+from tests.app.test_decision_events import WORDS
 from tests.app.town import Town
 from tests.builders import gang_pods, pod
 
@@ -132,12 +132,12 @@ def test_a_policy_is_told_when_it_comes_into_force_and_when_it_ends() -> None:
         def drop(self, name: Identity) -> None:
             told.append(name)
 
-    governing, name, policy = (
+    policy_matching, name, policy = (
         decision_log.LoggedGoverning(Noted()),
         Identity("team", "apart"),
         PolicyInForce(AntiAffinity()),
     )
-    found = [*lines(lambda: governing.put(name, policy)), *lines(lambda: governing.drop(name))]
+    found = [*lines(lambda: policy_matching.put(name, policy)), *lines(lambda: policy_matching.drop(name))]
     assert [(each["event"], each["policy"], each.get("type")) for each in found] == [
         ("PolicyInForce", "apart", "anti-affinity"),
         ("PolicyWithdrawn", "apart", None),

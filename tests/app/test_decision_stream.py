@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from extender.app import decision_stream
-from extender.app.decision_stream import Announcements, Following, Missed
-from extender.app.observability.decision_stream import Announcement, announced
+from extender.app.observability import decision_stream
+from extender.app.observability.decision_events import DecisionEvent, announced
+from extender.app.observability.decision_stream import DecisionStream, Following, Missed
 from extender.core.gangs.state.eviction_orders import Preempted
 from extender.core.gangs.state.gang import GangPlanned, WakePod
 from extender.core.names import GangKey
@@ -23,8 +23,8 @@ A, B = GangKey("team-a", "train"), GangKey("team-b", "other")
 
 
 @pytest.fixture
-def decisions() -> Announcements:
-    return Announcements(LoopClock())
+def decisions() -> DecisionStream:
+    return DecisionStream(LoopClock())
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def worded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the decisions that were put into words, each time."""
     found: list[int] = []
 
-    def noted(number: int, *given: Any) -> Announcement:
+    def noted(number: int, *given: Any) -> DecisionEvent:
         found.append(number)
         return announced(number, *given)
 
@@ -46,7 +46,7 @@ class Reader:
     def __init__(self, follower: Following) -> None:
         self.follower = follower
         self.woken = 0
-        self.read: list[Announcement | Missed] = []
+        self.read: list[DecisionEvent | Missed] = []
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
@@ -59,7 +59,7 @@ class Reader:
 
     @property
     def numbers(self) -> list[int]:
-        return [each.number for each in self.read if isinstance(each, Announcement)]
+        return [each.number for each in self.read if isinstance(each, DecisionEvent)]
 
 
 async def at_rest() -> None:
@@ -68,7 +68,7 @@ async def at_rest() -> None:
 
 
 async def test_a_decision_wakes_the_followers_of_its_namespace_and_of_all_and_no_others(
-    decisions: Announcements,
+    decisions: DecisionStream,
 ) -> None:
     own, other, everywhere = (Reader(decisions.follow(namespace=each)) for each in ("team-a", "team-b", None))
     await at_rest()
@@ -83,7 +83,7 @@ async def test_a_decision_wakes_the_followers_of_its_namespace_and_of_all_and_no
     assert (own.numbers, other.numbers, everywhere.numbers) == ([1, 2, 3, 4, 5], [6], [1, 2, 3, 4, 5, 6])
 
 
-async def test_a_decision_is_worded_once_for_all_who_follow(decisions: Announcements, worded: list[int]) -> None:
+async def test_a_decision_is_worded_once_for_all_who_follow(decisions: DecisionStream, worded: list[int]) -> None:
     readers = [Reader(decisions.follow(namespace=each)) for each in ("team-a", None, "team-b") for _ in range(50)]
     await at_rest()
     for _ in range(3):
@@ -96,17 +96,17 @@ async def test_a_decision_is_worded_once_for_all_who_follow(decisions: Announcem
 
 
 async def test_what_names_pods_of_several_namespaces_is_worded_once_for_each_kind_of_follower(
-    decisions: Announcements, worded: list[int]
+    decisions: DecisionStream, worded: list[int]
 ) -> None:
     readers = [Reader(decisions.follow(namespace=each)) for each in ("default", None) for _ in range(5)]
     decisions.tell(Preempted(pod("a"), pod("secret", namespace="other")))
     await at_rest()
-    details = [each.read[0].detail for each in readers if isinstance(each.read[0], Announcement)]
+    details = [each.read[0].detail for each in readers if isinstance(each.read[0], DecisionEvent)]
     assert details == ["for a pod of another namespace"] * 5 + ["for pod other/secret"] * 5
     assert worded == [1, 1]
 
 
-async def test_many_followers_are_woken_some_at_a_time(decisions: Announcements) -> None:
+async def test_many_followers_are_woken_some_at_a_time(decisions: DecisionStream) -> None:
     readers = [Reader(decisions.follow(namespace=each)) for each in ("team-a", None) for _ in range(100)]
     await at_rest()
     decisions.tell(GangPlanned(A))
@@ -119,7 +119,7 @@ async def test_many_followers_are_woken_some_at_a_time(decisions: Announcements)
     assert all(each.numbers == [1] for each in readers)
 
 
-async def test_decisions_that_come_while_followers_are_being_woken_reach_each_once(decisions: Announcements) -> None:
+async def test_decisions_that_come_while_followers_are_being_woken_reach_each_once(decisions: DecisionStream) -> None:
     readers = [Reader(decisions.follow(namespace="team-a")) for _ in range(100)]
     await at_rest()
     for _ in range(20):
@@ -130,7 +130,7 @@ async def test_decisions_that_come_while_followers_are_being_woken_reach_each_on
 
 
 async def test_a_follower_that_falls_behind_what_is_remembered_is_dropped_and_told_where_to_go_on(
-    decisions: Announcements,
+    decisions: DecisionStream,
 ) -> None:
     decisions.remember(3)
     slow, idle = decisions.follow(), decisions.follow(namespace="team-b")
@@ -141,12 +141,12 @@ async def test_a_follower_that_falls_behind_what_is_remembered_is_dropped_and_to
     assert slow.ended
     assert slow.take(32) == []
     again = decisions.follow(2)
-    assert [each.number for each in again.take(32) if isinstance(each, Announcement)] == [3, 4, 5]
+    assert [each.number for each in again.take(32) if isinstance(each, DecisionEvent)] == [3, 4, 5]
     assert idle.take(32) == [], "it has missed nothing of its namespace"
     assert not idle.ended
 
 
-async def test_of_one_namespace_what_was_missed_of_it_is_counted(decisions: Announcements) -> None:
+async def test_of_one_namespace_what_was_missed_of_it_is_counted(decisions: DecisionStream) -> None:
     decisions.remember(3)
     slow = decisions.follow(namespace="team-a")
     assert slow.take(32) == []
@@ -155,28 +155,28 @@ async def test_of_one_namespace_what_was_missed_of_it_is_counted(decisions: Anno
     assert slow.take(32) == [Missed(2, 4)]
 
 
-async def test_whoever_comes_back_too_late_is_told_and_follows_on(decisions: Announcements) -> None:
+async def test_whoever_comes_back_too_late_is_told_and_follows_on(decisions: DecisionStream) -> None:
     decisions.remember(2)
     for _ in range(5):
         decisions.tell(GangPlanned(A))
     follower = decisions.follow(1)
     first, *rest = follower.take(32)
     assert first == Missed(2, 4)
-    assert [each.number for each in rest if isinstance(each, Announcement)] == [4, 5]
+    assert [each.number for each in rest if isinstance(each, DecisionEvent)] == [4, 5]
     assert not follower.ended
 
 
 async def test_a_replay_of_one_namespace_passes_by_nothing_of_others(
-    decisions: Announcements, worded: list[int]
+    decisions: DecisionStream, worded: list[int]
 ) -> None:
     for _ in range(1000):
         decisions.tell(WakePod(pod("a")))
     decisions.tell(GangPlanned(A))
     taken = decisions.follow(0, namespace="team-a").take(32)
-    assert [each.number for each in taken if isinstance(each, Announcement)] == worded == [1001]
+    assert [each.number for each in taken if isinstance(each, DecisionEvent)] == worded == [1001]
 
 
-async def test_waits_that_are_given_up_leave_nothing(decisions: Announcements) -> None:
+async def test_waits_that_are_given_up_leave_nothing(decisions: DecisionStream) -> None:
     follower = decisions.follow(namespace="team-a")
     follower.take(1)
     for _ in range(3):
@@ -187,7 +187,7 @@ async def test_waits_that_are_given_up_leave_nothing(decisions: Announcements) -
 
 
 async def test_a_namespace_that_nobody_follows_and_of_which_nothing_is_remembered_is_forgotten(
-    decisions: Announcements,
+    decisions: DecisionStream,
 ) -> None:
     decisions.remember(2)
     follower = decisions.follow(namespace="team-c")
@@ -199,6 +199,6 @@ async def test_a_namespace_that_nobody_follows_and_of_which_nothing_is_remembere
     assert len(follower.take(32)) == 1
 
 
-def until_over(decisions: Announcements, after: int) -> Following:
+def until_over(decisions: DecisionStream, after: int) -> Following:
     decisions.close()
     return decisions.follow(after)

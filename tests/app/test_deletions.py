@@ -50,9 +50,9 @@ async def test_deleting_what_a_finalizer_holds_says_so_and_takes_it_off_the_node
     assert (left.nodes, left.finalizers) == ({}, ("x.io/keep",))
     assert left.problem == "team/r is being deleted, and its finalizer x.io/keep holds it"
     assert held.stated("n1") == {}
-    holder = next(iter(held.keeper.tables.pods.values()))
-    assert held.keeper.tables.ledger.holding(holder.uid) is not None, "who holds units keeps them"
-    assert held.do(held.keeper.filter(held.start_pod("late", {R: 1}), [N1])).passed == []
+    holder = next(iter(held.scheduler.cache.pods.values()))
+    assert held.scheduler.cache.ledger.holding(holder.uid) is not None, "who holds units keeps them"
+    assert held.do(held.scheduler.filter(held.start_pod("late", {R: 1}), [N1])).passed == []
     assert await held.resources.get_resource(NAME) == left
     assert await held.resources.list_resources("team") == [left]
     again = await held.resources.delete_resource(NAME)
@@ -152,7 +152,7 @@ async def test_what_is_due_and_held_is_deleted_once_and_no_more(world: World) ->
     for name in ("r", "s"):
         keep(world, "x.io/keep", name=name)
     await world.quiet(5)
-    world.do(world.keeper.forget(owner))
+    world.do(world.scheduler.forget(owner))
     await world.quiet(3600)
     assert [call for call in world.api.calls if call.startswith("delete")] == ["delete team/s", "delete team/r"]
     assert world.stated("n1") == {}
@@ -235,7 +235,7 @@ async def test_another_refusal_of_a_creation_is_not_taken_for_the_end_of_the_nam
 
 async def _owned(world: World, uid: str = "uid-1") -> PodOwner:
     """`r` belongs to the pod `worker` of this uid, which runs on n1."""
-    world.do(world.keeper.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
+    world.do(world.scheduler.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
     world.api.living.add(PodUid(uid))
     owner = PodOwner("worker", PodUid(uid))
     await world.set("r", 4, "n1", owner=owner)
@@ -244,12 +244,12 @@ async def _owned(world: World, uid: str = "uid-1") -> PodOwner:
 
 def _end(world: World, uid: str) -> None:
     world.api.living.discard(PodUid(uid))
-    world.do(world.keeper.forget(gone(PodUid(uid))))
+    world.do(world.scheduler.forget(gone(PodUid(uid))))
 
 
 def _begin(world: World, uid: str) -> None:
     world.api.living.add(PodUid(uid))
-    world.do(world.keeper.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
+    world.do(world.scheduler.observe(replace(pod("worker", namespace="team", node=N1), uid=PodUid(uid))))
 
 
 ORDERS: dict[str, list[Callable[[World], None]]] = {
@@ -336,7 +336,7 @@ async def test_after_a_restart_a_namesake_of_the_owner_keeps_nothing(world: Worl
     anew = World(api=world.api)
     world.api.living.clear()
     anew.list()
-    anew.do(replaced(anew.keeper, Pod, [replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))]))
+    anew.do(replaced(anew.scheduler, Pod, [replace(pod("worker", namespace="team", node=N1), uid=PodUid("uid-2"))]))
     world.api.living.add(PodUid("uid-2"))
     async with anew.running():
         with capture_logs() as logs:

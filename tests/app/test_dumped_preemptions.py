@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Owner
 from extender.core.feedback import UnitStays
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
@@ -18,7 +18,7 @@ from extender.kube.names import NodeName, PodUid
 from tests.app.reopening import dumped, elsewhere
 from tests.builders import gang_pods, node
 from tests.core.gang_world import GangWorld
-from tests.core.test_preempting import FULL, TOP, comes, gone, in_vain, runs
+from tests.core.test_preemption import FULL, TOP, comes, gone, in_vain, runs
 
 WEB = Owner("ReplicaSet", "web", "web")
 
@@ -77,7 +77,7 @@ def _was_refused(world: GangWorld) -> None:
     low = runs(world, owner=WEB)
     comes(world)
     world.evicted.clear()
-    world.do(world.keeper.heed(UnitStays(TOP, [low], 0, "429")))
+    world.do(world.scheduler.heed(UnitStays(TOP, [low], 0, "429")))
     world.pass_time(PREEMPTS_EVERY)
 
 
@@ -96,22 +96,22 @@ SITUATIONS: list[Callable[[GangWorld], None]] = [
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda each: each.__name__.strip("_"))
 def test_what_is_decided_next_is_the_same_elsewhere(world: GangWorld, situation: Callable[[GangWorld], None]) -> None:
     situation(world)
-    file = dumped(world.keeper)
-    there = elsewhere(file).keeper
+    file = dumped(world.scheduler)
+    there = elsewhere(file).scheduler
     assert dumped(there) == file
-    here = world.keeper.tables.gangs.waiting.preempting
-    known = there.tables.gangs.waiting.preempting
+    here = world.scheduler.cache.gangs.waiting.preempting
+    known = there.cache.gangs.waiting.preempting
     assert known.orders.keys() == here.orders.keys()
     assert known.searched == here.searched
-    assert _next(there) == _next(world.keeper)
+    assert _next(there) == _next(world.scheduler)
 
 
-def _next(keeper: Keeper) -> tuple[list[list[str]], dict[str, WhyNot | None], bool]:
+def _next(scheduler: Scheduler) -> tuple[list[list[str]], dict[str, WhyNot | None], bool]:
     """Pods that are evicted for another gang that comes now, and why none are; whether the first has its places."""
     [member] = gang_pods("again", 1, FULL)
     member = replace(member, priority=9)
-    effects = [*keeper.observe(member).effects, *keeper.filter(member, [NodeName("n0")]).effects]
+    effects = [*scheduler.observe(member).effects, *scheduler.filter(member, [NodeName("n0")]).effects]
     evicted = [[pod.name for pod in each.victims] for each in effects if isinstance(each, EvictFor)]
-    gangs = keeper.tables.gangs
+    gangs = scheduler.cache.gangs
     why = {key.name: gangs.waiting.preempting.why_not(gang) for key, gang in gangs.by_key.items()}
     return evicted, why, gangs.waiting.preempting.has_evicted_for(GangKey("default", "top"))

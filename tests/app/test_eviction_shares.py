@@ -16,7 +16,7 @@ from extender.core.gangs.state.gang import EvictMembers
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.app.fakes import unavailable
-from tests.app.test_evicting import Stage
+from tests.app.test_eviction import Stage
 from tests.builders import node, pod
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ class Shared(Stage):
 
     def __init__(self) -> None:
         super().__init__(per_second=1.0)
-        self.do(self.keeper.observe(node("large", {"cpu": 10**9, "pods": 10**6})))
+        self.do(self.scheduler.observe(node("large", {"cpu": 10**9, "pods": 10**6})))
 
     def rest(self, namespace: str, name: str, size: int = 1, gone: int = 1) -> list[Pod]:
         """The rest of a gang is to leave for a pod of that namespace."""
@@ -35,14 +35,14 @@ class Shared(Stage):
         rest = [pod(f"{name}-{number}", {}, namespace=namespace, node=NodeName("large")) for number in range(size)]
         self.api.bound |= dict.fromkeys((each.uid for each in rest), NodeName("large"))
         for each in (for_whom, *rest):
-            self.do(self.keeper.observe(each))
+            self.do(self.scheduler.observe(each))
         self.do(Decided(None, [EvictRest(GangKey(namespace, name), for_whom, tuple(rest), gone)]))
         return rest
 
     def part(self, namespace: str, name: str) -> Pod:
         """A pod is a part of a gang that is to be evicted."""
         member = pod(name, {}, namespace=namespace, node=NodeName("large"))
-        self.do(self.keeper.observe(member))
+        self.do(self.scheduler.observe(member))
         self.api.bound[member.uid] = NodeName("large")
         proof = Proof("attempt", 2, 2, (pod(f"{name}-waits", {}, namespace=namespace),), (), 1)
         self.do(Decided(None, [EvictMembers(GangKey(namespace, name), 2, (member,), proof)]))
@@ -121,7 +121,7 @@ async def test_a_part_that_could_not_be_evicted_spends_nothing(stage: Shared) ->
 async def test_one_that_is_there_no_more_spends_nothing(stage: Shared) -> None:
     gone = [*stage.rest("a", "gone-0", size=50), *stage.rest("a", "gone-1", size=50)]
     for each in gone:
-        stage.do(stage.keeper.observe(replace(each, deleting=True)))
+        stage.do(stage.scheduler.observe(replace(each, deleting=True)))
     stage.rest("a", "a")
     await asyncio.sleep(1)
     assert [name for _, name in stage.destroyed] == ["a-0"]

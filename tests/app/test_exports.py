@@ -29,10 +29,10 @@ NUMBERS = count()
 
 def passes(world: World, namespace: str = "other") -> bool:
     asking = pod(f"p{next(NUMBERS)}", {R: 1}, namespace=namespace)
-    verdict = world.do(world.keeper.filter(asking, [N1]))
+    verdict = world.do(world.scheduler.filter(asking, [N1]))
     if not verdict.passed:
         assert verdict.unresolvable == {N1: FOREIGN}
-    world.do(world.keeper.forget(asking))
+    world.do(world.scheduler.forget(asking))
     return bool(verdict.passed)
 
 
@@ -52,11 +52,11 @@ async def test_a_call_that_says_nothing_of_exports_leaves_them_and_an_empty_list
 async def test_a_new_export_wakes_the_pods_that_wait_for_it(world: World) -> None:
     await world.set("r", 2, "n1")
     waiting = pod("waiting", {R: 1}, namespace="other")
-    world.do(world.keeper.observe(waiting))
-    assert not world.do(world.keeper.filter(waiting, [N1])).passed
+    world.do(world.scheduler.observe(waiting))
+    assert not world.do(world.scheduler.filter(waiting, [N1])).passed
     await world.set("r", 2, "n1", exports=("other",))
     assert world.woken == ["waiting"]
-    world.do(world.keeper.forget(waiting))
+    world.do(world.scheduler.forget(waiting))
 
 
 async def test_an_export_goes_with_its_object_and_comes_with_what_kubectl_writes(world: World) -> None:
@@ -112,9 +112,9 @@ async def test_another_namespace_claims_what_is_exported_to_it_and_nothing_else(
 
 async def test_a_copy_of_the_state_knows_exports(world: World) -> None:
     await world.set("r", 2, "n1", exports=("other",))
-    told = list(records(world.keeper, world.resources.all(), world.resources.capacities))
+    told = list(records(world.scheduler, world.resources.all(), world.resources.capacities))
     assert written(told)
-    assert reopened(told).keeper.tables.tenancy.may_use("other", R)
+    assert reopened(told).scheduler.cache.tenancy.may_use("other", R)
 
 
 def test_a_digest_of_what_exports_nothing_is_as_before() -> None:

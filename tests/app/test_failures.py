@@ -57,7 +57,7 @@ class TestAMemberIsDeleted:
     async def test_after_the_plan_and_its_successor_takes_its_place(self, town: Town) -> None:
         town.job("train", 4)
         await town.pass_time(0.002)
-        assert len(list(town.keeper.tables.ledger.rows.holdings())) == 4
+        assert len(list(town.scheduler.cache.ledger.rows.holdings())) == 4
         assert town.at_barrier <= 1
         town.delete("train-2")
         town.create(town.pod("thief"))
@@ -141,14 +141,14 @@ OPENED: dict[str, Callable[[Town, str], None]] = {
 
 def node_of(town: Town, name: str) -> NodeName:
     """Where the member is to go, or is."""
-    held = town.keeper.tables.ledger.holding(town.named(name).uid)
+    held = town.scheduler.cache.ledger.holding(town.named(name).uid)
     assert held is not None
     return held.node
 
 
 def vacant_node(town: Town) -> NodeName:
     """Where the plan has the member that is not there yet."""
-    [slot] = [held for held in town.keeper.tables.ledger.rows.holdings() if held.holder.startswith("slot:")]
+    [slot] = [held for held in town.scheduler.cache.ledger.rows.holdings() if held.holder.startswith("slot:")]
     return slot.node
 
 
@@ -294,7 +294,7 @@ class TestABinding:
         town.create(*town.gang("train", 4))
         await town.pass_time(0.5)
         assert town.bound() == {}
-        assert list(town.keeper.tables.ledger.rows.holdings()) == []
+        assert list(town.scheduler.cache.ledger.rows.holdings()) == []
         await town.until_bound(4, within=10)
         assert town.told() == {}
 
@@ -304,7 +304,7 @@ class TestABinding:
         town.job("train", 4)
         await town.until_bound(3)
         await town.pass_time(0.05)
-        assert sorted(held.kind.name for held in town.keeper.tables.ledger.rows.holdings()) == ["BOUND"] * 3 + [
+        assert sorted(held.kind.name for held in town.scheduler.cache.ledger.rows.holdings()) == ["BOUND"] * 3 + [
             "RESERVATION"
         ]
         town.delete("train-1")
@@ -314,7 +314,7 @@ class TestABinding:
     async def test_409_for_another_has_bound_the_pod_counts_for_the_gang(self, town: Town) -> None:
         town.add_node("n4")
         job = await three_at_the_barrier(town)
-        free = (town.nodes - {held.node for held in town.keeper.tables.ledger.rows.holdings()}).pop()
+        free = (town.nodes - {held.node for held in town.scheduler.cache.ledger.rows.holdings()}).pop()
         town.simulation.hold_watches()
         town.bind("train-1", free)
         town.create(*town.gang("train", 1, quorum=4, first=3, owner=job.owner))
@@ -406,7 +406,7 @@ class TestKubeScheduler:
         await three_at_the_barrier(town)
         town.restart_scheduler(after=60)
         await town.pass_time(59)
-        assert list(town.keeper.tables.ledger.rows.holdings()) == []
+        assert list(town.scheduler.cache.ledger.rows.holdings()) == []
         town.create(*town.gang("train", 1, quorum=4, first=3))
         await town.until_bound(4, within=15)
 
@@ -465,7 +465,7 @@ class TestTheBarriersDeadline:
         assert town.times("create events") == len(town.notices())
         town.delete("train-3")
         await town.pass_time(60)
-        assert list(town.keeper.tables.ledger.rows.holdings()) == []
+        assert list(town.scheduler.cache.ledger.rows.holdings()) == []
         town.create(*town.gang("train", 1, quorum=4, first=4))
         await town.until_bound(4, within=15)
 

@@ -149,12 +149,12 @@ async def test_the_place_of_a_member_that_was_bound_elsewhere_is_free_once_the_g
         *early, late = town.gang("train", 4, owner=town.promise("promised", 4))
         town.create(*early)
         await town.pass_time(1)
-        free = (town.nodes - {held.node for held in town.keeper.tables.ledger.rows.holdings()}).pop()
+        free = (town.nodes - {held.node for held in town.scheduler.cache.ledger.rows.holdings()}).pop()
         late["spec"]["nodeName"] = free
         town.create(late)
         await town.until_bound(4)
         await town.pass_time(1)
-        assert {held.kind.name for held in town.keeper.tables.ledger.rows.holdings()} == {"BOUND"}
+        assert {held.kind.name for held in town.scheduler.cache.ledger.rows.holdings()} == {"BOUND"}
         await town.come_to_rest()
 
 

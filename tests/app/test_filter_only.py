@@ -8,13 +8,13 @@ import pytest
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.filter import UNMANAGED
-from extender.core.brake import Switches
 from extender.core.cluster import Pod
 from extender.core.policy_types import AntiAffinity
+from extender.core.safety_switches import Switches
 from extender.filters.preference import PREFER
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod
-from tests.filters.governing.world import ZONE, PolicyWorld, naming
+from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming
 
 GPU = ResourceKey("escher.dev/default.gpu")
 
@@ -26,7 +26,7 @@ def world() -> PolicyWorld:
 
 def asked(world: PolicyWorld, each: Pod, *, alone: bool = True) -> Verdict:
     world.create(each)
-    return world.do(world.keeper.filter(each, list(world.nodes), alone=alone))
+    return world.do(world.scheduler.filter(each, list(world.nodes), alone=alone))
 
 
 def everywhere(world: PolicyWorld) -> Sequence[NodeName]:
@@ -41,13 +41,13 @@ def test_a_gang_whose_binds_would_not_come_to_us_is_let_nowhere_and_holds_nothin
     for member in gang_pods("train", 3):
         verdict = asked(world, member)
         assert (list(verdict.passed), set(verdict.unresolvable.values())) == ([], {UNMANAGED})
-    assert not list(world.keeper.tables.ledger.rows.holdings())
+    assert not list(world.scheduler.cache.ledger.rows.holdings())
     # The same by an entry that binds them.
-    assert world.do(world.keeper.filter(member, everywhere(world))).passed
+    assert world.do(world.scheduler.filter(member, everywhere(world))).passed
 
 
 def test_nor_is_who_asks_for_an_ephemeral_resource(world: PolicyWorld) -> None:
-    world.do(world.keeper.set_capacity(NodeName("n1"), GPU, 1))
+    world.do(world.scheduler.set_capacity(NodeName("n1"), GPU, 1))
     verdict = asked(world, pod("user", {"cpu": 100, GPU: 1}))
     assert set(verdict.unresolvable.values()) == {UNMANAGED}
 
@@ -66,7 +66,7 @@ def test_a_policy_that_came_later_governs_a_pod_that_was_made_before(world: Poli
     late = pod("late", annotations=naming("apart"))
     world.create(late)
     world.govern("apart", AntiAffinity())
-    verdict = world.do(world.keeper.filter(late, everywhere(world), alone=True))
+    verdict = world.do(world.scheduler.filter(late, everywhere(world), alone=True))
     assert here.node not in verdict.passed
     assert verdict.passed
 

@@ -107,7 +107,7 @@ async def test_a_status_that_says_a_policy_was_in_force_passes_the_quota_of_its_
             for name in ("one", "two"):
                 await _put(world, namespace, name)
         await world.quiet()
-        in_force = set(world.governing)
+        in_force = set(world.policy_matching)
         assert len([name for name in in_force if name.namespace == "other"]) == 2
         assert len([name for name in in_force if name.namespace == "team"]) <= 2
 

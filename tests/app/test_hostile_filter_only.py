@@ -9,13 +9,13 @@ from extender.core.policy_types import AntiAffinity
 from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, pod
-from tests.filters.governing.world import PolicyWorld, naming
+from tests.filters.escher_policies.world import PolicyWorld, naming
 
 
 def asked(world: PolicyWorld, each: Pod, *, alone: bool = True) -> Verdict:
     if each.uid not in world.pods:
         world.create(each)
-    return world.do(world.keeper.filter(each, list(world.nodes), alone=alone))
+    return world.do(world.scheduler.filter(each, list(world.nodes), alone=alone))
 
 
 def test_of_a_group_that_keeps_apart_each_holds_its_node() -> None:
@@ -46,7 +46,7 @@ def test_a_gang_of_which_one_was_missed_holds_nothing_for_the_others() -> None:
         world.pass_time(31)
     for member in marked:
         asked(world, member, alone=False)
-    assert not list(world.keeper.tables.ledger.rows.holdings())
+    assert not list(world.scheduler.cache.ledger.rows.holdings())
 
 
 def test_who_holds_its_node_by_a_policy_holds_it_while_the_policy_changes() -> None:

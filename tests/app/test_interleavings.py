@@ -119,7 +119,7 @@ class Story:
             case ("return-node", name) if name not in api.nodes:
                 api.put_node(node(name, uid=f"uid-{api.revision}"))
             case ("pod-ends",):
-                world.do(world.keeper.observe(replace(world.start_pod("worker", {}), finished=True)))
+                world.do(world.scheduler.observe(replace(world.start_pod("worker", {}), finished=True)))
             case ("hold", resources, nodes):
                 # A watch begins after its list.
                 api.resources_watch.held, api.nodes_watch.held = resources or self.listed is not None, nodes
@@ -139,7 +139,7 @@ class Story:
                 api.faults.append(unavailable(retry_after, after=after))
             case ("pass", time):
                 await asyncio.sleep(time)
-        assert audit.violations(world.keeper.tables.ledger) == []
+        assert audit.violations(world.scheduler.cache.ledger) == []
         assert world.resources.capacities.repair() == 0
 
     def told(self) -> list[tuple[str, EphemeralResource]]:
@@ -198,7 +198,7 @@ async def live(latency: float, course: list[tuple[Any, ...]]) -> None:
         await story.end()
         assert not story.world.resources.known.doubtful
         assert not story.world.api.intents
-        assert list(story.world.keeper.tables.ledger.rows.holdings()) == []
+        assert list(story.world.scheduler.cache.ledger.rows.holdings()) == []
         story.world.agree()
 
 

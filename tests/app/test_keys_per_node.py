@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Invalid, Outcome, SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.resources.set_resource import Resources
 from extender.core.cluster import Node
 from extender.core.ledger import Mode
@@ -153,7 +153,7 @@ async def test_what_nodes_say_already_stays_though_the_limit_is_lower_now() -> N
     after = World(rules=Rules(keys_per_node=2))
     after.api.objects, after.api.nodes = before.api.objects, before.api.nodes
     async with after.running():
-        after.do(replaced(after.keeper, Node, before.api.nodes.values()))
+        after.do(replaced(after.scheduler, Node, before.api.nodes.values()))
         after.resources.known.replace(before.api.objects.values())
         await after.quiet()
     assert len(after.stated("n1")) == 3
@@ -171,9 +171,9 @@ steps = st.lists(
 
 @given(steps)
 def test_in_no_order_of_objects_has_a_node_too_many_and_who_fits_does_not_wait(changes: list[Any]) -> None:
-    keeper = Keeper(FixedClock(), Rules(keys_per_node=2))
-    replaced(keeper, Node, [node("n1"), node("n2")])
-    resources = Resources(keeper, Performing(), ApiServer(LoopClock()).store)
+    scheduler = Scheduler(FixedClock(), Rules(keys_per_node=2))
+    replaced(scheduler, Node, [node("n1"), node("n2")])
+    resources = Resources(scheduler, Performing(), ApiServer(LoopClock()).store)
     known, capacities = resources.known, resources.capacities
     for number, (name, nodes, created) in enumerate(changes):
         facts = {"created": created, "resource_version": str(number + 1)}
@@ -183,7 +183,7 @@ def test_in_no_order_of_objects_has_a_node_too_many_and_who_fits_does_not_wait(c
             continue
         facts["uid"] = before.item.uid if before is not None else f"u{number}"
         known.upsert(EphemeralResource(name, nodes, **facts))
-        for row in keeper.tables.ledger.rows.values():
+        for row in scheduler.cache.ledger.rows.values():
             assert len(row.ephemeral) <= 2
         for each in KEYS:
             entry = known.get(each)

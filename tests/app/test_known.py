@@ -144,7 +144,7 @@ async def test_of_two_objects_with_one_key_the_older_has_it_until_it_goes(world:
     world.api.put(_object(2, EphemeralName("team-a", "s", shared=True), node="n2"))
     await world.quiet()
     key = ResourceKey("escher.dev/s")
-    ledger = world.keeper.tables.ledger
+    ledger = world.scheduler.cache.ledger
     assert (ledger.rows.free(NodeName("n1"), key), ledger.rows.free(NodeName("n2"), key)) == (1, 0)
     assert ("team-a/s", False, "NameTaken") in [said[:3] for said in world.api.store.statuses]
     (loser,) = await world.resources.list_resources("team-a")
@@ -166,8 +166,8 @@ async def test_memory_of_what_has_ended_is_bounded(world: World) -> None:
 
 async def test_a_ledger_that_was_tampered_with_is_repaired_in_a_full_round(world: World) -> None:
     await world.set("r", 1, "n1")
-    world.keeper.tables.ledger.capacity.set(NodeName("n1"), ResourceKey("escher.dev/team.r"), 9)
-    world.keeper.tables.ledger.capacity.set(NodeName("n2"), ResourceKey("escher.dev/team.x"), 9)
+    world.scheduler.cache.ledger.capacity.set(NodeName("n1"), ResourceKey("escher.dev/team.r"), 9)
+    world.scheduler.cache.ledger.capacity.set(NodeName("n2"), ResourceKey("escher.dev/team.x"), 9)
     await world.quiet(61)
     world.agree()
 

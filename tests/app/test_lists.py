@@ -20,11 +20,11 @@ from extender.app.contracts.simulation_request import PodsAsked, Wondered
 from extender.app.cycle import pod_events as population
 from extender.app.cycle.bind import GONE
 from extender.app.cycle.event_handlers import Facts
-from extender.app.cycle.scheduler import Keeper
-from extender.app.escher_policies.esl_host import Hosting
-from extender.app.explain.remedy_search import Helping
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.escher_policies.esl_host import EslHost
+from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf
-from extender.app.observability.flight_recorder import Journal
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core import audit
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, Evicted
@@ -55,36 +55,36 @@ def one_pod_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclass
 class Service(Performing):
-    """A keeper with one node of 8 CPU; `effects`: all that it wanted done."""
+    """A `Scheduler` with one node of 8 CPU; `effects`: all that it wanted done."""
 
     clock: FixedClock = field(default_factory=FixedClock)
     effects: list[Effect] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock)
-        self.pods = Facts(Pod, self.keeper, self, Journal(self.clock))
-        self.do(self.keeper.observe(node("n1", {"cpu": 8000})))
+        self.scheduler = Scheduler(self.clock)
+        self.pods = Facts(Pod, self.scheduler, self, FlightRecorder(self.clock))
+        self.do(self.scheduler.observe(node("n1", {"cpu": 8000})))
         self.effects.clear()
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
 
     def phase(self, name: str = "train") -> Phase | None:
-        gang = self.keeper.tables.gangs.by_key.get(GangKey("default", name))
+        gang = self.scheduler.cache.gangs.by_key.get(GangKey("default", name))
         return None if gang is None else gang.phase
 
     def free(self, name: NodeName = N1) -> int:
-        return self.keeper.tables.ledger.rows.free(name, CPU)
+        return self.scheduler.cache.ledger.rows.free(name, CPU)
 
     def where(self, each: Pod) -> NodeName | None:
-        return self.keeper.tables.pods[each.uid].node
+        return self.scheduler.cache.pods[each.uid].node
 
     def plan(self, members: Sequence[Pod]) -> None:
         """They are known, and have their places."""
         for each in members:
-            self.do(self.keeper.observe(each))
+            self.do(self.scheduler.observe(each))
         for each in members:
-            assert self.do(self.keeper.filter(each, [N1])).passed == [N1]
+            assert self.do(self.scheduler.filter(each, [N1])).passed == [N1]
         self.effects.clear()
 
     def did(self, kind: type[E]) -> list[E]:
@@ -117,15 +117,15 @@ def test_room_of_pods_that_are_still_to_come_is_given_to_nobody() -> None:
 
     def meanwhile(number: int) -> None:
         service.clock.time += 5.0
-        service.do(service.keeper.observe(node("n1", {"cpu": 8000}, version=f"{number}")))
-        service.do(service.keeper.tick())
-        service.do(service.keeper.settle())
+        service.do(service.scheduler.observe(node("n1", {"cpu": 8000}, version=f"{number}")))
+        service.do(service.scheduler.tick())
+        service.do(service.scheduler.settle())
         assert service.effects == []
-        assert service.keeper.next_deadline() is None
-        assert not service.keeper.tables.whole
+        assert service.scheduler.next_deadline() is None
+        assert not service.scheduler.cache.whole
 
     in_slices(service, [*at_the_gate, *BOUND], meanwhile)
-    assert service.keeper.tables.whole
+    assert service.scheduler.cache.whole
     assert service.free() == 2000
     assert service.phase() is not Phase.PLANNED
 
@@ -137,17 +137,17 @@ def test_what_was_held_back_is_done_when_it_is_whole() -> None:
     at_once(together.pods.replace(listed))
     in_slices(gradual, listed)
     assert gradual.effects == together.effects
-    assert gradual.keeper.next_deadline() == together.keeper.next_deadline()
-    assert dict(gradual.keeper.tables.pods) == dict(together.keeper.tables.pods)
+    assert gradual.scheduler.next_deadline() == together.scheduler.next_deadline()
+    assert dict(gradual.scheduler.cache.pods) == dict(together.scheduler.cache.pods)
 
 
-MEANWHILE: dict[str, Callable[[Keeper], Decided[None]]] = {
-    "a node comes": lambda keeper: keeper.observe(node("n2", {"cpu": 8000})),
-    "a node goes": lambda keeper: keeper.forget(node("n1")),
-    "a node has less": lambda keeper: keeper.observe(node("n1", {"cpu": 5000})),
-    "a group comes": lambda keeper: keeper.observe(PodGroup("default", "sets", 2)),
-    "a policy comes": lambda keeper: keeper.govern("default", "apart", PolicyInForce(AntiAffinity(), ())),
-    "there are no groups": lambda keeper: replaced(keeper, PodGroup, []),
+MEANWHILE: dict[str, Callable[[Scheduler], Decided[None]]] = {
+    "a node comes": lambda scheduler: scheduler.observe(node("n2", {"cpu": 8000})),
+    "a node goes": lambda scheduler: scheduler.forget(node("n1")),
+    "a node has less": lambda scheduler: scheduler.observe(node("n1", {"cpu": 5000})),
+    "a group comes": lambda scheduler: scheduler.observe(PodGroup("default", "sets", 2)),
+    "a policy comes": lambda scheduler: scheduler.govern("default", "apart", PolicyInForce(AntiAffinity(), ())),
+    "there are no groups": lambda scheduler: replaced(scheduler, PodGroup, []),
 }
 
 
@@ -162,13 +162,13 @@ def test_whatever_else_is_told_between_two_slices_it_comes_to_what_it_would_have
     before, between = Service(), Service()
     for service in (before, between):
         for each in before_that:
-            service.do(service.keeper.observe(each))
-    before.do(MEANWHILE[what](before.keeper))
+            service.do(service.scheduler.observe(each))
+    before.do(MEANWHILE[what](before.scheduler))
     at_once(before.pods.replace(listed))
-    in_slices(between, listed, once(lambda: between.do(MEANWHILE[what](between.keeper)), after))
+    in_slices(between, listed, once(lambda: between.do(MEANWHILE[what](between.scheduler)), after))
     for service in (before, between):
-        assert service.keeper.tables.violations() == []
-    assert dict(between.keeper.tables.pods) == dict(before.keeper.tables.pods)
+        assert service.scheduler.cache.violations() == []
+    assert dict(between.scheduler.cache.pods) == dict(before.scheduler.cache.pods)
     assert between.phase() == before.phase()
     for name in (N1, N2):
         assert between.free(name) == before.free(name)
@@ -182,10 +182,10 @@ def test_no_invariant_is_looked_at_while_a_part_is_missing() -> None:
     service = Service()
     half_bound = [replace(each, node=N1) for each in gang_pods("half", 2)]
     seen: list[bool] = []
-    in_slices(service, half_bound, lambda _: seen.append(service.keeper.tables.whole))
+    in_slices(service, half_bound, lambda _: seen.append(service.scheduler.cache.whole))
     assert seen
     assert not any(seen)
-    assert service.keeper.tables.violations() == []
+    assert service.scheduler.cache.violations() == []
 
 
 def test_one_that_is_never_whole_leads_to_nothing() -> None:
@@ -196,8 +196,8 @@ def test_one_that_is_never_whole_leads_to_nothing() -> None:
     next(iter(steps))
     del steps
     service.clock.time += 60.0
-    service.do(service.keeper.tick())
-    service.do(service.keeper.settle())
+    service.do(service.scheduler.tick())
+    service.do(service.scheduler.settle())
     assert service.effects == []
 
 
@@ -205,8 +205,8 @@ def test_a_list_leaves_what_it_has_and_no_others() -> None:
     service = Service()
     in_slices(service, BOUND)
     in_slices(service, BOUND[:1])
-    assert set(service.keeper.tables.pods) == {PodUid("uid-old-0")}
-    service.do(service.keeper.forget(gone("uid-old-0")))
+    assert set(service.scheduler.cache.pods) == {PodUid("uid-old-0")}
+    service.do(service.scheduler.forget(gone("uid-old-0")))
     assert service.free() == 8000
 
 
@@ -230,8 +230,8 @@ def test_others_in_the_room_of_those_that_are_gone_are_not_overlooked(service: S
 
     def meanwhile(_: int) -> None:
         seen.append(service.free())
-        service.do(service.keeper.filter(WAITING[0], [N1]))
-        service.do(service.keeper.tick())
+        service.do(service.scheduler.filter(WAITING[0], [N1]))
+        service.do(service.scheduler.tick())
 
     in_slices(service, [*gang, *others], meanwhile)
     assert max(seen) == 8000
@@ -250,7 +250,7 @@ def test_others_in_the_room_of_those_that_are_gone_are_not_overlooked(service: S
 )
 def test_who_is_judged_by_others_is_turned_away_and_woken_when_all_are_known(service: Service, asking: Pod) -> None:
     def meanwhile(_: int) -> None:
-        verdict = service.do(service.keeper.filter(asking, [N1]))
+        verdict = service.do(service.scheduler.filter(asking, [N1]))
         assert verdict.unresolvable == {N1: STALE}
         assert service.effects == []
 
@@ -260,8 +260,8 @@ def test_who_is_judged_by_others_is_turned_away_and_woken_when_all_are_known(ser
 
 def test_who_asks_for_nothing_of_ours_goes_on(service: Service) -> None:
     def meanwhile() -> None:
-        assert service.do(service.keeper.filter(PLAIN, [N1])).passed == [N1]
-        assert service.do(service.keeper.permit(PLAIN.uid, N1)) == Allow()
+        assert service.do(service.scheduler.filter(PLAIN, [N1])).passed == [N1]
+        assert service.do(service.scheduler.permit(PLAIN.uid, N1)) == Allow()
 
     in_slices(service, BOUND, once(meanwhile))
     assert service.free() == 1000
@@ -271,11 +271,11 @@ def test_but_not_where_room_is_held_for_others(service: Service) -> None:
     """That there is more than what is held may not be so: who is there already is still to come."""
     [alone] = members = gang_pods("one", 1, {"cpu": 2000})
     service.plan(members)
-    service.do(service.keeper.observe(PLAIN))
+    service.do(service.scheduler.observe(PLAIN))
     others = [replace(each, uid=PodUid(f"{each.uid}-anew")) for each in BOUND]
     in_slices(service, [alone, *others, PLAIN], once(lambda: bind(service, PLAIN), 3))
-    service.do(service.keeper.settle())
-    assert service.keeper.tables.ledger.holding(PLAIN.uid) is None
+    service.do(service.scheduler.settle())
+    assert service.scheduler.cache.ledger.holding(PLAIN.uid) is None
     [answer] = service.did(BindAnswered)
     assert answer.pod == PLAIN.uid
     assert answer.refusal
@@ -283,7 +283,7 @@ def test_but_not_where_room_is_held_for_others(service: Service) -> None:
 
 def test_whose_bind_nobody_asks_about_goes_on_where_none_is_held(service: Service) -> None:
     def meanwhile(passes: bool) -> None:
-        verdict = service.do(service.keeper.filter(PLAIN, [N1], alone=True))
+        verdict = service.do(service.scheduler.filter(PLAIN, [N1], alone=True))
         assert list(verdict.passed) == ([N1] if passes else [])
 
     in_slices(service, BOUND, once(lambda: meanwhile(passes=True)))
@@ -293,13 +293,13 @@ def test_whose_bind_nobody_asks_about_goes_on_where_none_is_held(service: Servic
 
 
 def bind(service: Service, each: Pod) -> None:
-    assert isinstance(service.do(service.keeper.permit(each.uid, N1)), Wait)
+    assert isinstance(service.do(service.scheduler.permit(each.uid, N1)), Wait)
 
 
 def test_a_gang_is_bound_when_all_is_known(service: Service) -> None:
     members = gang_pods("pair", 2, {"cpu": 1000})
     service.plan(members)
-    assert isinstance(service.do(service.keeper.permit(members[0].uid, N1)), Wait)
+    assert isinstance(service.do(service.scheduler.permit(members[0].uid, N1)), Wait)
 
     def meanwhile() -> None:
         bind(service, members[1])
@@ -313,7 +313,7 @@ def test_a_gang_of_which_one_is_gone_is_not_bound(service: Service) -> None:
     """The bind of one comes when the list has not told yet that another is no more."""
     members = gang_pods("pair", 2, {"cpu": 1000})
     service.plan(members)
-    assert isinstance(service.do(service.keeper.permit(members[0].uid, N1)), Wait)
+    assert isinstance(service.do(service.scheduler.permit(members[0].uid, N1)), Wait)
     steps = iter(service.pods.replace([members[0], *BOUND[1:]]))
     next(steps)
     bind(service, members[1])
@@ -326,12 +326,12 @@ def test_nobody_is_preempted_for_what_may_not_be_so(service: Service) -> None:
     high = replace(PLAIN, priority=5)
 
     def meanwhile() -> None:
-        decided = service.keeper.preempt(high, {N1: Victims([BOUND[0].uid], 0)})
+        decided = service.scheduler.preempt(high, {N1: Victims([BOUND[0].uid], 0)})
         assert (decided.answer, decided.effects) == ({}, ())
 
     in_slices(service, [*BOUND, high], once(meanwhile))
     assert [each.pod.uid for each in service.did(WakePod)] == [high.uid]
-    assert list(service.keeper.preempt(high, {N1: Victims([BOUND[0].uid], 0)}).answer) == [N1]
+    assert list(service.scheduler.preempt(high, {N1: Victims([BOUND[0].uid], 0)}).answer) == [N1]
 
 
 # -- the list is older than what is heard meanwhile ----------------------------------------------------------------
@@ -341,23 +341,23 @@ def test_nobody_is_preempted_for_what_may_not_be_so(service: Service) -> None:
 def test_who_is_bound_between_two_slices_stays_bound(service: Service, after: int) -> None:
     service.plan(members := gang_pods("pair", 2, {"cpu": 1000}))
     for each in members:
-        service.do(service.keeper.permit(each.uid, N1))
-    told = once(lambda: service.do(service.keeper.heed(Bound(members[0].uid, N1))), after)
+        service.do(service.scheduler.permit(each.uid, N1))
+    told = once(lambda: service.do(service.scheduler.heed(Bound(members[0].uid, N1))), after)
     in_slices(service, [*members, *BOUND], told)
     assert service.where(members[0]) == N1
     assert service.where(members[1]) is None
-    service.do(service.keeper.heed(Bound(members[1].uid, N1)))
+    service.do(service.scheduler.heed(Bound(members[1].uid, N1)))
     assert service.phase("pair") is Phase.BOUND
     assert service.free() == 0
 
 
 def test_a_pod_of_which_only_a_call_has_told_keeps_its_room_while_its_binding_is_written(service: Service) -> None:
     """The list was made before the pod was."""
-    service.do(service.keeper.filter(PLAIN, [N1]))
-    assert service.do(service.keeper.permit(PLAIN.uid, N1)) == Allow()
+    service.do(service.scheduler.filter(PLAIN, [N1]))
+    assert service.do(service.scheduler.permit(PLAIN.uid, N1)) == Allow()
     in_slices(service, BOUND)
     assert service.free() == 1000
-    service.do(service.keeper.heed(Bound(PLAIN.uid, N1)))
+    service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))
     assert service.where(PLAIN) == N1
     # The next list is younger.
     in_slices(service, BOUND)
@@ -365,37 +365,37 @@ def test_a_pod_of_which_only_a_call_has_told_keeps_its_room_while_its_binding_is
 
 
 def test_who_is_missing_from_the_list_and_is_bound_before_its_turn_comes_stays(service: Service) -> None:
-    service.do(service.keeper.observe(PLAIN))
-    service.do(service.keeper.permit(PLAIN.uid, N1))
+    service.do(service.scheduler.observe(PLAIN))
+    service.do(service.scheduler.permit(PLAIN.uid, N1))
     # `uid-old` comes before `uid-plain`.
-    in_slices(service, BOUND[1:], once(lambda: service.do(service.keeper.heed(Bound(PLAIN.uid, N1)))))
+    in_slices(service, BOUND[1:], once(lambda: service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))))
     assert service.where(PLAIN) == N1
     assert service.free() == 8000 - 4000 - 1000
 
 
 def test_who_is_evicted_between_two_slices_is_about_to_go(service: Service) -> None:
-    in_slices(service, BOUND, once(lambda: service.do(service.keeper.heed(Evicted(BOUND[2])))))
-    assert service.keeper.tables.pods[BOUND[2].uid].deleting
-    service.do(service.keeper.observe(BOUND[2]))
-    assert service.keeper.tables.pods[BOUND[2].uid].deleting
+    in_slices(service, BOUND, once(lambda: service.do(service.scheduler.heed(Evicted(BOUND[2])))))
+    assert service.scheduler.cache.pods[BOUND[2].uid].deleting
+    service.do(service.scheduler.observe(BOUND[2]))
+    assert service.scheduler.cache.pods[BOUND[2].uid].deleting
 
 
 @pytest.mark.parametrize("after", range(3))
 def test_of_a_time_that_is_no_more_nothing_stays_but_what_is_heard_meanwhile(service: Service, after: int) -> None:
     """etcd was restored from a backup: all three are not bound, and one of them is bound anew."""
-    service.do(service.keeper.heed(Evicted(BOUND[2])))
-    service.keeper.population.answered.before_list()()
+    service.do(service.scheduler.heed(Evicted(BOUND[2])))
+    service.scheduler.pod_events.answered.before_list()()
     waiting = [replace(each, node=None) for each in BOUND]
-    in_slices(service, waiting, once(lambda: service.do(service.keeper.heed(Bound(BOUND[1].uid, N1))), after))
+    in_slices(service, waiting, once(lambda: service.do(service.scheduler.heed(Bound(BOUND[1].uid, N1))), after))
     assert [service.where(each) for each in BOUND] == [None, N1, None]
-    assert not any(each.deleting for each in service.keeper.tables.pods.values())
+    assert not any(each.deleting for each in service.scheduler.cache.pods.values())
     assert service.free() == 6000
 
 
 def test_a_call_about_one_that_came_after_the_list_began_is_believed(service: Service) -> None:
-    in_slices(service, BOUND, once(lambda: service.do(service.keeper.filter(PLAIN, [N1]))))
-    assert PLAIN.uid in service.keeper.tables.pods
-    assert not isinstance(service.do(service.keeper.permit(PLAIN.uid, N1)), Refuse)
+    in_slices(service, BOUND, once(lambda: service.do(service.scheduler.filter(PLAIN, [N1]))))
+    assert PLAIN.uid in service.scheduler.cache.pods
+    assert not isinstance(service.do(service.scheduler.permit(PLAIN.uid, N1)), Refuse)
 
 
 # -- beside verbs --------------------------------------------------------------------------------------------------
@@ -404,8 +404,8 @@ def test_a_call_about_one_that_came_after_the_list_began_is_believed(service: Se
 @pytest.mark.anyio
 async def test_policies_that_begin_meanwhile_know_all_that_is_listed(world: World) -> None:
     """Of a part of their tasks they would think that the others are gone."""
-    hosting = Hosting(world.keeper.tables, world.resources, lambda: asyncio.sleep(0))
-    pods = hosting.pods(Facts(Pod, world.keeper, world, Journal(world.clock)))
+    hosting = EslHost(world.scheduler.cache, world.resources, lambda: asyncio.sleep(0))
+    pods = hosting.pods(Facts(Pod, world.scheduler, world, FlightRecorder(world.clock)))
     old, one, two = (pod(name) for name in ("old", "one", "two"))
     at_once(pods.replace([old, one]))
     steps = iter(pods.replace([one, two]))
@@ -421,13 +421,13 @@ async def test_policies_that_begin_meanwhile_know_all_that_is_listed(world: Worl
 @pytest.mark.anyio
 async def test_neither_what_would_be_nor_a_dump_is_made_of_a_part(world: World) -> None:
     asked = PodsAsked(namespace="default", name="p", each=PLAIN.requests)
-    what_if = WhatIf(world.keeper, Forked(at_once=True))
-    world.keeper.tables.whole = False
+    what_if = WhatIf(world.scheduler, Forked(at_once=True))
+    world.scheduler.cache.whole = False
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
         await what_if.wonder(Wondered((), asked))
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
         await world.management().dump.dump()
-    world.keeper.tables.whole = True
+    world.scheduler.cache.whole = True
     assert (await what_if.wonder(Wondered((), asked))).fits
 
 
@@ -435,15 +435,15 @@ async def test_neither_what_would_be_nor_a_dump_is_made_of_a_part(world: World) 
 async def test_who_waits_is_told_why_without_what_would_help(world: World) -> None:
     members = gang_pods("large", 7, {"cpu": 4000})
     for each in members:
-        world.do(world.keeper.observe(each))
-    world.do(world.keeper.filter(members[0], [N1, N2, NodeName("n3")]))
+        world.do(world.scheduler.observe(each))
+    world.do(world.scheduler.filter(members[0], [N1, N2, NodeName("n3")]))
     copies = Forked(at_once=True)
-    explain = Helping(world.keeper.tables, world.explain, copies, WhatIf(world.keeper, copies).wonder_within)
+    explain = RemedySearch(world.scheduler.cache, world.explain, copies, WhatIf(world.scheduler, copies).wonder_within)
     told = await explain.gang(GangKey("default", "large"))
     assert told.tried
-    world.keeper.tables.whole = False
+    world.scheduler.cache.whole = False
     assert await explain.gang(GangKey("default", "large")) == replace(told, tried=())
-    world.keeper.tables.whole = True
+    world.scheduler.cache.whole = True
 
 
 # -- whatever happens ----------------------------------------------------------------------------------------------
@@ -488,10 +488,10 @@ class Played(Service):
     def __init__(self, was: Sequence[str]) -> None:
         self.let, self.turned_back, self.waiting = set[PodUid](), set[PodUid](), set[PodUid]()
         super().__init__()
-        self.do(self.keeper.observe(node("n2", {"cpu": 8000})))
+        self.do(self.scheduler.observe(node("n2", {"cpu": 8000})))
         for each, state in zip(ALL, was, strict=True):
             for known in in_state(each, state):
-                self.do(self.keeper.observe(known))
+                self.do(self.scheduler.observe(known))
         for each, state in zip(ALL, was, strict=True):
             if state == "waits":
                 self.call("is to be bound", each)
@@ -503,28 +503,28 @@ class Played(Service):
         self.let |= {uid for opened in effects if isinstance(opened, OpenBarrier) for uid in opened.members}
 
     def call(self, what: str, each: Pod) -> None:
-        keeper = self.keeper
+        scheduler = self.scheduler
         match what:
             case "is asked about":
                 self.ask(each)
             case "is to be bound":
-                held = keeper.tables.ledger.holding(each.uid)
+                held = scheduler.cache.ledger.holding(each.uid)
                 for name in [held.node] if held is not None else self.ask(each)[:1]:
-                    permit = self.do(keeper.permit(each.uid, name))
+                    permit = self.do(scheduler.permit(each.uid, name))
                     if isinstance(permit, Allow):
                         self.let.add(each.uid)
                     elif isinstance(permit, Wait):
                         self.waiting.add(each.uid)
             case "preempts":
-                keeper.preempt(replace(each, priority=5, gang=None), {N1: Victims([ALL[0].uid])})
+                scheduler.preempt(replace(each, priority=5, gang=None), {N1: Victims([ALL[0].uid])})
             case "time passes":
                 self.clock.time += 3.0
-                self.do(keeper.tick())
+                self.do(scheduler.tick())
             case "a node is seen":
-                self.do(keeper.observe(node("n2", {"cpu": 8000}, version=f"{self.clock.time}")))
+                self.do(scheduler.observe(node("n2", {"cpu": 8000}, version=f"{self.clock.time}")))
 
     def ask(self, each: Pod) -> Sequence[NodeName]:
-        verdict = self.do(self.keeper.filter(each, [N1, N2]))
+        verdict = self.do(self.scheduler.filter(each, [N1, N2]))
         if STALE in verdict.unresolvable.values():
             self.turned_back.add(each.uid)
         return verdict.passed
@@ -533,20 +533,20 @@ class Played(Service):
         """Whose binds do not wait to be judged any more."""
         here = {each.pod for each in self.did(BindAnswered)} | self.let
         back = {uid for turned in self.did(TurnBack) for uid in turned.members}
-        gangs = self.keeper.tables.gangs.by_key.values()
+        gangs = self.scheduler.cache.gangs.by_key.values()
         return here | back | {uid for gang in gangs for uid in gang.barrier.arrived}
 
     def hears(self, what: str, each: Pod) -> None:
         """What the API server answered."""
-        if what == "is bound" and (held := self.keeper.tables.ledger.holding(each.uid)) is not None:
-            self.do(self.keeper.heed(Bound(each.uid, held.node)))
+        if what == "is bound" and (held := self.scheduler.cache.ledger.holding(each.uid)) is not None:
+            self.do(self.scheduler.heed(Bound(each.uid, held.node)))
         elif what == "is evicted":
-            self.do(self.keeper.heed(Evicted(each)))
+            self.do(self.scheduler.heed(Evicted(each)))
 
     def facts(self) -> object:
-        held = [each for each in self.keeper.tables.ledger.rows.holdings() if each.kind is HoldingKind.BOUND]
+        held = [each for each in self.scheduler.cache.ledger.rows.holdings() if each.kind is HoldingKind.BOUND]
         return (
-            {uid: (each.node, each.deleting) for uid, each in self.keeper.tables.pods.items()},
+            {uid: (each.node, each.deleting) for uid, each in self.scheduler.cache.pods.items()},
             sorted((each.holder, each.node) for each in held),
         )
 
@@ -570,16 +570,18 @@ def test_it_comes_to_what_the_list_says_whatever_happens_between_two_slices(
 
     def meanwhile(number: int) -> None:
         for _, what, each in (call for call in between if call[0] == number):
-            held, known = gradual.keeper.tables.ledger.holding(each.uid), gradual.keeper.tables.pods.keys()
+            held, known = gradual.scheduler.cache.ledger.holding(each.uid), gradual.scheduler.cache.pods.keys()
             gradual.call(what, each)
             if (what == "is bound" and each.uid in waits) or (what == "is evicted" and each.uid in there & known):
                 heard.append((what, each))
                 gradual.hears(what, each)
-            elif gradual.keeper.tables.pods.get(each.uid, PLAIN).node is None and gradual.keeper.tables.judges(each):
-                now = gradual.keeper.tables.ledger.holding(each.uid)
+            elif gradual.scheduler.cache.pods.get(each.uid, PLAIN).node is None and gradual.scheduler.cache.judges(
+                each
+            ):
+                now = gradual.scheduler.cache.ledger.holding(each.uid)
                 assert now is None or now == held
         assert gradual.effects == []
-        assert audit.violations(gradual.keeper.tables.ledger) == []
+        assert audit.violations(gradual.scheduler.cache.ledger) == []
 
     try:
         in_slices(gradual, listed, meanwhile)
@@ -595,7 +597,7 @@ def test_it_comes_to_what_the_list_says_whatever_happens_between_two_slices(
     # Of these only calls have told.
     believed = {each.uid for each in ALL} - there
     for service in (gradual, together):
-        assert service.keeper.tables.violations() == []
+        assert service.scheduler.cache.violations() == []
         for uid in believed:
-            service.do(service.keeper.forget(gone(uid)))
+            service.do(service.scheduler.forget(gone(uid)))
     assert gradual.facts() == together.facts()

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from extender.app.cache.dry_run import HOLDS_GOOD
-from extender.core.brake import Act, Withheld
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.state.gang import NO_ROOM
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, Withheld
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, node, pod
 from tests.core.gang_world import GangWorld

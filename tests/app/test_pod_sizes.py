@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.kinds import pods
+from extender.adapters.kubernetes.kinds import pods
 from extender.app.explain.explain import Explain
-from extender.core import governing
+from extender.core import policy_matching
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
 from extender.kube.names import NodeName
-from tests.adapters.kube import manifests
+from tests.adapters.kubernetes import manifests
 from tests.builders import node
 from tests.core.gang_world import GangWorld
 
@@ -39,24 +39,24 @@ def told(annotations: dict[str, str], **labels: str) -> Pod:
 
 def test_alternatives_without_end_are_never_taken_to_pieces(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    names_in: Callable[[str], Any] = governing.names_in
+    names_in: Callable[[str], Any] = policy_matching.names_in
 
     def counted(text: str) -> Any:
         asked.append(len(text))
         return names_in(text)
 
-    monkeypatch.setattr(governing, "names_in", counted)
+    monkeypatch.setattr(policy_matching, "names_in", counted)
     for number in range(20):
-        world.do(world.keeper.observe(told(POLICY, l=str(number))))
+        world.do(world.scheduler.observe(told(POLICY, l=str(number))))
     assert [refused.ask.field for refused in world.refused] == [f"annotation {DOMAIN}/policy"]
     assert asked == []
-    assert all(not pod.annotations for pod in world.keeper.tables.governing.told())
+    assert all(not pod.annotations for pod in world.scheduler.cache.policy_matching.told())
 
 
 def test_explain_says_what_was_found_and_what_is_allowed(world: GangWorld) -> None:
-    world.do(world.keeper.observe(told(POLICY)))
-    [pod] = world.keeper.tables.pods.values()
-    explained = Explain(world.keeper.tables).pod(pod.namespace, pod.name)
+    world.do(world.scheduler.observe(told(POLICY)))
+    [pod] = world.scheduler.cache.pods.values()
+    explained = Explain(world.scheduler.cache).pod(pod.namespace, pod.name)
     assert explained.summary == f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
     assert explained.remedies == [
         f"write 2112 characters or fewer in annotation {DOMAIN}/policy, and make the pod anew"
@@ -65,20 +65,20 @@ def test_explain_says_what_was_found_and_what_is_allowed(world: GangWorld) -> No
 
 def test_filter_refuses_it_and_it_takes_nothing(world: GangWorld) -> None:
     pod = told(POLICY)
-    world.do(world.keeper.observe(pod))
-    verdict = world.do(world.keeper.filter(pod, [NodeName("n1")]))
+    world.do(world.scheduler.observe(pod))
+    verdict = world.do(world.scheduler.filter(pod, [NodeName("n1")]))
     assert verdict.unresolvable == {
         NodeName("n1"): f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
     }
-    assert not list(world.keeper.tables.ledger.rows.holdings())
+    assert not list(world.scheduler.cache.ledger.rows.holdings())
 
 
 def test_it_is_as_any_other_once_it_says_less(world: GangWorld) -> None:
-    world.do(world.keeper.observe(told(POLICY)))
+    world.do(world.scheduler.observe(told(POLICY)))
     world.do(
-        world.keeper.observe(
+        world.scheduler.observe(
             told({f"{DOMAIN}/policy": "a|b", f"{DOMAIN}/gang-min-member": "1"}, **{f"{DOMAIN}/gang": "g"})
         )
     )
-    [pod] = world.keeper.tables.pods.values()
+    [pod] = world.scheduler.cache.pods.values()
     assert [each.name for each in pod.governed] == ["a"]

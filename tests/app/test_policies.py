@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 
 from extender.app.cache.waiting_binds import BindAnswered
 from extender.app.contracts.effects import Effect
-from extender.app.cycle.scheduler import Keeper
-from extender.app.policies.containment import FAILED, PolicyFailed
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.policies.fault_isolation import FAILED, PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.feedback import BrakeChanged, Feedback
 from extender.core.gangs.state.gang import GangEffect, OpenBarrier, WakePod
 from extender.core.names import GangKey
-from extender.core.policy import Allow, Facts, Judge, Permit, Policy, Refuse, Wait
+from extender.core.policy import Allow, Facts, NodeFilter, Permit, Policy, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 from tests.builders import node, pod
 from tests.core.gang_world import FixedClock
@@ -25,10 +25,10 @@ NOT_YET = Refuse("not yet", preemption_helps=False)
 class Room(Performing):
     def __init__(self, *policies: Policy) -> None:
         self.clock = FixedClock()
-        self.keeper = Keeper(self.clock, policies=policies)
+        self.scheduler = Scheduler(self.clock, policies=policies)
         self.effects: list[Effect] = []
         for name in (N1, N2):
-            self.do(self.keeper.observe(node(name)))
+            self.do(self.scheduler.observe(node(name)))
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
@@ -94,11 +94,11 @@ class Curfew:
 def test_a_policy_may_find_the_place_of_its_pods_by_itself() -> None:
     room = Room(Pairs())
     one, other = pod("twin-1"), pod("twin-2")
-    verdict = room.do(room.keeper.filter(one, [N1, N2]))
+    verdict = room.do(room.scheduler.filter(one, [N1, N2]))
     assert (verdict.passed, set(verdict.unresolvable.values())) == ((), {"not yet"})
-    assert list(room.do(room.keeper.filter(other, [N1, N2])).passed) == [N2]
+    assert list(room.do(room.scheduler.filter(other, [N1, N2])).passed) == [N2]
     assert [effect.pod.name for effect in room.effects if isinstance(effect, WakePod)] == ["twin-1"]
-    assert list(room.do(room.keeper.filter(pod("single"), [N1, N2])).passed) == [N1, N2]
+    assert list(room.do(room.scheduler.filter(pod("single"), [N1, N2])).passed) == [N1, N2]
 
 
 def test_who_places_a_pod_has_the_last_word_on_its_bind_and_answers_by_an_effect() -> None:
@@ -106,12 +106,12 @@ def test_who_places_a_pod_has_the_last_word_on_its_bind_and_answers_by_an_effect
     room = Room(pairs, curfew)
     twins = [pod("twin-1"), pod("twin-2")]
     for twin in twins:
-        room.do(room.keeper.observe(twin))
-        assert room.do(room.keeper.permit(twin.uid, N2)) == Wait(60 + room.clock.steady(), "it is late")
+        room.do(room.scheduler.observe(twin))
+        assert room.do(room.scheduler.permit(twin.uid, N2)) == Wait(60 + room.clock.steady(), "it is late")
     assert not pairs.at_the_door, "asked when all others allow"
     curfew.over = True
     room.effects.clear()
-    room.do(room.keeper.settle())
+    room.do(room.scheduler.settle())
     assert pairs.at_the_door == twins
     assert [type(effect) for effect in room.effects] == [OpenBarrier], "nobody else answers"
     assert not [effect for effect in room.effects if isinstance(effect, BindAnswered)]
@@ -175,7 +175,7 @@ class Wrong:
 
     name = "wrong"
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         def judge(node: NodeName) -> Refuse | None:
             raise KeyError(node) if node.endswith("7") else ZeroDivisionError
 
@@ -185,15 +185,15 @@ class Wrong:
 class TestADefect:
     def test_is_told_and_refuses_the_pods_that_the_policy_was_asked_about_and_no_others(self) -> None:
         room = Room(Broken())
-        assert set(room.do(room.keeper.filter(pod("unlucky"), [N1, N2])).unresolvable.values()) == {FAILED}
-        assert list(room.do(room.keeper.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
-        room.do(room.keeper.heed(BrakeChanged()))
+        assert set(room.do(room.scheduler.filter(pod("unlucky"), [N1, N2])).unresolvable.values()) == {FAILED}
+        assert list(room.do(room.scheduler.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
+        room.do(room.scheduler.heed(BrakeChanged()))
         assert set(room.failed()) == {"broken"}
 
     def test_that_is_met_on_many_nodes_is_told_once_a_call(self) -> None:
         room = Room(Wrong())
         nodes = [NodeName(f"n{number}") for number in range(5000)]
-        assert len(room.do(room.keeper.filter(pod("a"), nodes)).unresolvable) == 5000
+        assert len(room.do(room.scheduler.filter(pod("a"), nodes)).unresolvable) == 5000
         assert sorted(room.failed()) == ["wrong", "wrong"]
         assert {type(effect.defect) for effect in room.effects if isinstance(effect, PolicyFailed)} == {
             ZeroDivisionError,
@@ -204,20 +204,20 @@ class TestADefect:
         broken, calm = Broken(), Settling()
         room = Room(broken, calm)
         room.clock.time += 1.0
-        room.do(room.keeper.tick())
+        room.do(room.scheduler.tick())
         asked, others = broken.settled, calm.settled
-        room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
-        room.do(room.keeper.observe(node(N1, {"cpu": 10000})))
+        room.do(room.scheduler.observe(node(N1, {"cpu": 9000})))
+        room.do(room.scheduler.observe(node(N1, {"cpu": 10000})))
         assert broken.settled == asked, "it rests"
         assert calm.settled == others + 2
-        assert not room.keeper.more_to_do
+        assert not room.scheduler.more_to_do
 
     def test_in_what_is_due_leaves_the_policy_alone_for_a_second(self) -> None:
         broken = Broken()
         room = Room(broken)
         for _ in range(3):
-            room.do(room.keeper.tick())
-            due = room.keeper.next_deadline()
+            room.do(room.scheduler.tick())
+            due = room.scheduler.next_deadline()
             assert due is not None
             assert due > room.clock.steady()
             room.clock.time = due
@@ -226,9 +226,9 @@ class TestADefect:
     def test_of_its_own_place_leaves_nobody_asleep_for_ever(self) -> None:
         broken = Broken()
         room = Room(broken)
-        room.do(room.keeper.observe(pod("unlucky")))
-        assert not room.do(room.keeper.filter(pod("unlucky"), [N1, N2])).passed
-        room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
+        room.do(room.scheduler.observe(pod("unlucky")))
+        assert not room.do(room.scheduler.filter(pod("unlucky"), [N1, N2])).passed
+        room.do(room.scheduler.observe(node(N1, {"cpu": 9000})))
         assert [effect.pod.name for effect in room.effects if isinstance(effect, WakePod)] == ["unlucky"]
 
 

@@ -52,7 +52,7 @@ def written(world: World, name: str, spec: PolicySpec = SPEC) -> Object:
 
 
 def in_force(world: World) -> list[str]:
-    return sorted(name.name for name in world.governing if name.namespace == "team")
+    return sorted(name.name for name in world.policy_matching if name.namespace == "team")
 
 
 def said(world: World, name: str) -> tuple[bool, str]:

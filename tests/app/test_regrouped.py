@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.app.cycle.pod_events import SLICE
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GroupAsk, MalformedAsk
 from extender.core.gangs.state.pod_groups import PodGroup
@@ -33,39 +33,39 @@ def group(quorum: int, *, namespace: str = "a", name: str = "mpi") -> PodGroup:
 
 @dataclass
 class Service(Performing):
-    """A keeper with one large node and the kind installed."""
+    """A `Scheduler` with one large node and the kind installed."""
 
     clock: FixedClock = field(default_factory=FixedClock)
 
     def __post_init__(self) -> None:
-        self.keeper = Keeper(self.clock)
-        self.do(self.keeper.observe(node("n1", {"cpu": 10**6, "pods": 10**5})))
-        self.do(replaced(self.keeper, PodGroup, []))
+        self.scheduler = Scheduler(self.clock)
+        self.do(self.scheduler.observe(node("n1", {"cpu": 10**6, "pods": 10**5})))
+        self.do(replaced(self.scheduler, PodGroup, []))
 
     def have(self, number: int, quorum: int, **of: str) -> list[Pod]:
-        self.do(self.keeper.observe(group(quorum, namespace=of.get("namespace", "a"), name=of.get("group", "mpi"))))
+        self.do(self.scheduler.observe(group(quorum, namespace=of.get("namespace", "a"), name=of.get("group", "mpi"))))
         made = members(number, **of)
         for each in made:
-            self.do(self.keeper.observe(each))
+            self.do(self.scheduler.observe(each))
         self.pass_time(60)
         return made
 
     def pass_time(self, seconds: float) -> None:
         self.clock.time += seconds
-        self.do(self.keeper.tick())
+        self.do(self.scheduler.tick())
 
     def edit(self, *edited: PodGroup) -> None:
         for each in edited:
-            self.do(self.keeper.observe(each))
+            self.do(self.scheduler.observe(each))
 
     def asks(self, pods: Iterable[Pod]) -> set[object]:
         """The quorums that these ask for, or what is wrong with them."""
-        known = (self.keeper.tables.pods[each.uid].gang for each in pods)
+        known = (self.scheduler.cache.pods[each.uid].gang for each in pods)
         return {getattr(each, "quorum", type(each)) for each in known}
 
     def check(self) -> None:
-        assert self.keeper.tables.violations() == []
-        for gang in self.keeper.tables.gangs.by_key.values():
+        assert self.scheduler.cache.violations() == []
+        for gang in self.scheduler.cache.gangs.by_key.values():
             assert differs_from_twin(gang.roster) == []
 
 
@@ -77,9 +77,9 @@ def test_all_members_ask_for_what_it_says_from_one_step_on() -> None:
         assert service.asks(pods) == {quorum or MalformedAsk}
         service.check()
         service.pass_time(60)
-    service.do(service.keeper.forget(group(10)))
+    service.do(service.scheduler.forget(group(10)))
     assert service.asks(pods) == {MalformedAsk}
-    assert not service.keeper.tables.gangs.by_key
+    assert not service.scheduler.cache.gangs.by_key
 
 
 def test_of_edits_that_come_fast_the_last_is_taken_when_the_time_is_over() -> None:
@@ -87,7 +87,7 @@ def test_of_edits_that_come_fast_the_last_is_taken_when_the_time_is_over() -> No
     pods = service.have(MANY, 10)
     service.edit(*(group(quorum) for quorum in range(20, 60)))
     assert service.asks(pods) == {20}
-    due = service.keeper.next_deadline()
+    due = service.scheduler.next_deadline()
     assert due is not None
     assert due > service.clock.steady()
     service.pass_time(due - service.clock.steady() - 0.01)
@@ -101,12 +101,12 @@ def test_a_deletion_and_what_is_made_anew_are_merged_too() -> None:
     service = Service()
     pods = service.have(MANY, 10)
     service.edit(group(20))
-    service.do(service.keeper.forget(group(20)))
+    service.do(service.scheduler.forget(group(20)))
     service.edit(group(30))
     assert service.asks(pods) == {20}
     service.pass_time(60)
     assert service.asks(pods) == {30}
-    service.do(service.keeper.forget(group(30)))
+    service.do(service.scheduler.forget(group(30)))
     service.pass_time(60)
     assert service.asks(pods) == {MalformedAsk}
     service.check()
@@ -126,7 +126,7 @@ def test_a_list_is_taken_in_whole_groups_and_what_is_heard_meanwhile_is_newer() 
     service = Service()
     one, two, three = (service.have(MANY, 10, group=name) for name in ("one", "two", "three"))
     service.edit(group(11, name="one"), group(11, name="one"))
-    steps = service.keeper.replace(PodGroup, [group(12, name="one"), group(4, name="two")])
+    steps = service.scheduler.replace(PodGroup, [group(12, name="one"), group(4, name="two")])
     next(steps)
     assert [len(service.asks(each)) for each in (one, two, three)] == [1, 1, 1]
     service.edit(group(7, name="two"))
@@ -140,7 +140,7 @@ def test_a_list_is_taken_in_whole_groups_and_what_is_heard_meanwhile_is_newer() 
 def test_a_list_that_is_not_walked_through_is_gone_on_with() -> None:
     service = Service()
     one, two = (service.have(MANY, 10, group=name) for name in ("one", "two"))
-    next(iter(service.keeper.replace(PodGroup, [group(12, name="one"), group(12, name="two")])))
+    next(iter(service.scheduler.replace(PodGroup, [group(12, name="one"), group(12, name="two")])))
     for _ in range(3):
         service.pass_time(60)
     assert service.asks(one) | service.asks(two) == {12}
@@ -150,8 +150,8 @@ def understood_a_tick(service: Service, pods: Iterable[Pod], quorum: int) -> lis
     """How many more of the pods ask for that many after each tick, until all do."""
     pods, before, each = list(pods), 0, list[int]()
     while before < len(pods):
-        assert service.keeper.next_deadline() is not None
-        service.do(service.keeper.tick())
+        assert service.scheduler.next_deadline() is not None
+        service.do(service.scheduler.tick())
         ask = sum(service.asks([one]) == {quorum} for one in pods)
         each.append(ask - before)
         before = ask
@@ -181,7 +181,7 @@ def test_a_tick_while_a_list_is_taken_in_takes_no_more_than_a_slice() -> None:
     service = Service()
     names = [f"g{n}" for n in range(30)]
     pods = [each for name in names for each in service.have(20, 2, group=name)]
-    next(iter(service.keeper.replace(PodGroup, [group(3, name=name) for name in names])))
+    next(iter(service.scheduler.replace(PodGroup, [group(3, name=name) for name in names])))
     assert sum(service.asks([each]) == {3} for each in pods) <= SLICE
     for tick in understood_a_tick(service, pods, 3):
         assert tick <= 2 * SLICE
@@ -196,7 +196,7 @@ def test_what_is_heard_of_a_namespace_whose_news_waits_comes_after_it() -> None:
     service.clock.time += 60
     service.edit(group(4, name="one"), group(4, name="two"))
     assert (service.asks(one), service.asks(two)) == ({2}, {2})
-    service.do(service.keeper.tick())
+    service.do(service.scheduler.tick())
     assert (service.asks(one), service.asks(two)) == ({4}, {4})
 
 
@@ -206,9 +206,9 @@ def test_where_the_kind_is_uninstalled_all_are_of_no_gang(late: bool) -> None:
     pods = service.have(MANY, 10)
     if late:
         service.edit(group(20), group(30))
-    service.do(service.keeper.pod_groups_uninstalled())
+    service.do(service.scheduler.pod_groups_uninstalled())
     assert service.asks(pods) == {type(None)}
     service.pass_time(60)
     assert service.asks(pods) == {type(None)}
-    assert GangKey("a", "podgroup.mpi") not in service.keeper.tables.gangs.by_key
+    assert GangKey("a", "podgroup.mpi") not in service.scheduler.cache.gangs.by_key
     service.check()

@@ -16,7 +16,7 @@ from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Claim, Invalid, Outcome, Release, SetResource, Transact
 from extender.app.contracts.errors import QuotaExceeded
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.resources.capacity import Capacities
@@ -336,7 +336,7 @@ async def test_after_a_restart_the_same_are_in_force_in_whatever_order_they_are_
     before = await life_before()
     after = restarted(before, limited(units=units))
     async with after.running():
-        after.do(replaced(after.keeper, Node, before.api.nodes.values()))
+        after.do(replaced(after.scheduler, Node, before.api.nodes.values()))
         after.resources.known.replace([before.api.objects["team", name] for name in order])
         assert [after.capacity(name) for name in "zya"] == [{"n1": 6}, {"n2": 4}, {}]
         await after.quiet()
@@ -349,7 +349,7 @@ async def test_what_was_in_force_on_a_node_that_is_away_is_so_after_a_restart() 
     after = restarted(before, limited(units=10))
     away = after.api.nodes.pop(N1)
     async with after.running():
-        after.do(replaced(after.keeper, Node, after.api.nodes.values()))
+        after.do(replaced(after.scheduler, Node, after.api.nodes.values()))
         after.resources.known.replace([before.api.objects["team", name] for name in "ayz"])
         await after.quiet()
         after.api.put_node(away)
@@ -380,10 +380,10 @@ class Life:
 
     def begin(self, order: list[EphemeralName]) -> None:
         resources, units = self.limits
-        self.keeper = Keeper(FixedClock(), limited(resources=resources, units=units))
+        self.scheduler = Scheduler(FixedClock(), limited(resources=resources, units=units))
         has = [{key: units for (where, key), units in self.stated.items() if where == name} for name in (N1, N2)]
-        replaced(self.keeper, Node, [node("n1", {CPU: 8000, **has[0]}), node("n2", {CPU: 8000, **has[1]})])
-        made = Resources(self.keeper, Performing(), ApiServer(LoopClock()).store)
+        replaced(self.scheduler, Node, [node("n1", {CPU: 8000, **has[0]}), node("n2", {CPU: 8000, **has[1]})])
+        made = Resources(self.scheduler, Performing(), ApiServer(LoopClock()).store)
         self.known: Known[EphemeralResource] = made.known
         self.capacities: Capacities = made.capacities
         self.known.replace([self.objects[name] for name in order if name in self.objects])
@@ -405,7 +405,7 @@ class Life:
         """Nodes and statuses say what is in force."""
         self.stated = {
             (where, key): units
-            for where, row in self.keeper.tables.ledger.rows.items()
+            for where, row in self.scheduler.cache.ledger.rows.items()
             for key, units in row.ephemeral.items()
         }
         for name, item in self.objects.items():
@@ -427,7 +427,7 @@ def test_nobody_new_is_ever_over_the_quota_and_who_fits_does_not_wait(steps: lis
             case "quota":
                 life.limits = (first, second)
                 now = allowance(resources=first, units=second)
-                life.keeper.tables.isolation.set(UNLIMITED, {"team": now})
+                life.scheduler.cache.isolation.set(UNLIMITED, {"team": now})
                 life.capacities.look_again()
             case "restart":
                 life.say()

@@ -9,7 +9,7 @@ import pytest
 
 from extender.app.contracts.api import Invalid, NotFound, ResourceState, SetResource, VersionConflict
 from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
-from extender.app.cycle.requeue import Settlement
+from extender.app.cycle.requeue import Requeue
 from extender.app.resources.set_resource import Resources
 from extender.core.names import EphemeralName
 from extender.kube.errors import Occupied, Refused, Unavailable
@@ -28,11 +28,11 @@ NODES = [NodeName(name) for name in ("n1", "n2", "n3")]
 
 async def test_a_pod_waits_for_a_resource_that_nobody_has_created_yet(world: World) -> None:
     waiting = world.start_pod("p", {R: 1})
-    assert world.do(world.keeper.filter(waiting, NODES)).passed == []
+    assert world.do(world.scheduler.filter(waiting, NODES)).passed == []
     await world.set("r", 1, "n2")
     assert world.woken == ["p"]
-    assert world.do(world.keeper.filter(waiting, NODES)).passed == ["n2"]
-    world.do(world.keeper.forget(waiting))
+    assert world.do(world.scheduler.filter(waiting, NODES)).passed == ["n2"]
+    world.do(world.scheduler.forget(waiting))
 
 
 async def test_raising_the_capacity_in_use_adds_what_is_new(world: World) -> None:
@@ -40,9 +40,9 @@ async def test_raising_the_capacity_in_use_adds_what_is_new(world: World) -> Non
     holder = world.start_pod("p", {R: 4}, on="n1")
     await world.set("r", 10, "n1")
     assert world.free("r", "n1") == 6
-    world.do(world.keeper.forget(holder))
+    world.do(world.scheduler.forget(holder))
     assert world.free("r", "n1") == 10
-    assert world.do(world.keeper.filter(world.start_pod("large", {R: 11}), NODES)).passed == []
+    assert world.do(world.scheduler.filter(world.start_pod("large", {R: 11}), NODES)).passed == []
 
 
 async def test_lowering_the_capacity_in_use_leaves_the_holder_and_admits_nobody(world: World) -> None:
@@ -51,8 +51,8 @@ async def test_lowering_the_capacity_in_use_leaves_the_holder_and_admits_nobody(
     await world.set("r", 2, "n1")
     assert world.stated("n1") == {"r": 2}
     assert world.free("r", "n1") == -2
-    assert world.do(world.keeper.filter(world.start_pod("q", {R: 1}), NODES)).passed == []
-    world.do(world.keeper.forget(holder))
+    assert world.do(world.scheduler.filter(world.start_pod("q", {R: 1}), NODES)).passed == []
+    world.do(world.scheduler.forget(holder))
     assert world.free("r", "n1") == 2
     assert world.woken == ["q"]
 
@@ -64,10 +64,10 @@ async def test_deleting_in_use_leaves_the_holder_and_what_it_frees_is_gone(world
     assert (state.nodes, state.version) == ({}, "")
     assert world.api.objects == {}
     assert world.stated("n1") == {}
-    assert world.keeper.tables.ledger.holding(holder.uid) is not None
+    assert world.scheduler.cache.ledger.holding(holder.uid) is not None
     again = await world.set("r", 0, "n1")
     assert again.nodes == {}
-    world.do(world.keeper.forget(holder))
+    world.do(world.scheduler.forget(holder))
     assert world.free("r", "n1") == 0
     assert world.capacity("r") == {}
 
@@ -209,7 +209,7 @@ async def test_a_node_spec_that_matches_nothing_is_refused_with_numbers(
 async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: World) -> None:
     unbound = world.start_pod("early", {})
     elsewhere = pod("other", namespace="others", node=NodeName("n1"))
-    world.do(world.keeper.observe(elsewhere))
+    world.do(world.scheduler.observe(elsewhere))
     for owner, detail in [
         (None, "names no node, and neither a caller's node nor an owner tells which is meant"),
         (PodOwner("ghost", PodUid("u")), "the owner's node is unknown: there is no running pod ghost"),
@@ -243,7 +243,7 @@ async def test_what_was_set_can_be_read_listed_and_deleted(world: World) -> None
 
 async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_other(world: World) -> None:
     await world.set("r", 4, "n1", shared=True)
-    assert world.keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
+    assert world.scheduler.cache.ledger.rows.free(NodeName("n1"), ResourceKey("escher.dev/r")) == 4
     with pytest.raises(Invalid, match="exists and is shared; delete it first") as refused:
         await world.set("r", 4, "n1")
     assert (refused.value.field, refused.value.value) == ("shared", False)
@@ -533,14 +533,14 @@ async def test_a_copy_of_what_was_deleted_stays_if_others_deleted_it_or_it_comes
 async def test_an_edit_has_those_who_wait_looked_at_as_often_for_many_nodes_as_for_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looked, settle = 0, Settlement.settle
+    looked, settle = 0, Requeue.settle
 
-    def counted(settlement: Settlement) -> None:
+    def counted(settlement: Requeue) -> None:
         nonlocal looked
         looked += 1
         settle(settlement)
 
-    monkeypatch.setattr(Settlement, "settle", counted)
+    monkeypatch.setattr(Requeue, "settle", counted)
     counts = []
     for number in (1, 3):
         await world.set(f"r{number}", 4, every_node(limit=number))
@@ -619,7 +619,7 @@ async def test_the_answer_comes_when_nodes_are_slow() -> None:
 
 
 async def test_without_write_back_the_answer_waits_for_nothing(world: World) -> None:
-    alone = Resources(world.keeper, world, world.api.store)
+    alone = Resources(world.scheduler, world, world.api.store)
     state = await alone.set_resource(SetResource(name=EphemeralName("team", "alone"), capacity=1, choice=on_node("n1")))
     assert state.nodes == {"n1": 1}
     await alone.delete_resource(state.name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.kind import Identity
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
@@ -112,7 +112,7 @@ async def test_a_node_of_which_no_list_comes_is_right_when_no_watch_could_be_so_
     world.api.nodes_watch.events.clear()
     world.api.nodes_watch.held = False
     world.api.nodes[NodeName("n1")] = before
-    world.do(world.keeper.observe(before))
+    world.do(world.scheduler.observe(before))
     await world.quiet(211)
     assert world.stated("n1") == {"data": 9}
     world.agree()
@@ -169,53 +169,53 @@ async def test_a_status_that_the_backup_had_not_is_said_again(world: World) -> N
 
 
 class TestPods:
-    def keeper(self) -> Keeper:
-        keeper = Keeper(LoopClock())
-        keeper.observe(node("n1", {"cpu": 4000}))
-        return keeper
+    def scheduler(self) -> Scheduler:
+        scheduler = Scheduler(LoopClock())
+        scheduler.observe(node("n1", {"cpu": 4000}))
+        return scheduler
 
     def test_who_was_bound_after_the_backup_is_not_bound(self) -> None:
-        keeper = self.keeper()
+        scheduler = self.scheduler()
         waiting = pod("p", {"cpu": 3000})
-        keeper.observe(replace(waiting, node=NodeName("n1")))
-        replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node is None
-        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 4000
-        assert keeper.tables.violations() == []
+        scheduler.observe(replace(waiting, node=NodeName("n1")))
+        replaced(scheduler, Pod, [waiting])
+        assert scheduler.cache.pods[waiting.uid].node is None
+        assert scheduler.cache.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 4000
+        assert scheduler.cache.violations() == []
 
     def test_whose_binding_was_answered_before_the_list_was_asked_for_is_as_the_list_says(self) -> None:
-        keeper = self.keeper()
+        scheduler = self.scheduler()
         waiting = pod("p", {"cpu": 3000})
-        keeper.observe(waiting)
-        keeper.heed(Bound(waiting.uid, NodeName("n1")))
-        keeper.population.answered.before_list()()
-        replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node is None
+        scheduler.observe(waiting)
+        scheduler.heed(Bound(waiting.uid, NodeName("n1")))
+        scheduler.pod_events.answered.before_list()()
+        replaced(scheduler, Pod, [waiting])
+        assert scheduler.cache.pods[waiting.uid].node is None
 
     def test_whose_binding_was_answered_since_stays_bound_until_a_list_is_asked_for_later(self) -> None:
-        keeper = self.keeper()
+        scheduler = self.scheduler()
         waiting = pod("p", {"cpu": 3000})
-        keeper.observe(waiting)
-        keeper.population.answered.before_list()()
-        keeper.heed(Bound(waiting.uid, NodeName("n1")))
-        replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
-        keeper.population.answered.before_list()()
-        replaced(keeper, Pod, [waiting])
-        assert keeper.tables.pods[waiting.uid].node is None
+        scheduler.observe(waiting)
+        scheduler.pod_events.answered.before_list()()
+        scheduler.heed(Bound(waiting.uid, NodeName("n1")))
+        replaced(scheduler, Pod, [waiting])
+        assert scheduler.cache.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
+        scheduler.pod_events.answered.before_list()()
+        replaced(scheduler, Pod, [waiting])
+        assert scheduler.cache.pods[waiting.uid].node is None
 
     def test_who_is_bound_as_before_stays(self) -> None:
-        keeper = self.keeper()
+        scheduler = self.scheduler()
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
-        keeper.observe(bound)
-        replaced(keeper, Pod, [bound])
-        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
+        scheduler.observe(bound)
+        replaced(scheduler, Pod, [bound])
+        assert scheduler.cache.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
 
     def test_who_had_finished_after_the_backup_runs(self) -> None:
-        keeper = self.keeper()
+        scheduler = self.scheduler()
         bound = pod("p", {"cpu": 3000}, node=NodeName("n1"))
-        keeper.observe(bound)
-        keeper.observe(replace(bound, finished=True))
-        replaced(keeper, Pod, [bound])
-        assert keeper.tables.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
-        assert keeper.tables.violations() == []
+        scheduler.observe(bound)
+        scheduler.observe(replace(bound, finished=True))
+        replaced(scheduler, Pod, [bound])
+        assert scheduler.cache.ledger.rows.free(NodeName("n1"), ResourceKey("cpu")) == 1000
+        assert scheduler.cache.violations() == []

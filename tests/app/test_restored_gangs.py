@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt
 from extender.core.cluster import Node, Pod
 from extender.kube.names import NodeName
@@ -24,7 +24,7 @@ HOW = pytest.mark.parametrize("how", ["on", "back", "same"])
 
 class Performer(Performing):
     def __init__(self) -> None:
-        self.keeper = Keeper(FixedClock())
+        self.scheduler = Scheduler(FixedClock())
 
 
 def _restore(town: Town, backup: Backup, how: str) -> None:
@@ -54,12 +54,12 @@ def test_members_that_have_not_ended_after_all_count_for_nobody() -> None:
     world, waiting = Performer(), gang_pods("g", 2, {"cpu": 1})
     attempt = Attempt("1", 2, 2, tuple(each.uid for each in waiting))
     bound = [replace(each, node=NodeName("n1"), attempt=attempt) for each in waiting]
-    world.do(replaced(world.keeper, Node, [node("n1"), node("n2")]))
-    world.do(replaced(world.keeper, Pod, bound))
+    world.do(replaced(world.scheduler, Node, [node("n1"), node("n2")]))
+    world.do(replaced(world.scheduler, Pod, bound))
     for each in bound:
-        world.do(world.keeper.observe(replace(each, finished=True, succeeded=True)))
-    world.do(replaced(world.keeper, Pod, waiting))
-    [gang] = world.keeper.tables.gangs.by_key.values()
+        world.do(world.scheduler.observe(replace(each, finished=True, succeeded=True)))
+    world.do(replaced(world.scheduler, Pod, waiting))
+    [gang] = world.scheduler.cache.gangs.by_key.values()
     assert (gang.needed, gang.roster.succeeded) == (2, set())
 
 
@@ -69,7 +69,7 @@ async def test_is_completed_again(how: str) -> None:
         await _restored(town, how, others_have_the_room=False)
         assert len(town.bound()) == 2
         await town.until_bound(4, within=130)
-        assert town.keeper.tables.violations() == []
+        assert town.scheduler.cache.violations() == []
 
 
 @HOW
@@ -79,7 +79,7 @@ async def test_is_not_evicted_though_it_cannot_be_completed(how: str) -> None:
         await town.pass_time(300)
         assert len(town.bound()) == 2
         assert "GangEvicted" not in town.told()
-        assert town.keeper.tables.violations() == []
+        assert town.scheduler.cache.violations() == []
 
 
 @HOW
@@ -102,7 +102,7 @@ async def test_that_was_bound_since_is_bound_again_as_a_whole_or_not_at_all(how:
         town.restart_scheduler(after=1.0)
         assert not town.bound()
         await town.pass_time(130)
-        assert {pod.node for pod in town.keeper.tables.pods.values() if pod.name.startswith("train")} == {None}
+        assert {pod.node for pod in town.scheduler.cache.pods.values() if pod.name.startswith("train")} == {None}
         town.delete("first-0")
         await town.pass_time(60)
         assert not town.bound(), "a gang of three has no room on one node"
@@ -110,7 +110,7 @@ async def test_that_was_bound_since_is_bound_again_as_a_whole_or_not_at_all(how:
         town.delete("first-2")
         await town.until_bound(3)
         assert town.evicted == set()
-        assert town.keeper.tables.violations() == []
+        assert town.scheduler.cache.violations() == []
 
 
 @HOW
@@ -124,11 +124,13 @@ async def test_that_was_let_through_our_gate_since_is_let_through_again(how: str
         town.restart_scheduler(after=30.0)
         for number in range(3):
             town.delete(f"first-{number}")
-        await town.until(lambda: not any(town.keeper.tables.pods[uid].at_our_gate for uid in town.keeper.tables.pods))
+        await town.until(
+            lambda: not any(town.scheduler.cache.pods[uid].at_our_gate for uid in town.scheduler.cache.pods)
+        )
         _restore(town, backup, how)
         await town.pass_time(60)
         for number in range(3):
             town.delete(f"first-{number}")
         await town.until_bound(3)
         assert town.evicted == set()
-        assert town.keeper.tables.violations() == []
+        assert town.scheduler.cache.violations() == []

@@ -28,11 +28,11 @@ async def town() -> AsyncIterator[Town]:
 
 
 def held(town: Town) -> int:
-    return len(town.keeper.tables.ledger.held_for(TRAIN))
+    return len(town.scheduler.cache.ledger.held_for(TRAIN))
 
 
 def phase(town: Town) -> Phase:
-    return town.keeper.tables.gangs.by_key[TRAIN].phase
+    return town.scheduler.cache.gangs.by_key[TRAIN].phase
 
 
 async def come_slowly(town: Town, *members: Json, seconds: float = 20.0) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extender.app.cache.cache import Rules
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.known import Entry
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.set_resource import Resources
@@ -32,9 +32,9 @@ by_node = st.dictionaries(st.sampled_from([*INSIDE, OUTSIDE]), st.integers(1, 4)
 def capacities_of(quota: tuple[int, int], objects: Mapping[EphemeralName, EphemeralResource]) -> Capacities:
     """The namespace may have so many resources, and units, beside these objects; what is too much waits."""
     most = dict(zip((Counted.RESOURCES, Counted.UNITS), quota, strict=True))
-    keeper = Keeper(FixedClock(), Rules(allowances=(UNLIMITED, {"team": Allowance(most, {"pool": ("a",)})})))
-    replaced(keeper, Node, [*(node(name, labels={"pool": "a"}) for name in INSIDE), node(OUTSIDE)])
-    resources = Resources(keeper, Performing(), ApiServer(LoopClock()).store)
+    scheduler = Scheduler(FixedClock(), Rules(allowances=(UNLIMITED, {"team": Allowance(most, {"pool": ("a",)})})))
+    replaced(scheduler, Node, [*(node(name, labels={"pool": "a"}) for name in INSIDE), node(OUTSIDE)])
+    resources = Resources(scheduler, Performing(), ApiServer(LoopClock()).store)
     resources.known.replace(list(objects.values()))
     return resources.capacities
 

@@ -17,7 +17,7 @@ import structlog
 from extender.app.contracts.api import Outcome, SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, PodOwner, Sink
 from extender.app.cycle.event_handlers import Facts
-from extender.app.observability.flight_recorder import Journal
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused
@@ -286,7 +286,7 @@ def test_a_second_service_that_starts_meanwhile_agrees_with_the_first(story: str
         assert nodes is not None
         assert resources is not None
         assert intents is not None
-        api.nodes_watch.sink = Both(Facts(Node, first.keeper, first, Journal(api.clock)), nodes)
+        api.nodes_watch.sink = Both(Facts(Node, first.scheduler, first, FlightRecorder(api.clock)), nodes)
         api.resources_watch.sink = Both(first.resources.known, resources)
         api.intents_watch.sink = Both(first.intents.known, intents)
 

@@ -44,7 +44,7 @@ async def run(world: World, *operations: Operation, mode: Mode = Mode.ALL_OR_NOT
 
 
 def held(world: World) -> list[str]:
-    return sorted(holding.holder for holding in world.keeper.tables.ledger.rows.holdings())
+    return sorted(holding.holder for holding in world.scheduler.cache.ledger.rows.holdings())
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def small(world: World) -> World:
 
 async def _claim_as_read(world: World, detection: Detection, mode: Mode = Mode.ALL_OR_NOTHING) -> list[Outcome]:
     """Two agents claim what they decided on the same private copy."""
-    read = {state.node: state.sequence for state in world.inquiries.cluster_state()}
+    read = {state.node: state.sequence for state in world.queries.cluster_state()}
     return [
         await world.transactions.transact(
             Transact(
@@ -86,11 +86,11 @@ async def test_by_sequence_number_the_second_agent_conflicts(small: World, mode:
 
 async def test_of_three_claims_of_which_one_is_too_many_two_commit_or_none(small: World) -> None:
     three = [claim(f"agent-{number}", on="small", cpu=400) for number in range(3)]
-    before = list(small.inquiries.cluster_state(node=NodeName("small")))
+    before = list(small.queries.cluster_state(node=NodeName("small")))
     outcome = await run(small, *three)
     assert outcome.committed == []
     assert [(refusal.index, refusal.cause) for refusal in outcome.refused] == [(2, Short("cpu", 400, 200))]  # type: ignore[arg-type]
-    assert list(small.inquiries.cluster_state(node=NodeName("small"))) == before
+    assert list(small.queries.cluster_state(node=NodeName("small"))) == before
     assert not small.woken
     outcome = await run(small, *three, mode=Mode.INCREMENTAL)
     assert outcome.committed == [0, 1]
@@ -148,7 +148,7 @@ async def test_a_claim_replaces_what_its_holder_had_and_a_release_makes_room_for
     assert (await run(world, Release(namespace="team", holder="b"), claim_r("b", 3))).committed == [0, 1]
     assert world.free("r", "n1") == 1
     waiting = world.start_pod("p", {R: 4})
-    world.do(world.keeper.filter(waiting, [N1]))
+    world.do(world.scheduler.filter(waiting, [N1]))
     await run(world, Release(namespace="team", holder="b"), Release(namespace="team", holder="nobody"))
     assert world.woken == ["p"]
     assert held(world) == []
@@ -160,7 +160,7 @@ async def test_nobody_touches_what_another_namespace_a_pod_or_a_gang_holds(world
     await run(world, claim_r("a", 1))
     await run(world, Release(namespace="other", holder="a"), Release(namespace="team", holder=running.uid))
     assert held(world) == ["claim:team/a", running.uid]
-    world.keeper.tables.tenancy.export(ResourceKey(R), ["other"])
+    world.scheduler.cache.tenancy.export(ResourceKey(R), ["other"])
     await run(world, claim_r("a", 1, namespace="other"))
     assert held(world) == ["claim:other/a", "claim:team/a", running.uid]
 
@@ -582,7 +582,7 @@ async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
     everywhere = SetResource(name=EphemeralName("team", "r"), capacity=2, choice=every_node())
     outcome = await run(world, everywhere, *(claim_r(node, 2, on=node) for node in ("n1", "n2", "n3")))
     assert outcome.committed == [0, 1, 2, 3]
-    assert world.keeper.tables.ledger.holding(Holder("claim:team/n3")) is not None
+    assert world.scheduler.cache.ledger.holding(Holder("claim:team/n3")) is not None
     await run(world, *(Release(namespace="team", holder=node) for node in ("n1", "n2", "n3")))
 
 
@@ -591,13 +591,13 @@ async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
 
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_claim_is_not_judged_by_a_part_of_a_list(small: World, dry_run: bool) -> None:
-    small.keeper.tables.whole = False
+    small.scheduler.cache.whole = False
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
         await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100), dry_run=dry_run)
     assert (held(small), small.api.objects) == ([], {})
-    small.keeper.tables.whole = True
+    small.scheduler.cache.whole = True
     await run(small, claim("a", on="small", cpu=100))
-    small.keeper.tables.whole = False
+    small.scheduler.cache.whole = False
     await run(small, Release(namespace="team", holder="a"))
     assert held(small) == []
 
@@ -606,11 +606,11 @@ async def test_what_was_written_before_the_list_came_is_taken_back(small: World)
     put = small.api.store.create
 
     async def and_a_list_comes(item: EphemeralResource, **options: Any) -> EphemeralResource:
-        small.keeper.tables.whole = False
+        small.scheduler.cache.whole = False
         return await put(item, **options)
 
     small.api.store.create = and_a_list_comes  # type: ignore[method-assign]
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
         await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100))
-    small.keeper.tables.whole = True
+    small.scheduler.cache.whole = True
     assert (held(small), small.api.objects) == ([], {})

@@ -44,7 +44,7 @@ def there(world: World) -> dict[str, dict[str, int]]:
 
 
 def held(world: World) -> dict[str, int]:
-    return {each.holder: sum(each.units.values()) for each in world.keeper.tables.ledger.rows.holdings()}
+    return {each.holder: sum(each.units.values()) for each in world.scheduler.cache.ledger.rows.holdings()}
 
 
 def fails(world: World, monkeypatch: pytest.MonkeyPatch, part: str, *, of: str, after: bool) -> None:
@@ -135,7 +135,7 @@ async def test_a_claim_that_is_taken_back_is_given_up_though_what_it_replaced_ha
     await run(world, claim("a", 6000))
 
     async def broken(*_: Any) -> None:
-        world.do(world.keeper.observe(pod("other", {"cpu": 8000}, node=NodeName("n1"))))
+        world.do(world.scheduler.observe(pod("other", {"cpu": 8000}, node=NodeName("n1"))))
         raise KeyError("a defect")
 
     monkeypatch.setattr(world.intents, "withdraw", broken)

@@ -13,7 +13,7 @@ import pytest
 from extender.app.contracts.api import SetResource
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.cycle.event_handlers import Facts
-from extender.app.observability.flight_recorder import Journal
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Node
 from extender.core.names import EphemeralName
 from extender.kube.errors import Occupied, Unavailable
@@ -158,7 +158,9 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
     for kept in (anew.intents, anew.intents.writing):
         kept._store = cast(Any, Slow(api.intent_store))
     anew.list()
-    api.nodes_watch.sink = Both(*(Facts(Node, each.keeper, each, Journal(api.clock)) for each in (world, anew)))
+    api.nodes_watch.sink = Both(
+        *(Facts(Node, each.scheduler, each, FlightRecorder(api.clock)) for each in (world, anew))
+    )
     api.resources_watch.sink = Both(world.resources.known, anew.resources.known)
     api.intents_watch.sink = Both(world.intents.known, anew.intents.known)
     async with anew.running():

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.app.contracts.effects import Effect
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.policies import Policies
-from extender.app.policies.judging import Judging
+from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import WakePod
 from extender.core.ledger import Holder, HoldingKind, Ledger
-from extender.core.policy import Facts, Judge, Policy, Refuse
+from extender.core.policy import Facts, NodeFilter, Policy, Refuse
 from extender.filters import made
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, gang_pods, node, pod, slot, taint
@@ -32,7 +32,7 @@ EIGHT = {"cpu": 8000}
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
     """Two full nodes, a gang that waits for both, and what comes free is saved for it at once."""
-    made = GangWorld(patience=Patience(0, 0.0))
+    made = GangWorld(patience=BackfillTrigger(0, 0.0))
     made.hold(preempts_for_gangs=False)
     for name in (N1, N2):
         made.add_node(node(name))
@@ -41,7 +41,7 @@ def world() -> Iterator[GangWorld]:
     made.create(*members)
     made.filter(members[0], [N1, N2])
     made.pass_time(0)
-    assert made.keeper.tables.gangs.waiting.queue.saved.gang is not None
+    assert made.scheduler.cache.gangs.waiting.queue.saved.gang is not None
     yield made
     made.check()
 
@@ -58,7 +58,9 @@ class TestRoomThatIsSaved:
     def test_for_a_gang_of_lower_priority_wakes_who_may_take_it_and_nobody_else(self, world: GangWorld) -> None:
         urgent, humble = asleep(world, "urgent", 10), asleep(world, "humble", 0)
         world.delete(PodUid(f"uid-filler-{N1}"))
-        held = [(each.node, each.kind) for each in world.keeper.tables.ledger.rows.holdings() if each.owner is not None]
+        held = [
+            (each.node, each.kind) for each in world.scheduler.cache.ledger.rows.holdings() if each.owner is not None
+        ]
         assert (N1, HoldingKind.SAVING) in held
         assert world.wakes == {urgent.uid: 1}
         assert humble.uid in world.asleep
@@ -73,79 +75,79 @@ class TestRoomThatIsSaved:
         for each in members:
             world.create(replace(each, uid=PodUid(f"{each.uid}-again"), name=f"{each.name}-again", priority=0))
             world.delete(each.uid)
-        assert world.keeper.tables.gangs.waiting.queue.saved.gang is not None
+        assert world.scheduler.cache.gangs.waiting.queue.saved.gang is not None
         assert world.wakes == {middling.uid: 1}
         assert world.filter(middling, [N1]).passed == [N1]
 
 
 class Room(Performing):
-    """A keeper of nodes, and whom it wakes."""
+    """A `Scheduler` of nodes, and whom it wakes."""
 
     def __init__(self, *nodes: NodeName, policies: Sequence[Policy] | None = None) -> None:
         self.woken: list[str] = []
-        self.keeper = Keeper(FixedClock(), policies=policies)
-        self.do(replaced(self.keeper, Node, [node(name) for name in nodes]))
+        self.scheduler = Scheduler(FixedClock(), policies=policies)
+        self.do(replaced(self.scheduler, Node, [node(name) for name in nodes]))
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.woken += [each.pod.name for each in effects if isinstance(each, WakePod)]
 
     def turned_away(self, each: Pod) -> Pod:
-        self.do(self.keeper.observe(each))
-        assert not self.do(self.keeper.filter(each, list(self.keeper.tables.nodes))).passed
+        self.do(self.scheduler.observe(each))
+        assert not self.do(self.scheduler.filter(each, list(self.scheduler.cache.nodes))).passed
         return each
 
 
 def test_a_change_that_leaves_a_pod_short_of_what_only_our_filters_know_of_does_not_wake_it() -> None:
     room = Room(N1)
     room.turned_away(pod("asker", {"cpu": 100, DATA: 2}))
-    room.do(room.keeper.set_capacity(N1, DATA, 1))
-    room.do(room.keeper.observe(node(N1, {"cpu": 16000})))
+    room.do(room.scheduler.set_capacity(N1, DATA, 1))
+    room.do(room.scheduler.observe(node(N1, {"cpu": 16000})))
     assert room.woken == []
-    room.do(room.keeper.set_capacity(N1, DATA, 2))
+    room.do(room.scheduler.set_capacity(N1, DATA, 2))
     assert room.woken == ["asker"]
 
 
 def test_a_node_that_a_pod_does_not_tolerate_does_not_wake_it_before_the_taint_is_gone() -> None:
     room = Room(N1)
     room.turned_away(pod("asker", {"cpu": 100, DATA: 1}))
-    room.do(room.keeper.observe(node(N2, taints=(taint("mine"),))))
-    room.do(room.keeper.set_capacity(N2, DATA, 1))
+    room.do(room.scheduler.observe(node(N2, taints=(taint("mine"),))))
+    room.do(room.scheduler.set_capacity(N2, DATA, 1))
     assert room.woken == []
-    room.do(room.keeper.observe(node(N2)))
+    room.do(room.scheduler.observe(node(N2)))
     assert room.woken == ["asker"]
 
 
 def test_pods_that_are_alike_are_judged_as_one_and_each_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[str] = []
-    asked = Judging.passes
+    asked = FilterScore.passes
 
-    def passes(self: Judging, each: Pod) -> Callable[[NodeName], bool]:
+    def passes(self: FilterScore, each: Pod) -> Callable[[NodeName], bool]:
         judged.append(each.name)
         return asked(self, each)
 
-    monkeypatch.setattr(Judging, "passes", passes)
+    monkeypatch.setattr(FilterScore, "passes", passes)
     room = Room(N1)
     for number in range(500):
         room.turned_away(pod(f"asker-{number}", {"cpu": 100, DATA: 1}))
     room.turned_away(pod("other", {"cpu": 100, DATA: 2}))
     judged.clear()
-    room.do(room.keeper.set_capacity(N1, DATA, 1))
+    room.do(room.scheduler.set_capacity(N1, DATA, 1))
     assert len(judged) == 2
     assert sorted(room.woken) == sorted(f"asker-{number}" for number in range(500))
     judged.clear()
-    room.do(room.keeper.observe(node(N1, {"cpu": 9000})))
+    room.do(room.scheduler.observe(node(N1, {"cpu": 9000})))
     assert judged == ["other"]
 
 
 def test_what_is_held_for_a_pod_counts_for_that_one_alone() -> None:
     room = Room(N1, N2)
-    room.do(room.keeper.set_capacity(N1, DATA, 1))
+    room.do(room.scheduler.set_capacity(N1, DATA, 1))
     holder, other = (pod(name, {"cpu": 100, DATA: 1}) for name in ("holder", "other"))
-    room.do(room.keeper.observe(holder))
-    assert room.do(room.keeper.filter(holder, [N1])).passed == [N1]
-    assert not room.do(room.keeper.filter(holder, [N2])).passed
+    room.do(room.scheduler.observe(holder))
+    assert room.do(room.scheduler.filter(holder, [N1])).passed == [N1]
+    assert not room.do(room.scheduler.filter(holder, [N2])).passed
     room.turned_away(other)
-    room.do(room.keeper.observe(node(N1, labels={"a": "b"})))
+    room.do(room.scheduler.observe(node(N1, labels={"a": "b"})))
     assert room.woken == ["holder"]
 
 
@@ -186,13 +188,13 @@ def test_a_policy_of_ones_own_is_asked_for_wakes_too() -> None:
     class Gatekeeper:
         name = "gatekeeper"
 
-        def filter(self, each: Pod, facts: Facts) -> Judge | None:
+        def filter(self, each: Pod, facts: Facts) -> NodeFilter | None:
             return lambda name: Refuse("closed") if name in closed else None
 
     room = Room(N1, policies=[*made(), Gatekeeper()])
     room.turned_away(pod("asker"))
-    room.do(room.keeper.observe(node(N1, labels={"a": "b"})))
+    room.do(room.scheduler.observe(node(N1, labels={"a": "b"})))
     assert room.woken == []
     closed.clear()
-    room.do(room.keeper.observe(node(N1)))
+    room.do(room.scheduler.observe(node(N1)))
     assert room.woken == ["asker"]

@@ -18,14 +18,14 @@ from tests.reachable import sizes
 pytestmark = pytest.mark.anyio
 
 MAY_GROW = {
-    "Tables.ended": "16,384 UIDs",
-    "Telling._told": "4,096 keys of events",
+    "Cache.ended": "16,384 UIDs",
+    "EventRecorder._told": "4,096 keys of events",
     "_Log.kept": "5,000 decisions",
-    "Journal._entries": "500 decisions",
-    "Bystanders._followed": "who stands near whom, of 64 asks",
-    "Bystanders._versions": "and when the answer was another one last",
+    "FlightRecorder._entries": "500 decisions",
+    "PodAffinityIndex._followed": "who stands near whom, of 64 asks",
+    "PodAffinityIndex._versions": "and when the answer was another one last",
     "_Since._told": "4,096 holders of which policies have not asked",
-    "Staying._growing_old": "pods that will have run for long: 1,024 more than twice as many as there are",
+    "ResidentPods._growing_old": "pods that will have run for long: 1,024 more than twice as many as there are",
 }
 """Whatever is bounded, and still filling here."""
 
@@ -85,4 +85,4 @@ async def test_whatever_has_come_and_gone_is_forgotten() -> None:
     before, after = found[-2:]
     grown = {name for name in after if after[name] > before[name]}
     assert {name: [each[name] for each in found] for name in grown} == {}
-    assert {name for name in after if with_one_more[name] > after[name]} >= {"Governing._pods", "Row.holdings"}
+    assert {name for name in after if with_one_more[name] > after[name]} >= {"PolicyMatching._pods", "Row.holdings"}

@@ -19,7 +19,7 @@ from extender.app.contracts.simulation_request import (
     PolicySet,
     QuorumSet,
     Released,
-    Supposition,
+    SimulationRequest,
     Uncordoned,
     Wondered,
 )
@@ -42,11 +42,11 @@ def gang(count: int, cpu: int = 4000, **more: Any) -> PodsAsked:
     return PodsAsked(namespace="default", count=count, each=units({"cpu": cpu}), **given)
 
 
-def wonder(world: World, *supposed: Any, ask: Any = None) -> Supposition:
-    return suppose(world.keeper, Wondered(supposed, ask))
+def wonder(world: World, *supposed: Any, ask: Any = None) -> SimulationRequest:
+    return suppose(world.scheduler, Wondered(supposed, ask))
 
 
-def nodes_of(supposition: Supposition) -> list[str | None]:
+def nodes_of(supposition: SimulationRequest) -> list[str | None]:
     return [place.node for place in supposition.places]
 
 
@@ -67,7 +67,7 @@ async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> 
 
 
 async def test_who_tries_many_things_is_told_whether_it_fits_and_not_why_not(world: World) -> None:
-    found = suppose(world.keeper, Wondered((), gang(7)), explains=False)
+    found = suppose(world.scheduler, Wondered((), gang(7)), explains=False)
     assert (found.fits, found.explanation) == (False, None)
 
 
@@ -103,13 +103,13 @@ async def test_the_next_finds_what_the_one_before_has_left(world: World) -> None
 
 @pytest.mark.parametrize(("supposed", "fits"), [([], False), ([Uncordoned(N1)], True)])
 async def test_a_cordoned_node_takes_pods_once_it_is_not(world: World, supposed: Any, fits: bool) -> None:
-    world.keeper.observe(node("n1", unschedulable=True))
+    world.scheduler.observe(node("n1", unschedulable=True))
     assert wonder(world, *supposed, ask=gang(6)).fits is fits
 
 
 async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> None:
     for member in gang_pods("train", 7, {"cpu": 4000}):
-        world.keeper.observe(member)
+        world.scheduler.observe(member)
     key = GangKey("default", "train")
     assert not wonder(world, ask=GangThere(key)).fits
     assert wonder(world, QuorumSet(key, 6), ask=GangThere(key)).fits
@@ -117,7 +117,7 @@ async def test_a_gang_that_waits_would_go_with_a_lower_quorum(world: World) -> N
 
 async def test_a_gang_would_be_placed_otherwise_were_there_a_policy(world: World) -> None:
     for name in ("n1", "n2", "n3"):
-        world.keeper.observe(node(name, labels={HOSTNAME: name}))
+        world.scheduler.observe(node(name, labels={HOSTNAME: name}))
     apart = PolicyInForce(AntiAffinity(), selector=())
     assert wonder(world, PolicySet("default", "apart", apart), ask=gang(3, 1000)).fits
     assert wonder(world, PolicySet("default", "apart", None)).fits
@@ -162,7 +162,7 @@ async def test_what_is_not_there_is_told(world: World, supposed: Any, ask: Any, 
 @pytest.mark.parametrize("own", [(), ("zone",)])
 async def test_nodes_may_be_added_in_places_of_their_own(world: World, own: tuple[str, ...]) -> None:
     for name in ("n1", "n2", "n3"):
-        world.keeper.observe(node(name, labels={HOSTNAME: name, "zone": "a"}))
+        world.scheduler.observe(node(name, labels={HOSTNAME: name, "zone": "a"}))
     apart = PolicyInForce(AntiAffinity(topology_key="zone"), selector=())
     found = wonder(world, PolicySet("default", "apart", apart), Added(N1, 2, own), ask=gang(3, 1000))
     assert found.fits is bool(own)
@@ -177,11 +177,11 @@ async def test_a_resource_may_be_offered_and_what_a_claim_holds_released(world: 
     claim = Holding(Holder("claim:agents/a"), N2, {data: 2}, HoldingKind.RESERVATION, owner, world.clock.steady() + 60)
     assert nodes_of(wonder(world, Offered(name, N2, 2), ask=replace(waits, name="first"))) == [N2]
     wonder(world, Ended("team", "first-0"))
-    world.do(world.keeper.commit([claim]))
+    world.do(world.scheduler.commit([claim]))
     assert not wonder(world, ask=replace(waits, name="second")).fits
     assert nodes_of(wonder(world, Released("agents", "a"), ask=replace(waits, name="third"))) == [N2]
     # Nobody has set it.
-    world.keeper.set_capacity(N2, data, 0)
+    world.scheduler.set_capacity(N2, data, 0)
 
 
 async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: World) -> None:
@@ -190,7 +190,7 @@ async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: Wor
         world.start_pod(f"more-{name}", {"cpu": 6000}, on=name)
     for name in ("early", "late"):
         waits = world.start_pod(name, {"cpu": 6000})
-        world.do(world.keeper.filter(waits, []))
+        world.do(world.scheduler.filter(waits, []))
     assert not wonder(world, Ended("team", "more-n2"), ask=PodThere("team", "late")).fits
     assert wonder(world, Ended("team", "more-n3"), ask=PodThere("team", "late")).fits
 
@@ -198,7 +198,7 @@ async def test_whoever_waits_too_and_may_be_tried_first_has_the_place(world: Wor
 async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(world: World) -> None:
     keys = [derived_key("default", "Job", "train", group, f"uid-{group}") for group in ("batch", "batch.example.org")]
     for key in keys:
-        world.do(world.keeper.observe(pod(f"of-{key.group}", gang=GangAsk(key, 2, 4.0))))
+        world.do(world.scheduler.observe(pod(f"of-{key.group}", gang=GangAsk(key, 2, 4.0))))
     longer = [GangKey("default", f"job.train@{key.group}") for key in keys]
     for supposed, ask in [((), GangThere(longer[0])), ((QuorumSet(longer[1], 1),), GangThere(longer[0]))]:
         assert not wonder(world, *supposed, ask=ask).fits
@@ -209,4 +209,4 @@ async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(worl
         wonder(world, ask=gang(1, name="job.train"))
     assert wonder(world, QuorumSet(longer[0], 1), ask=GangThere(longer[0])).fits
     for key in keys:
-        world.do(world.keeper.forget(world.keeper.tables.pods[PodUid(f"uid-of-{key.group}")]))
+        world.do(world.scheduler.forget(world.scheduler.cache.pods[PodUid(f"uid-of-{key.group}")]))

@@ -28,12 +28,12 @@ MAY_GROW = OF_PODS | {
     "ApiObjectStore._ready": "16,384 UIDs",
     "ApiResourceStore._ready": "16,384 UIDs",
     "Known._ended": "65,536 UIDs",
-    "Departures._left": "65,536 nodes",
-    "Intents._lingering": "4,096 transactions",
-    "Marks._created": "4,096 objects",
-    "Marks._deleted": "4,096 marks",
-    "Preempting._nominated": "16,384 UIDs",
-    "Promises._pauses": "4,096 namespaces",
+    "RemovedNodes._left": "65,536 nodes",
+    "IntentLog._lingering": "4,096 transactions",
+    "WriteIds._created": "4,096 objects",
+    "WriteIds._deleted": "4,096 marks",
+    "Preemption._nominated": "16,384 UIDs",
+    "ExpectedMembers._pauses": "4,096 namespaces",
 }
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from extender.adapters.objects import to_pod
 from extender.app.contracts.effects import Decided
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.bootstrap import Cluster
 from extender.controlplane.nodes import node
 from extender.core.cluster import Pod
@@ -126,9 +126,9 @@ class Town(Passing):
     # -- what is there -------------------------------------------------------------------------------------------
 
     @property
-    def keeper(self) -> Keeper:
+    def scheduler(self) -> Scheduler:
         assert self.simulation.service is not None
-        return self.simulation.application.keeper
+        return self.simulation.application.scheduler
 
     def do(self, decided: Decided[T]) -> T:
         return self.simulation.application.effects.do(decided)
@@ -361,14 +361,14 @@ class Town(Passing):
             assert not in_part or self._in_doubt(ask), f"{placed} of {ask.quorum} of {ask.key} are bound"
         held = {
             (PodUid(each.holder), each.node, each.kind)
-            for each in self.keeper.tables.ledger.rows.holdings()
+            for each in self.scheduler.cache.ledger.rows.holdings()
             if each.kind is not HoldingKind.SAVING
         }
         living = [each for each in self.pods.values() if not each.finished]
         facts = {(each.uid, each.node, HoldingKind.BOUND) for each in living if each.node is not None}
         assert held == facts, "the ledger is not the cluster's, or something is reserved"
         assert self.at_barrier == 0
-        assert self.keeper.tables.violations() == []
+        assert self.scheduler.cache.violations() == []
         cache = self.simulation.cluster.schedulers[0].cache
         assumed = [uid for uid in self._known if cache.is_assumed(uid)]
         assert assumed == [], "kube-scheduler was told of Bindings that were never written"

@@ -1,15 +1,15 @@
-"""The verbs over a keeper, wired as bootstrap does it; one thing in memory is all of the API server's ports."""
+"""The verbs over a `Scheduler`, wired as bootstrap does it; one thing in memory is all of the API server's ports."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
 from extender.app.contracts.effects import Decided
-from extender.app.cycle.scheduler import Keeper
-from extender.app.effects.binding_cycle import Scheduling
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.effects.binding_cycle import BindingCycle
 from extender.app.effects.dispatcher import Effects
-from extender.app.effects.permit_gates import Gates
-from extender.app.observability.flight_recorder import Journal
+from extender.app.effects.permit_gates import PermitGates
+from extender.app.observability.flight_recorder import FlightRecorder
 
 T = TypeVar("T")
 
@@ -17,11 +17,13 @@ T = TypeVar("T")
 class Wired:
     """`api` is every port at once; `more` is for the effects."""
 
-    def __init__(self, keeper: Keeper, api: Any, journal: Journal, *, write_within: float = 3.0, **more: Any) -> None:
-        self.keeper = keeper
-        self.gates = Gates()
+    def __init__(
+        self, scheduler: Scheduler, api: Any, flight_recorder: FlightRecorder, *, write_within: float = 3.0, **more: Any
+    ) -> None:
+        self.scheduler = scheduler
+        self.gates = PermitGates()
         self.effects = Effects(
-            keeper,
+            scheduler,
             api,
             api,
             api,
@@ -29,11 +31,13 @@ class Wired:
             nominator=api,
             disruptions=api,
             live_pods=api,
-            journal=journal,
+            flight_recorder=flight_recorder,
             gates=self.gates,
             **more,
         )
-        self.scheduling = Scheduling(keeper, self.effects, self.gates, api, write_within=write_within, journal=journal)
+        self.scheduling = BindingCycle(
+            scheduler, self.effects, self.gates, api, write_within=write_within, flight_recorder=flight_recorder
+        )
 
     def do(self, decided: Decided[T]) -> T:
         return self.effects.do(decided)

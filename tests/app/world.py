@@ -10,31 +10,31 @@ from typing import Any
 from extender.adapters.forked import Forked
 from extender.adapters.policy_models import Spelling, in_force
 from extender.adapters.state_dump import written
-from extender.app.admin.safety_switches import Braking
-from extender.app.admin.tenancy import Isolating
+from extender.app.admin.isolation_settings import IsolationInForce
+from extender.app.admin.switch_settings import SwitchSettings
 from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Management, ResourceState, SetResource
 from extender.app.contracts.effects import AdvertiseCapacity, Effect, PodEnded
 from extender.app.contracts.ports import NodeChoice
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.policy_events import GovernedByKeeper
-from extender.app.cycle.scheduler import Keeper
-from extender.app.decision_stream import Announcements
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.escher_policies.controller import EscherPolicies
-from extender.app.escher_policies.esl_controller import AskedPolicies
-from extender.app.escher_policies.esl_host import Hosting
+from extender.app.escher_policies.esl_controller import EslController
+from extender.app.escher_policies.esl_host import EslHost
 from extender.app.escher_policies.status import GovernedPods
 from extender.app.explain.explain import Explain
-from extender.app.explain.queries import Inquiries
-from extender.app.explain.remedy_search import Helping
+from extender.app.explain.queries import Queries
+from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf
 from extender.app.explain.state_dump import Dumping
 from extender.app.objects.conditions import Conditions
 from extender.app.objects.kind import Identity
-from extender.app.observability.flight_recorder import Journal
-from extender.app.resources.intent_log import Intents
+from extender.app.observability.decision_stream import DecisionStream
+from extender.app.observability.flight_recorder import FlightRecorder
+from extender.app.resources.intent_log import IntentLog
 from extender.app.resources.node_status import WriteBack
-from extender.app.resources.resync import Reconcile, drift_units
+from extender.app.resources.resync import Resync, drift_units
 from extender.app.resources.set_resource import Resources
 from extender.app.transactions.transactions import Transactions
 from extender.core import audit
@@ -66,10 +66,10 @@ class World(Performing):
         """
         self.api = api or ApiServer(LoopClock(), latency)
         self.clock = self.api.clock
-        self.keeper = Keeper(self.clock, rules or Rules())
-        self.write_back = WriteBack(self.keeper.tables, self.api.writer, chance=lambda: chance, **write_back)
+        self.scheduler = Scheduler(self.clock, rules or Rules())
+        self.write_back = WriteBack(self.scheduler.cache, self.api.writer, chance=lambda: chance, **write_back)
         self.resources = Resources(
-            self.keeper,
+            self.scheduler,
             self,
             self.api.store,
             self.write_back,
@@ -78,11 +78,11 @@ class World(Performing):
         self.conditions = Conditions(
             self.resources.known, self.api.store, self.resources.placements, chance=lambda: chance
         )
-        self.intents = Intents(
+        self.intents = IntentLog(
             self.api.intent_store, self.resources.taking_back, self.clock, namespace=OWN, chance=lambda: chance
         )
-        self.reconcile = Reconcile(
-            self.keeper,
+        self.reconcile = Resync(
+            self.scheduler,
             self,
             self.resources,
             self.write_back,
@@ -91,10 +91,10 @@ class World(Performing):
             each_round=[self.conditions.look_again],
             chance=lambda: chance,
         )
-        self.transactions = Transactions(self.keeper, self, self.resources, self.intents, self.reconcile.nudge)
-        self.asked = AskedPolicies(
-            Hosting(self.keeper.tables, self.resources, self._never),
-            GovernedByKeeper(self.keeper, self),
+        self.transactions = Transactions(self.scheduler, self, self.resources, self.intents, self.reconcile.nudge)
+        self.asked = EslController(
+            EslHost(self.scheduler.cache, self.resources, self._never),
+            GovernedByKeeper(self.scheduler, self),
             lambda name: self.policies.in_force(name),
             listed=lambda: True,
         )
@@ -104,14 +104,14 @@ class World(Performing):
             self.clock,
             lambda spec: in_force(spec, Spelling.KUBERNETES),
             self.asked,
-            GovernedPods(lambda name: self.keeper.tables.governing.of_namespace(name).values(), self.clock),
-            isolation=self.keeper.tables.isolation,
+            GovernedPods(lambda name: self.scheduler.cache.policy_matching.of_namespace(name).values(), self.clock),
+            isolation=self.scheduler.cache.isolation,
             chance=lambda: chance,
         )
-        self.inquiries = Inquiries(self.keeper.tables, self.resources.capacities)
-        self.explain: Explain = ExplainedTwice(self.keeper, self.resources)
-        self.isolating = Isolating(self.keeper, self, self.resources.capacities, self.policies)
-        self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.keeper, self, Journal(self.clock)))
+        self.queries = Queries(self.scheduler.cache, self.resources.capacities)
+        self.explain: Explain = ExplainedTwice(self.scheduler, self.resources)
+        self.isolating = IsolationInForce(self.scheduler, self, self.resources.capacities, self.policies)
+        self.api.nodes_watch.sink = self.isolating.nodes(Facts(Node, self.scheduler, self, FlightRecorder(self.clock)))
         self.api.resources_watch.sink = self.resources.known
         self.api.intents_watch.sink = self.intents.known
         self.woken: list[str] = []
@@ -121,29 +121,29 @@ class World(Performing):
         """Nobody runs here what would wait for the first lists."""
 
     @property
-    def governing(self) -> dict[Identity, PolicyInForce]:
-        """The policies that the keeper heeds, of the namespaces that tests use."""
-        heeded = self.keeper.tables.governing.in_force
+    def policy_matching(self) -> dict[Identity, PolicyInForce]:
+        """The policies that the `Scheduler` heeds, of the namespaces that tests use."""
+        heeded = self.scheduler.cache.policy_matching.in_force
         return {
             Identity(ns, name): policy for ns in ("default", "team", "other") for name, policy in heeded(ns).items()
         }
 
     def management(self) -> Management:
         """All of it as `/v1` calls it."""
-        what_if = WhatIf(self.keeper, forked := Forked())
+        what_if = WhatIf(self.scheduler, forked := Forked())
         return Management(
             resources=self.resources,
             transactions=self.transactions,
-            state=self.inquiries,
-            gangs=self.inquiries,
-            explain=Helping(self.keeper.tables, self.explain, forked, what_if.wonder_within),
-            brake=Braking(self.keeper, self),
+            state=self.queries,
+            gangs=self.queries,
+            explain=RemedySearch(self.scheduler.cache, self.explain, forked, what_if.wonder_within),
+            brake=SwitchSettings(self.scheduler, self),
             quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
-            events=Announcements(self.clock),
+            events=DecisionStream(self.clock),
             what_if=what_if,
-            dump=Dumping(self.keeper, self.resources.all, self.resources.capacities, forked, written),
+            dump=Dumping(self.scheduler, self.resources.all, self.resources.capacities, forked, written),
         )
 
     def take(self, effects: Sequence[Effect]) -> None:
@@ -202,7 +202,7 @@ class World(Performing):
     def start_pod(self, name: str, asks: Amounts, on: str | None = None) -> Pod:
         """A pod that is there; bound, if `on` says where."""
         made = pod(name, asks, namespace="team", node=None if on is None else NodeName(on))
-        self.do(self.keeper.observe(made))
+        self.do(self.scheduler.observe(made))
         return made
 
     async def quiet(self, seconds: float = 10.0) -> None:
@@ -214,11 +214,11 @@ class World(Performing):
     def capacity(self, name: str, namespace: str = "team") -> dict[str, int]:
         """Units of the resource by node, in the ledger."""
         key = f"escher.dev/{namespace}.{name}"
-        rows = self.keeper.tables.ledger.rows
+        rows = self.scheduler.cache.ledger.rows
         return {name: row.ephemeral[ResourceKey(key)] for name, row in rows.items() if key in row.ephemeral}
 
     def free(self, name: str, on: str) -> int:
-        return self.keeper.tables.ledger.rows.free(NodeName(on), ResourceKey(f"escher.dev/team.{name}"))
+        return self.scheduler.cache.ledger.rows.free(NodeName(on), ResourceKey(f"escher.dev/team.{name}"))
 
     def stated(self, on: str) -> Mapping[str, int]:
         """What the node's status says of our domain; capacity and allocatable agree."""
@@ -228,7 +228,7 @@ class World(Performing):
 
     def audit(self) -> None:
         """The invariants hold; what is known of objects is what the ledger has."""
-        assert audit.violations(self.keeper.tables.ledger) == []
+        assert audit.violations(self.scheduler.cache.ledger) == []
         capacities = self.resources.capacities
         assert list(capacities.quota.violations(capacities.recount())) == []
         assert capacities.repair() == 0
@@ -245,7 +245,7 @@ class World(Performing):
                 continue
             taken[key], wanted[key] = age, stored.desired()
         assert self.resources.capacities.expected() == {key: nodes for key, nodes in wanted.items() if nodes}
-        assert drift_units(self.keeper.tables) == 0
+        assert drift_units(self.scheduler.cache) == 0
         for name, there in self.api.nodes.items():
             expected = {key: nodes[name] for key, nodes in wanted.items() if name in nodes}
             assert _ours(there.capacity) == expected

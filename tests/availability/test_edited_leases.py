@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.adapters.kube.leader_lease import LeaderLease
-from extender.app.admin.leader_election import Leading
+from extender.adapters.kubernetes.leader_lease import LeaderLease
+from extender.app.admin.leader_election import LeaderElection
 from extender.core.election import LONGEST_LEASE, MOST_TRANSITIONS, Election, Terms
 from extender.kube.errors import Refused
 from extender.kube.requests import MERGE_PATCH
@@ -125,7 +125,7 @@ def candidate(cluster: VirtualCluster) -> Any:
     """Whether a healthy replica that has just come leads by now."""
     loop = asyncio.get_running_loop()
     ballot = LeaderLease(cluster.requests, NAMESPACE, "escher", within=1.0, now=lambda: 1.7e9)
-    leading = Leading(Election("me", "http://me", TERMS), ballot, loop.time)
+    leading = LeaderElection(Election("me", "http://me", TERMS), ballot, loop.time)
     running = loop.create_task(leading.run())
 
     def leads() -> bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from extender.adapters.own_loop import OwnLoop
-from extender.app.admin.leader_election import Leading, LeaseLost
+from extender.app.admin.leader_election import LeaderElection, LeaseLost
 from extender.availability import Pulse
 from extender.core.election import NOBODY, Election, Record, Terms
 from extender.kube.errors import Occupied
@@ -43,7 +43,7 @@ class Ballot:
 
 async def test_it_is_renewed_while_the_loop_that_decides_is_busy_for_longer_than_it_lasts() -> None:
     own, ballot, won, here = OwnLoop("lease"), Ballot(), asyncio.Event(), asyncio.get_running_loop()
-    leading = Leading(
+    leading = LeaderElection(
         Election("me", "http://me", SHORT), ballot, time.monotonic, won=lambda: here.call_soon_threadsafe(won.set)
     )
     running = asyncio.ensure_future(own.do(leading.run()))
@@ -65,7 +65,9 @@ async def test_it_is_renewed_while_the_loop_that_decides_is_busy_for_longer_than
 
 async def test_it_is_not_renewed_for_a_loop_that_hangs() -> None:
     ballot, won, turns = Ballot(), asyncio.Event(), True
-    leading = Leading(Election("me", "http://me", SHORT), ballot, time.monotonic, won=won.set, turns=lambda: turns)
+    leading = LeaderElection(
+        Election("me", "http://me", SHORT), ballot, time.monotonic, won=won.set, turns=lambda: turns
+    )
     running = asyncio.ensure_future(leading.run())
     await won.wait()
     turns = False

@@ -78,8 +78,8 @@ async def settled(simulation: Replicas) -> None:
     await until(lambda: simulation.leader is not None and simulation.leader.application.ready())
     assert simulation.over_capacity() == {}
     assert simulation.leader is not None
-    tables = simulation.leader.application.keeper.tables
-    await until(lambda: tables.violations() == [], what="no violations")
+    cache = simulation.leader.application.scheduler.cache
+    await until(lambda: cache.violations() == [], what="no violations")
 
 
 async def test_one_that_is_cut_off_stops_deciding_before_the_other_begins() -> None:
@@ -119,13 +119,13 @@ async def many_are_there(simulation: Replicas) -> None:
 
 def each_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """20 ms for each pod that is taken in from now on: 250 take longer than a lease holds."""
-    loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.Population.observe
+    loop, observe = cast(VirtualTimeLoop, asyncio.get_running_loop()), population.PodEvents.observe
 
-    def taking_long(self: population.Population, pod: Pod) -> None:
+    def taking_long(self: population.PodEvents, pod: Pod) -> None:
         loop.pass_by(0.02)
         observe(self, pod)
 
-    monkeypatch.setattr(population.Population, "observe", taking_long)
+    monkeypatch.setattr(population.PodEvents, "observe", taking_long)
 
 
 @pytest.mark.parametrize(("at_once", "leads_on"), [(2, True), (10_000, False)])
@@ -154,7 +154,7 @@ async def test_so_does_who_has_to_list_all_again(at_once: int, leads_on: bool, m
         await many_are_there(simulation)
         leader = simulation.leader
         assert leader is not None
-        tables = leader.application.keeper.tables
+        cache = leader.application.scheduler.cache
 
         def placed() -> set[str]:
             return {each["metadata"]["name"] for each in simulation.pods() if "nodeName" in each["spec"]}
@@ -164,12 +164,12 @@ async def test_so_does_who_has_to_list_all_again(at_once: int, leads_on: bool, m
         each_takes_long(monkeypatch)
         simulation.forget_changes()
         simulation.release_watches()
-        await until(lambda: not tables.whole or bool(simulation.lost), what="the list")
+        await until(lambda: not cache.whole or bool(simulation.lost), what="the list")
         if leads_on:
             await simulation.create(pod("plain"), POD)
             await simulation.gang("train", 2)
             await asyncio.sleep(1.5)
-            assert not tables.whole
+            assert not cache.whole
             assert placed() == {"plain"}
         await asyncio.sleep(20)
         assert (simulation.lost == []) is leads_on
@@ -384,4 +384,4 @@ async def test_nodes_of_which_nothing_was_heard_for_long_are_read_anew() -> None
         assert not leader.application.ready()
         line.deaf = False
         await until(leader.application.ready, within=60, what="it has read the nodes")
-        assert "node-3" not in leader.application.keeper.tables.nodes
+        assert "node-3" not in leader.application.scheduler.cache.nodes

@@ -16,10 +16,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import __version__
-from extender.adapters.http.entry import Entry
+from extender.adapters.http.call_admission import Entry
 from extender.adapters.http.listening import http_server
 from extender.adapters.http.tls import ServedCertificates
-from extender.app.admin.authorization import Authority
+from extender.app.admin.authorization import Authorization
 from extender.app.contracts.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
@@ -110,8 +110,8 @@ async def test_what_would_be_is_told_and_nothing_changes(escher: Escher, world: 
     asked.write_text("changes: [{op: drain, node: n1}]")
     moved = await escher("what-if", "-f", str(asked))
     assert moved.stdout.split()[-2] == "team/p"
-    assert not world.keeper.tables.gangs.by_key
-    assert not any(node.unschedulable for node in world.keeper.tables.nodes.values())
+    assert not world.scheduler.cache.gangs.by_key
+    assert not any(node.unschedulable for node in world.scheduler.cache.nodes.values())
 
 
 @pytest.mark.parametrize(
@@ -195,8 +195,8 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "has no gangs" in (await escher("gang", "list")).stdout
     members = gang_pods("train", 4, {"cpu": 8000})
     for member in members:
-        world.do(world.keeper.observe(member))
-    world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do(world.scheduler.observe(member))
+    world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
     listed = (await escher("gang", "list")).stdout.splitlines()[1].split()
     assert listed[:5] == ["train", "waiting", "4", "4", "0"]
     assert json.loads((await escher("gang", "list", "--json")).stdout)["items"][0]["quorum"] == 4
@@ -208,16 +208,16 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "gang default/train waits: room for 3 of 4 members" in told
     assert "what would help:" in told
     world.add_nodes("n4")
-    world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+    world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
     assert "its room is held until" in (await escher("gang", "get", "train")).stdout
     for member in members:
-        world.do(world.keeper.forget(member))
+        world.do(world.scheduler.forget(member))
 
 
 async def test_gangs_that_share_a_name_are_listed_and_asked_for_by_longer_ones(escher: Escher, world: World) -> None:
     for group in ("batch", "batch.example.org"):
         ask = GangAsk(derived_key("default", "Job", "tr%in", group, f"uid-{group}"), 2, 4.0)
-        world.do(world.keeper.observe(pod(f"of-{group}", gang=ask)))
+        world.do(world.scheduler.observe(pod(f"of-{group}", gang=ask)))
     names = ["job.tr%25in@batch", "job.tr%25in@batch.example.org"]
     assert [line.split()[0] for line in (await escher("gang", "list")).stdout.splitlines()[1:]] == names
     for name in names:
@@ -225,8 +225,8 @@ async def test_gangs_that_share_a_name_are_listed_and_asked_for_by_longer_ones(e
         assert f"gang default/{name} waits" in (await escher("explain", "gang", name)).stdout
     several = await escher("gang", "get", "job.tr%25in")
     assert (several.exit_code, f"ask for one of {names[0]}, {names[1]}" in several.stderr) == (1, True)
-    for each in list(world.keeper.tables.pods.values()):
-        world.do(world.keeper.forget(each))
+    for each in list(world.scheduler.cache.pods.values()):
+        world.do(world.scheduler.forget(each))
 
 
 async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: World) -> None:
@@ -243,10 +243,10 @@ async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: Worl
 
 async def test_since_when_a_pod_waits_is_told_and_since_when_for_this_reason(escher: Escher, world: World) -> None:
     waits = pod("p", {"escher.dev/team.r": 1}, namespace="team", created=60.0, labels={"app": "web"})
-    world.do(world.keeper.govern("team", "near", PolicyInForce(DataLocality(("r",)), selector=())))
-    world.do(world.keeper.observe(waits))
+    world.do(world.scheduler.govern("team", "near", PolicyInForce(DataLocality(("r",)), selector=())))
+    world.do(world.scheduler.observe(waits))
     assert "(since 1970-01-01 00:01:00 UTC)\n" in (await escher("explain", "pod", "p", "-n", "team")).stdout
-    world.do(world.keeper.filter(waits, list(world.keeper.tables.nodes)))
+    world.do(world.scheduler.filter(waits, list(world.scheduler.cache.nodes)))
     told = " ".join((await escher("explain", "pod", "p", "-n", "team")).stdout.split())
     assert re.search(r"it has waited for \d+ h .*, for this reason for \d+ h .* \(since ", told)
 
@@ -462,7 +462,7 @@ async def test_a_service_that_asks_for_tokens_is_shown_one_from_a_file_or_the_en
 ) -> None:
     known, file = Known(), tmp_path / "token"
     file.write_text("admin-token\n")
-    authority = Authority(known, asyncio.get_running_loop().time, 10.0)
+    authority = Authorization(known, asyncio.get_running_loop().time, 10.0)
     async with on_loopback(service(management=world.management(), entry=Entry(authority=authority))) as port:
         url = f"http://127.0.0.1:{port}"
         assert (await escher("resource", "list", "--url", url, "--token-file", str(file))).exit_code == 0

@@ -56,11 +56,11 @@ def write(file: Path, text: str) -> None:
 
 async def test_a_policy_is_applied_shown_and_deleted(escher: Escher, world: World, file: Path) -> None:
     assert "no policies" in (await escher("policy", "list", "-n", "team")).stdout
-    world.do(world.keeper.observe(pod("p", {}, namespace="team", labels={"app_of": "web"})))
+    world.do(world.scheduler.observe(pod("p", {}, namespace="team", labels={"app_of": "web"})))
     done = await escher("policy", "apply", "-f", str(file), "-n", "team")
     said = "team/spread says this: what the spec says is in force; it governs 1 pod\n"
     assert (done.exit_code, done.stdout) == (0, said)
-    policy = world.governing[Identity("team", "spread")]
+    policy = world.policy_matching[Identity("team", "spread")]
     assert policy.parameters == Balance(4, 2)
     listed = (await escher("policy", "list", "-n", "team")).stdout.splitlines()[1].split()
     assert listed[:4] == ["spread", "balance", "yes", "1"]
@@ -70,7 +70,7 @@ async def test_a_policy_is_applied_shown_and_deleted(escher: Escher, world: Worl
     assert "those that name it, and those of app_of In web" in shown
     gone = await escher("policy", "delete", "spread", "-n", "team")
     assert (gone.exit_code, gone.stdout) == (0, "spread is gone\n")
-    assert world.governing == {}
+    assert world.policy_matching == {}
     assert (await escher("policy", "delete", "spread", "-n", "team")).exit_code == 0
     assert (await escher("policy", "get", "spread", "-n", "team")).exit_code == 1
 
@@ -79,7 +79,7 @@ async def test_a_file_may_have_several_each_in_its_own_namespace(escher: Escher,
     write(file, TWO)
     done = await escher("policy", "apply", "-f", str(file), "-n", "team", "--json")
     assert [each["namespace"] for each in json.loads(done.stdout)["items"]] == ["team", "other"]
-    assert sorted(world.governing) == [("other", "packed"), ("team", "spread")]
+    assert sorted(world.policy_matching) == [("other", "packed"), ("team", "spread")]
     wrong = await escher("policy", "apply", "-f", str(file), "--if-version", "1")
     assert (wrong.exit_code, "is of one policy" in wrong.stderr) == (2, True)
 
@@ -89,7 +89,7 @@ async def test_what_kubectl_prints_can_be_applied(escher: Escher, world: World, 
     items = [{"apiVersion": "escher.dev/v1alpha1", **policy}]
     write(file, json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     assert (await escher("policy", "apply", "-f", str(file))).exit_code == 0
-    assert list(world.governing) == [("default", "a")]
+    assert list(world.policy_matching) == [("default", "a")]
 
 
 async def test_a_dry_run_and_a_validation_change_nothing(escher: Escher, world: World, file: Path) -> None:
@@ -98,10 +98,10 @@ async def test_a_dry_run_and_a_validation_change_nothing(escher: Escher, world: 
     good = await escher("policy", "validate", "-f", str(file))
     assert (good.exit_code, good.stdout.startswith("default/spread is good: ")) == (0, True)
     assert json.loads((await escher("policy", "validate", "-f", str(file), "--json")).stdout)["items"][0]["ready"]
-    assert world.governing == {}
+    assert world.policy_matching == {}
     await escher("policy", "apply", "-f", str(file))
     assert "would be gone" in (await escher("policy", "delete", "spread", "--dry-run")).stdout
-    assert list(world.governing) == [("default", "spread")]
+    assert list(world.policy_matching) == [("default", "spread")]
 
 
 @pytest.mark.parametrize("command", ["apply", "validate"])
@@ -112,7 +112,7 @@ async def test_a_refusal_is_the_services_own_words_and_exit_code_1(
     refused = await escher("policy", command, "-f", str(file))
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == "escher: parameters.max_skew: Input should be greater than or equal to 1, not 0\n"
-    assert world.governing == {}
+    assert world.policy_matching == {}
 
 
 async def test_a_version_that_does_not_hold_is_exit_code_1(escher: Escher, world: World, file: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_file_that_is_none_is_wrong_use(escher: Escher, world: World, fi
         refused = await escher("policy", command, "-f", str(file))
         assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
         assert str(file) in refused.stderr
-    assert world.governing == {}
+    assert world.policy_matching == {}
 
 
 async def test_a_file_that_is_not_there_and_a_missing_option_are_wrong_use(escher: Escher, file: Path) -> None:

@@ -30,9 +30,9 @@ ASKED = [
 def _fill(world: World) -> None:
     """A gang that waits, for it has no room."""
     for member in gang_pods("train", 4, {"cpu": 8000}):
-        world.do(world.keeper.observe(member))
-        world.do(world.keeper.filter(member, list(world.keeper.tables.nodes)))
-    world.do(world.keeper.govern("team", "apart", PolicyInForce(AntiAffinity())))
+        world.do(world.scheduler.observe(member))
+        world.do(world.scheduler.filter(member, list(world.scheduler.cache.nodes)))
+    world.do(world.scheduler.govern("team", "apart", PolicyInForce(AntiAffinity())))
 
 
 @pytest.mark.parametrize("name", ["state.json", "state.json.gz"])
@@ -74,7 +74,7 @@ async def test_a_dump_goes_to_standard_output(escher: Escher, world: World) -> N
 
 async def test_how_long_it_had_waited_is_told_as_of_the_dump(escher: Escher, world: World, tmp_path: Path) -> None:
     since = time.time() - 2 * 3600
-    world.do(world.keeper.observe(pod("p", {"cpu": 9000}, created=since)))
+    world.do(world.scheduler.observe(pod("p", {"cpu": 9000}, created=since)))
     file = tmp_path / "state.json"
     await escher("state", "--dump", str(file))
     # As if it had been written an hour later.

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from extender.compare import approaches
-from extender.compare.brought import BROUGHT
+from extender.compare.external_schedulers import BROUGHT
 from extender.compare.workloads import Ask
 from extender.controlplane import schedulers
 

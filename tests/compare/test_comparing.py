@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from extender.compare import comparing
-from extender.compare.brought import digest
+from extender.compare.external_schedulers import digest
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome
 from extender.compare.runs import DONE, Recorder, Run, read

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.compare.kept import fairly, judged
+from extender.compare.policy_check import fairly, judged
 from extender.compare.runs import GHOST, PodRow
 from extender.compare.workloads import Ask, Shape
 from tests.compare.runs_made import pod

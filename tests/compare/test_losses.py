@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import json
 
-from extender.compare.losses import Losses
+from extender.compare.disruptions import Losses
 from extender.compare.outside import LABEL, Seen, Watched
 from extender.compare.workloads import Ask, Loss
 from extender.kube.names import CPU

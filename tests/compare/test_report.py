@@ -83,9 +83,9 @@ def test_every_plot_is_there_as_svg_and_png_and_each_says_from_which_file(full: 
 
 def test_every_table_names_its_raw_file(full: Path) -> None:
     blocks = (full / "report.md").read_text().split("\n\n")
-    tables = [number for number, block in enumerate(blocks) if block.startswith("|")]
-    assert len(tables) > 8
-    assert [blocks[n] for n in tables if not re.match(r"From `(pods|trials|run)\.", blocks[n + 1])] == []
+    cache = [number for number, block in enumerate(blocks) if block.startswith("|")]
+    assert len(cache) > 8
+    assert [blocks[n] for n in cache if not re.match(r"From `(pods|trials|run)\.", blocks[n + 1])] == []
 
 
 def test_the_papers_table_is_beside_ours_and_says_what_differs(full: Path) -> None:
@@ -296,8 +296,8 @@ def test_a_picture_of_the_room_is_no_larger_for_more_that_happens(tmp_path: Path
 @pytest.mark.parametrize("made", ["full", "crowded"])
 def test_each_row_of_a_table_has_as_many_cells_as_its_head(made: str, request: pytest.FixtureRequest) -> None:
     text = (request.getfixturevalue(made) / "report.md").read_text()
-    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
-    assert [rows[0] for rows in tables if len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) > 1] == []
+    cache = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert [rows[0] for rows in cache if len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) > 1] == []
 
 
 def test_where_members_are_lost_it_tells_when_the_gang_was_whole_again(crowded: Path) -> None:

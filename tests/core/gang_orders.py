@@ -1,4 +1,4 @@
-"""A cluster for `every_order`: two gangs that compete, our keeper, and a kube-scheduler that has its own pace.
+"""A cluster for `every_order`: two gangs that compete, our `Scheduler`, and a kube-scheduler that has its own pace.
 
 Beyond `gang_world`: the watch tells of different pods in any order, of one pod in that of its news; a wake is spent on
 the next try, and does not count for the one after it; a pod that is bound and is deleted ends in three steps, as
@@ -18,8 +18,8 @@ from extender.app.contracts.extender_api import Verdict
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.queue.backfill import Thrift
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.backfill import BackfillLimits
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import EvictMembers, OpenBarrier, TurnBack
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.holdings import HoldingKind
@@ -35,10 +35,10 @@ EACH = 1000
 TIMEOUTS = {"a": 4.0, "b": 6.0}
 """Different ones, so that either deadline can be the first to pass."""
 
-GENEROUS = Thrift(share=1.0, seconds=float("inf"))
+GENEROUS = BackfillLimits(share=1.0, seconds=float("inf"))
 """What is saved is saved for ever: how that ends is `test_savings`', and its times would be states without end."""
 
-FOR_EVER = Patience(bypasses=10**9, seconds=float("inf"))
+FOR_EVER = BackfillTrigger(bypasses=10**9, seconds=float("inf"))
 """No room is ever saved."""
 
 
@@ -89,7 +89,7 @@ class Rivals(GangWorld):
 
     def possible(self) -> Sequence[Event]:
         events = list(self._sooner_or_later())
-        if self.keeper.next_deadline() not in (None, float("inf")):
+        if self.scheduler.next_deadline() not in (None, float("inf")):
             if not events:
                 events.append(Event(TIME, sort=TIME))
             elif self.left["hurry"]:
@@ -156,7 +156,7 @@ class Rivals(GangWorld):
                     self.ran |= {gang for gang, quorum in self.quorums.items() if self._ever_placed(gang) >= quorum}
             case "refuse":
                 del self.opened[uid], self.assumed[uid]
-                self.do(self.keeper.heed(NotBound(uid, for_good=uid not in self.pods, surely=True)))
+                self.do(self.scheduler.heed(NotBound(uid, for_good=uid not in self.pods, surely=True)))
             case "lose":
                 del self.assumed[uid]
             case "delete":
@@ -173,7 +173,7 @@ class Rivals(GangWorld):
                 self._enters(replace(self.missed.pop(uid), uid=PodUid(f"{uid}-again"), at_our_gate=gated))
             case _:
                 assert event.what == TIME
-                deadline = self.keeper.next_deadline()
+                deadline = self.scheduler.next_deadline()
                 assert deadline is not None
                 self.pass_time(deadline - self.clock.time)
 
@@ -197,7 +197,7 @@ class Rivals(GangWorld):
             self.events.append(self.pods[uid])
 
     def bind(self, uid: PodUid) -> str:
-        # Before the keeper is asked: its answer may be to let this very one through.
+        # Before the `Scheduler` is asked: its answer may be to let this very one through.
         self.at_barrier.add(uid)
         refusal = super().bind(uid)
         if refusal or uid in self.opened:
@@ -216,7 +216,7 @@ class Rivals(GangWorld):
 
     def check(self) -> None:
         super().check()
-        gangs, ledger = self.keeper.tables.gangs, self.keeper.tables.ledger
+        gangs, ledger = self.scheduler.cache.gangs, self.scheduler.cache.ledger
         assert self.at_barrier == {uid for gang in gangs.by_key.values() for uid in gang.barrier.arrived}, (
             "a bind call hangs"
         )
@@ -238,11 +238,11 @@ class Rivals(GangWorld):
 
     def check_rest(self) -> None:
         assert self.assumed == self.opened == {}
-        turns = self.keeper.tables.gangs.waiting.queue
-        saved = [] if turns.saved.gang is None else self.keeper.tables.ledger.held_for(turns.saved.gang.key)
+        turns = self.scheduler.cache.gangs.waiting.queue
+        saved = [] if turns.saved.gang is None else self.scheduler.cache.ledger.held_for(turns.saved.gang.key)
         held = {
             (PodUid(holding.holder), holding.node, holding.kind)
-            for holding in self.keeper.tables.ledger.rows.holdings()
+            for holding in self.scheduler.cache.ledger.rows.holdings()
             if holding.kind is not HoldingKind.SAVING or holding not in saved
         }
         living = {uid: pod for uid, pod in self.pods.items() if not pod.finished}
@@ -264,14 +264,14 @@ class Rivals(GangWorld):
         return state_of(self)
 
 
-def rivals(
+def contention(
     gangs: Mapping[str, int],
     nodes: Mapping[str, int],
     misfortunes: Mapping[str, int] = MappingProxyType({}),
     *,
     kind: type[Rivals] = Rivals,
     seen: bool = False,
-    patience: Patience = FOR_EVER,
+    patience: BackfillTrigger = FOR_EVER,
     mortal: str = "ab",
     gated: str = "",
     alike: bool = True,

@@ -11,8 +11,8 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.expected_members import Promises
-from extender.core.gangs.queue.elastic_members import Surplus
+from extender.core.gangs.cycle.expected_members import ExpectedMembers
+from extender.core.gangs.queue.elastic_members import ElasticMembers
 from extender.core.gangs.queue.queue import Queue
 from extender.core.gangs.state.gang import Gang
 from extender.core.holdings import HoldingKind
@@ -39,8 +39,8 @@ LONG_AGO = 100.0
 
 def state_of(world: Rivals) -> Hashable:
     """Where members are alike, it makes no difference either which of a gang's is which."""
-    keeper, now = world.keeper, world.clock.time
-    gangs, waiting = keeper.tables.gangs, keeper.tables.gangs.waiting
+    scheduler, now = world.scheduler, world.clock.time
+    gangs, waiting = scheduler.cache.gangs, scheduler.cache.gangs.waiting
     assert not waiting.stirred
     news: dict[PodUid, tuple[Hashable, ...]] = {}
     for each in world.events:
@@ -49,7 +49,7 @@ def state_of(world: Rivals) -> Hashable:
     order: dict[str, int] = {}
     vacant: list[Hashable] = []
     for gang in living:
-        for number, held in enumerate(keeper.tables.ledger.held_for(gang.key)):
+        for number, held in enumerate(scheduler.cache.ledger.held_for(gang.key)):
             if PodUid(held.holder) not in world.cast:
                 units = held.units.get(CPU, 0)
                 vacant.append((gang.key, number, held.node, held.kind, units, _ahead(held.until, now)))
@@ -82,7 +82,7 @@ def _of_savings(turns: Queue, now: float) -> Hashable:
     )
 
 
-def _of_promises(promises: Promises, now: float) -> Hashable:
+def _of_promises(promises: ExpectedMembers, now: float) -> Hashable:
     """Plans with members missing, and for how long there is none."""
     opened = [each for plans in promises._open.values() for each in plans.items()]
     plans = ((key, _ahead(plan.since, now), plan.held, plan.gang.phase) for key, plan in opened)
@@ -90,7 +90,7 @@ def _of_promises(promises: Promises, now: float) -> Hashable:
     return (tuple(plans), tuple(pauses))
 
 
-def _surplus(surplus: Surplus, now: float) -> Iterator[Hashable]:
+def _surplus(surplus: ElasticMembers, now: float) -> Iterator[Hashable]:
     for key, asleep in surplus._asleep.items():
         gang = surplus._table.by_key.get(key)
         made = gang is not None and gang.plan.slots_made != asleep.slots_seen
@@ -121,11 +121,11 @@ def _outside(world: Rivals, uid: PodUid) -> tuple[Hashable, ...]:
 
 
 def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
-    """The pod as the keeper has it."""
-    keeper = world.keeper
-    held, gang = keeper.tables.ledger.holding(uid), keeper.tables.gangs.of(uid)
-    yield _looks(keeper.tables.pods.get(uid))
-    yield (uid in keeper.tables.ended, uid in keeper._turned_away)
+    """The pod as the `Scheduler` has it."""
+    scheduler = world.scheduler
+    held, gang = scheduler.cache.ledger.holding(uid), scheduler.cache.gangs.of(uid)
+    yield _looks(scheduler.cache.pods.get(uid))
+    yield (uid in scheduler.cache.ended, uid in scheduler._unschedulable)
     yield held and (held.node, held.kind, held.owner, bool(held.units), _ahead(held.until, world.clock.time))
     for among in _of_pods(gang) if gang is not None else ():
         mine = among.get(uid) if isinstance(among, dict) else uid in among
@@ -140,7 +140,7 @@ def _inside(world: Rivals, uid: PodUid) -> Iterator[Hashable]:
 
 
 def _about_gang(world: Rivals, gang: Gang) -> Iterator[Hashable]:
-    gangs, now = world.keeper.tables.gangs, world.clock.time
+    gangs, now = world.scheduler.cache.gangs, world.clock.time
     for value in _of_gangs(gang):
         yield _ahead(value, now) if isinstance(value, float) else value
     yield (min(gang.wait.bypasses, world.patience.bypasses), min(gang.plan.timed_out, 8))

@@ -1,4 +1,4 @@
-"""A small cluster in memory around a Keeper: an API server's truth, watches that are late, and a kube-scheduler.
+"""A small cluster in memory around a Scheduler: an API server's truth, watches that are late, and a kube-scheduler.
 
 Nothing happens by itself: a test says what happens next. The scheduler here is no friend of ours: it offers windows
 of nodes, calls late and twice, and knows nothing of reservations. It tries a pod that our filter rejected again only
@@ -16,16 +16,15 @@ from extender.app.cache.cache import Rules
 from extender.app.cache.waiting_binds import BindAnswered
 from extender.app.contracts.effects import AskRefused, Effect
 from extender.app.contracts.extender_api import Verdict
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt
-from extender.core.brake import FREE, Switches, Withheld
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.daemons import DaemonSet
 from extender.core.feedback import Bound, BrakeChanged, NotBound
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.expected_members import Promise
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, Thrift
-from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.state.gang import (
     EvictFor,
@@ -45,6 +44,7 @@ from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.policy import Allow, Refuse, Wait
+from extender.core.safety_switches import FREE, Switches, Withheld
 from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
@@ -87,8 +87,8 @@ class FixedClock:
 @dataclass
 class GangWorld(Performing):
     clock: FixedClock = field(default_factory=FixedClock)
-    patience: Patience = DEFAULT_PATIENCE
-    thrift: Thrift = DEFAULT_THRIFT
+    patience: BackfillTrigger = DEFAULT_PATIENCE
+    thrift: BackfillLimits = DEFAULT_THRIFT
     reserve_at_filter: bool = True
     jobs: int = 0
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""
@@ -150,11 +150,11 @@ class GangWorld(Performing):
             switches=self.switches,
             allowances=self.allowances,
         )
-        self.keeper = Keeper(self.clock, rules, life=str(self.lives))
+        self.scheduler = Scheduler(self.clock, rules, life=str(self.lives))
 
     @property
     def gangs(self) -> dict[str, Phase]:
-        return {key.name: gang.phase for key, gang in self.keeper.tables.gangs.by_key.items()}
+        return {key.name: gang.phase for key, gang in self.scheduler.cache.gangs.by_key.items()}
 
     def take(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -171,10 +171,10 @@ class GangWorld(Performing):
                         self.opened[uid] = self.assumed[uid]
                 case OpenBarrier(key, members, attempts):
                     self.said |= attempts
-                    gang = self.keeper.tables.gangs.by_key[key]
+                    gang = self.scheduler.cache.gangs.by_key[key]
                     seen_bound = all(uid in gang.roster.bound for uid in members)
                     whole = gang.roster.placed + len(gang.barrier.writing) >= gang.terms.quorum
-                    observed = self.keeper.tables.brake.observes(key.namespace)
+                    observed = self.scheduler.cache.brake.observes(key.namespace)
                     assert whole or seen_bound or observed, "opened before the quorum was there"
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
@@ -182,10 +182,10 @@ class GangWorld(Performing):
                 case EvictFor(key, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
-                    self.keeper.tables.gangs.waiting.preempting.tells(key)
+                    self.scheduler.cache.gangs.waiting.preempting.tells(key)
                     for pod in victims:
-                        self.keeper.tables.gangs.waiting.preempting.evicted(key, pod)
-                    self.keeper.tables.gangs.waiting.preempting.done(key, self.clock.steady())
+                        self.scheduler.cache.gangs.waiting.preempting.evicted(key, pod)
+                    self.scheduler.cache.gangs.waiting.preempting.done(key, self.clock.steady())
                 case Preempted():
                     self.taken.append(effect)
                 case EvictRest(_, _, rest):
@@ -236,13 +236,13 @@ class GangWorld(Performing):
 
     def hold(self, **switches: bool) -> None:
         """The settings say so from now on; all else is as by default."""
-        self.keeper.tables.brake.set_everywhere(Switches(**switches))
-        self.do(self.keeper.heed(BrakeChanged()))
+        self.scheduler.cache.brake.set_everywhere(Switches(**switches))
+        self.do(self.scheduler.heed(BrakeChanged()))
 
     def label(self, namespace: str, **switches: bool) -> None:
         """The namespace's labels say so from now on."""
-        self.keeper.tables.brake.set_labelled(namespace, Switches(**switches))
-        self.do(self.keeper.heed(BrakeChanged()))
+        self.scheduler.cache.brake.set_labelled(namespace, Switches(**switches))
+        self.do(self.scheduler.heed(BrakeChanged()))
 
     # -- isolation -----------------------------------------------------------------------------------------------
 
@@ -250,14 +250,14 @@ class GangWorld(Performing):
         """So many gang places each of these namespaces may hold from now on; others any number."""
         limited = {name: Allowance({Counted.GANG_PLACES: number}) for name, number in gang_places.items()}
         self.allowances = (UNLIMITED, limited)
-        self.keeper.tables.isolation.set(*self.allowances)
-        self.do(self.keeper.settle())
+        self.scheduler.cache.isolation.set(*self.allowances)
+        self.do(self.scheduler.settle())
 
     # -- the cluster ---------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> None:
         self.nodes[node.name] = node
-        self.do(self.keeper.observe(node))
+        self.do(self.scheduler.observe(node))
 
     def restart(self) -> None:
         """A new life of the service, with what the cluster says. Calls to the one before are answered by nobody."""
@@ -268,21 +268,21 @@ class GangWorld(Performing):
         self.events.clear()
         self.evicted.clear()
         self._begin()
-        self.do(replaced(self.keeper, Node, list(self.nodes.values())))
-        self.do(replaced(self.keeper, DaemonSet, self.daemon_sets.values()))
+        self.do(replaced(self.scheduler, Node, list(self.nodes.values())))
+        self.do(replaced(self.scheduler, DaemonSet, self.daemon_sets.values()))
         if self.groups is not None:
-            self.do(replaced(self.keeper, PodGroup, self.groups.values()))
-        self.do(replaced(self.keeper, Pod, [*self.pods.values(), *self.ended.values()]))
+            self.do(replaced(self.scheduler, PodGroup, self.groups.values()))
+        self.do(replaced(self.scheduler, Pod, [*self.pods.values(), *self.ended.values()]))
 
     def have(self, daemon_set: DaemonSet) -> None:
         """The DaemonSet is there, and looks like this."""
         self.daemon_sets[daemon_set.uid] = daemon_set
-        self.do(self.keeper.observe(daemon_set))
+        self.do(self.scheduler.observe(daemon_set))
         self.do_the_rest()
 
     def remove_node(self, name: NodeName) -> None:
         del self.nodes[name]
-        self.do(self.keeper.forget(node(name)))
+        self.do(self.scheduler.forget(node(name)))
 
     def create(self, *pods: Pod, seen: bool = True) -> None:
         for pod in map(self._by_a_job, pods):
@@ -295,7 +295,7 @@ class GangWorld(Performing):
         if not self.jobs or not isinstance(pod.gang, GangAsk) or pod.owner is not None:
             return pod
         job = Owner("Job", pod.gang.key.name, f"uid-job-{pod.gang.key.name}")
-        self.do(self.keeper.observe(Promise(job.uid, self.jobs)))
+        self.do(self.scheduler.observe(Promise(job.uid, self.jobs)))
         return replace(pod, owner=job)
 
     def delete(self, uid: PodUid, *, seen: bool = True, by_force: bool = False) -> None:
@@ -334,17 +334,17 @@ class GangWorld(Performing):
         if self.events:
             news = self.events.popleft()
             if isinstance(news, Pod):
-                self.do(self.keeper.observe(news))
+                self.do(self.scheduler.observe(news))
             else:
-                self.do(self.keeper.forget(gone(news)))
+                self.do(self.scheduler.forget(gone(news)))
 
     def set_group(self, group: PodGroup) -> None:
         self.groups = {**(self.groups or {}), group.name: group}
-        self.do(self.keeper.observe(group))
+        self.do(self.scheduler.observe(group))
 
     def drop_group(self, name: str) -> None:
         assert self.groups is not None
-        self.do(self.keeper.forget(self.groups.pop(name)))
+        self.do(self.scheduler.forget(self.groups.pop(name)))
 
     def catch_up(self) -> None:
         while self.events:
@@ -354,9 +354,9 @@ class GangWorld(Performing):
     def do_the_rest(self) -> None:
         """The event loop comes back to what a slice of work had no room for, until nothing is left."""
         for _ in range(1000):
-            if not self.keeper.more_to_do:
+            if not self.scheduler.more_to_do:
                 return
-            self.do(self.keeper.tick())
+            self.do(self.scheduler.tick())
         raise AssertionError("there is always more to do")
 
     def pass_time(self, seconds: float) -> None:
@@ -366,7 +366,7 @@ class GangWorld(Performing):
     def at_its_alarms(self, seconds: float) -> None:
         """Time passes in which the service is asked nothing and hears nothing: it does what it set its alarm for."""
         until = self.clock.time + seconds
-        while (due := self.keeper.next_deadline()) is not None and due <= until:
+        while (due := self.scheduler.next_deadline()) is not None and due <= until:
             self.clock.time = max(due, self.clock.time)
             self._ring()
         self.clock.time = until
@@ -374,9 +374,9 @@ class GangWorld(Performing):
     def _ring(self) -> None:
         """The alarm rings, and at once again for what is due still."""
         for _ in range(10):
-            self.do(self.keeper.tick())
+            self.do(self.scheduler.tick())
             self.do_the_rest()
-            due = self.keeper.next_deadline()
+            due = self.scheduler.next_deadline()
             if due is None or due > self.clock.time:
                 return
         raise AssertionError("what is due stays due: the alarm rings for ever")
@@ -403,14 +403,14 @@ class GangWorld(Performing):
         return [
             pod
             for uid, pod in self.pods.items()
-            if self.keeper.tables.ours(pod)
+            if self.scheduler.cache.ours(pod)
             and not (pod.node or pod.gated or pod.at_our_gate or uid in self.assumed or uid in self.asleep)
         ]
 
     def filter(self, pod: Pod, sent: Sequence[NodeName] | None = None) -> Verdict:
         sent = self.offer(pod) if sent is None else sent
         pod = self._by_a_job(pod)
-        verdict = self.do(self.keeper.filter(pod, sent))
+        verdict = self.do(self.scheduler.filter(pod, sent))
         if pod.uid not in self.pods:
             return verdict
         if verdict.passed:
@@ -435,7 +435,7 @@ class GangWorld(Performing):
         """The scheduler's bind call: empty if it passed or waits at the barrier."""
         node = self.assumed[uid]
         self.counting_on_room.add(uid)
-        permit = self.do(self.keeper.permit(uid, node))
+        permit = self.do(self.scheduler.permit(uid, node))
         if isinstance(permit, Wait) and permit is not AT_BARRIER:
             return ""
         self.counting_on_room.discard(uid)
@@ -458,11 +458,11 @@ class GangWorld(Performing):
         self.assumed.pop(uid, None)
         pod = self.pods.get(uid)
         if pod is None:
-            self.do(self.keeper.heed(NotBound(uid, for_good=True, surely=True)))
+            self.do(self.scheduler.heed(NotBound(uid, for_good=True, surely=True)))
             return
         self.pods[uid] = replace(pod, node=node, attempt=self.said.pop(uid, None))
         self.events.append(self.pods[uid])
-        self.do(self.keeper.heed(Bound(uid, node, self.pods[uid].attempt)))
+        self.do(self.scheduler.heed(Bound(uid, node, self.pods[uid].attempt)))
 
     def restart_scheduler(self) -> None:
         """A new one knows nothing of what its predecessor has tried; its bind calls are still with us."""
@@ -478,7 +478,7 @@ class GangWorld(Performing):
                     self.delete(uid)
             self.evicted.clear()
             tried = [pod for pod in self.pending() if (sent := self.offer(pod)) and self.filter(pod, sent).passed]
-            waiting = {uid for gang in self.keeper.tables.gangs.by_key.values() for uid in gang.barrier.arrived}
+            waiting = {uid for gang in self.scheduler.cache.gangs.by_key.values() for uid in gang.barrier.arrived}
             waiting |= self.counting_on_room
             for uid in [uid for uid in self.assumed if uid not in self.opened and uid not in waiting]:
                 self.bind(uid)
@@ -493,10 +493,10 @@ class GangWorld(Performing):
     # -- what must always hold -----------------------------------------------------------------------------------
 
     def check(self) -> None:
-        keeper = self.keeper
-        assert (broken := keeper.tables.violations()) == [], broken
-        assert not keeper.tables.gangs.effects
-        for gang in keeper.tables.gangs.by_key.values():
+        scheduler = self.scheduler
+        assert (broken := scheduler.cache.violations()) == [], broken
+        assert not scheduler.cache.gangs.effects
+        for gang in scheduler.cache.gangs.by_key.values():
             assert (differs := differs_from_twin(gang.roster)) == [], f"{gang.key}: {differs}"
 
     def bound(self, gang: str) -> int:

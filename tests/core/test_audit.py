@@ -57,27 +57,27 @@ def world() -> GangWorld:
     made.create(*members)
     assert not made.filter(members[0], [NodeName("n0")]).passed
     assert made.gangs == {"train": Phase.WAITING}
-    assert made.keeper.tables.violations() == []
+    assert made.scheduler.cache.violations() == []
     return made
 
 
 def found(world: GangWorld) -> list[tuple[str, str]]:
-    return [(each.invariant, each.detail) for each in world.keeper.tables.violations()]
+    return [(each.invariant, each.detail) for each in world.scheduler.cache.violations()]
 
 
 def turns(world: GangWorld) -> Queue:
-    return world.keeper.tables.gangs.waiting.queue
+    return world.scheduler.cache.gangs.waiting.queue
 
 
 def test_a_gang_that_waits_in_a_place_that_is_no_longer_its_own(world: GangWorld) -> None:
-    train = world.keeper.tables.gangs.by_key[TRAIN]
+    train = world.scheduler.cache.gangs.by_key[TRAIN]
     train.terms = replace(train.terms, claims=5)
     assert found(world) == [("queue", "default/train has changed since it was put in its place")]
 
 
 def test_room_that_is_saved_for_a_gang_that_does_not_wait(world: GangWorld) -> None:
     world.create(*gang_pods("other", 1, FULL))
-    turns(world).saved.gang = world.keeper.tables.gangs.by_key[GangKey("default", "other")]
+    turns(world).saved.gang = world.scheduler.cache.gangs.by_key[GangKey("default", "other")]
     assert ("queue", "room is saved for default/other, which does not wait") in found(world)
 
 
@@ -95,19 +95,19 @@ def test_copies_whose_total_is_not_their_sum(world: GangWorld) -> None:
 
 
 def test_room_that_is_saved_for_a_gang_that_has_a_plan_or_holds_something_else(world: GangWorld) -> None:
-    gang = world.keeper.tables.gangs.by_key[TRAIN]
+    gang = world.scheduler.cache.gangs.by_key[TRAIN]
     turns(world).saved.gang = gang
     turns(world).saved.savings.begin(world.clock.steady())
     assert found(world) == []
     gang.phase = Phase.GATHERING
     assert [invariant for invariant, _ in found(world)] == ["gang_saved_for"]
     gang.phase = Phase.WAITING
-    world.keeper.tables.ledger.commit([slot("slot", "n0", FULL)])
+    world.scheduler.cache.ledger.commit([slot("slot", "n0", FULL)])
     assert [invariant for invariant, _ in found(world)] == ["gang_saved_for"]
 
 
 def test_a_gang_that_waits_with_a_member_at_its_barrier(world: GangWorld) -> None:
-    gang = world.keeper.tables.gangs.by_key[TRAIN]
+    gang = world.scheduler.cache.gangs.by_key[TRAIN]
     uid = next(iter(gang.roster.members))
     gang.barrier.arrived[uid] = NodeName("n0")
     assert "gang_waits_with_nothing" in [invariant for invariant, _ in found(world)]
@@ -115,7 +115,7 @@ def test_a_gang_that_waits_with_a_member_at_its_barrier(world: GangWorld) -> Non
 
 def test_places_of_a_gang_that_is_no_more_behind_what_others_hold(world: GangWorld) -> None:
     world.create(pod("ordinary", {"cpu": 100}, node=NodeName("n0")))
-    world.keeper.tables.ledger.commit(
+    world.scheduler.cache.ledger.commit(
         [claim("claimed", "n0", {"cpu": 100}), slot("left", "n0", {"cpu": 100}, gang="gone")]
     )
     assert [invariant for invariant, _ in found(world)] == ["gang_owner"]

@@ -13,10 +13,10 @@ from extender.core import node_matching
 from extender.core.cluster import Node, Pod
 from extender.core.fit import Asked
 from extender.core.gangs.placement.placement import Places
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.queue import fit_index
 from extender.core.gangs.queue.fit_index import CouldFit
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
@@ -31,7 +31,7 @@ from tests.core.town import apart, even
 from tests.performing import replaced
 
 NODES, GANGS = 60, 20
-NEVER = Patience(10**9, float("inf"))
+NEVER = BackfillTrigger(10**9, float("inf"))
 LARGER = {"cpu": 8003, "memory": 2**30}
 
 
@@ -42,7 +42,7 @@ class Counts:
         self.monkeypatch = monkeypatch
         self.tries = 0
         self.counts = 0
-        self._count(Prospects, "could_ever_fit", "tries")
+        self._count(Feasibility, "could_ever_fit", "tries")
         self._count(Places, "_look_for", "tries")
         self._count(CouldFit, "_count", "counts")
 
@@ -74,15 +74,15 @@ def world() -> GangWorld:
 
 def crowd(world: GangWorld, cpu: int) -> None:
     """So many nodes of 8 CPU; so many gangs of three, each of another shape, that wait for them."""
-    world.do(replaced(world.keeper, Node, [node(f"n{number}") for number in range(NODES)]))
+    world.do(replaced(world.scheduler, Node, [node(f"n{number}") for number in range(NODES)]))
     for number in range(GANGS):
         asks = {"cpu": cpu + number, "memory": 1000 + number}
         ask = gang_ask(f"g{number}", 3)
         members = [pod(f"g{number}-{index}", asks, gang=ask, created=number) for index in range(3)]
         for member in members:
-            world.do(world.keeper.observe(member))
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
-    waiting = {gang.phase for gang in world.keeper.tables.gangs.by_key.values()}
+            world.do(world.scheduler.observe(member))
+        world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
+    waiting = {gang.phase for gang in world.scheduler.cache.gangs.by_key.values()}
     assert waiting == {Phase.WAITING}
 
 
@@ -94,26 +94,26 @@ class TestGangsThatCanNeverFit:
         counts.of_this()
 
     def test_are_not_tried_when_one_node_gains_what_they_do_not_ask_for(self, world: GangWorld, counts: Counts) -> None:
-        world.do(world.keeper.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), 5))
+        world.do(world.scheduler.set_capacity(NodeName("n1"), ResourceKey("escher.dev/x.y"), 5))
         assert counts.of_this() == (0, GANGS)
 
     def test_are_not_tried_when_the_labels_of_one_node_change(self, world: GangWorld, counts: Counts) -> None:
-        world.do(world.keeper.observe(node("n2", labels={"a": "b"})))
+        world.do(world.scheduler.observe(node("n2", labels={"a": "b"})))
         assert counts.of_this() == (0, GANGS)
 
     def test_are_not_looked_at_when_pods_come_and_go(self, world: GangWorld, counts: Counts) -> None:
-        world.do(world.keeper.observe(pod("plain", node=NodeName("n3"))))
-        world.do(world.keeper.forget(gone(PodUid("uid-plain"))))
+        world.do(world.scheduler.observe(pod("plain", node=NodeName("n3"))))
+        world.do(world.scheduler.forget(gone(PodUid("uid-plain"))))
         assert counts.of_this() == (0, 0)
 
     def test_are_tried_when_enough_nodes_are_large_enough_and_no_others_are(
         self, world: GangWorld, counts: Counts
     ) -> None:
         for number in range(2):
-            world.do(world.keeper.observe(node(f"n{number}", LARGER)))
+            world.do(world.scheduler.observe(node(f"n{number}", LARGER)))
         assert counts.of_this()[0] == 0
-        world.do(world.keeper.observe(node("n2", LARGER)))
-        phases = [gang.phase for gang in world.keeper.tables.gangs.by_key.values()]
+        world.do(world.scheduler.observe(node("n2", LARGER)))
+        phases = [gang.phase for gang in world.scheduler.cache.gangs.by_key.values()]
         assert phases == [Phase.PLANNED, *(GANGS - 1) * [Phase.WAITING]]
         assert counts.of_this()[0] <= 2
 
@@ -125,27 +125,27 @@ class TestAGangOfManyKinds:
 
     def stage(self, world: GangWorld, free: int, *, choosy: bool = False) -> list[Pod]:
         """So many nodes with room for any of them; the others are full. `choosy`: each wants a node of its own kind."""
-        world.do(replaced(world.keeper, Node, [node(f"n{number}") for number in range(NODES)]))
+        world.do(replaced(world.scheduler, Node, [node(f"n{number}") for number in range(NODES)]))
         for number in range(free, NODES):
-            world.do(world.keeper.observe(pod(f"full-{number}", {"cpu": 8000}, node=NodeName(f"n{number}"))))
+            world.do(world.scheduler.observe(pod(f"full-{number}", {"cpu": 8000}, node=NodeName(f"n{number}"))))
         ask = gang_ask("g", self.KINDS)
         members = [pod(f"g-{index}", {"cpu": 7000 + index}, gang=ask, created=index) for index in range(self.KINDS)]
         if choosy:
             members = [replace(each, node_selector={"for": each.name}) for each in members]
         for member in members:
-            world.do(world.keeper.observe(member))
+            world.do(world.scheduler.observe(member))
         return members
 
     def phase(self, world: GangWorld) -> Phase:
-        [gang] = world.keeper.tables.gangs.by_key.values()
+        [gang] = world.scheduler.cache.gangs.by_key.values()
         return gang.phase
 
     def test_is_planned_once_there_is_room_for_all(self, world: GangWorld) -> None:
         members = self.stage(world, free=self.KINDS - 1)
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
         world.do_the_rest()
         assert self.phase(world) is Phase.WAITING
-        world.do(world.keeper.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
+        world.do(world.scheduler.forget(gone(PodUid(f"uid-full-{NODES - 1}"))))
         world.do_the_rest()
         assert self.phase(world) is Phase.PLANNED
         world.check()
@@ -156,7 +156,7 @@ class TestAGangOfManyKinds:
         for owner, method in ((Room, "lacking"), (Room, "copies"), (fit_index, "copies"), (node_matching, "accepts")):
             self._count(monkeypatch, owner, method, looks)
         members = self.stage(world, free=self.KINDS - 1)
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
         world.do_the_rest()
         assert self.phase(world) is Phase.WAITING
         # Were each looked at for each kind, it would be NODES * KINDS several times.
@@ -171,7 +171,7 @@ class TestAGangOfManyKinds:
         monkeypatch.setattr(sys.modules[__name__], "NODES", 300)
         self._count(monkeypatch, node_matching, "accepts", looks)
         members = self.stage(world, free=NODES, choosy=True)
-        world.do(world.keeper.filter(members[0], list(world.keeper.tables.nodes)))
+        world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
         world.do_the_rest()
         assert self.phase(world) is Phase.WAITING
         assert len(looks) < 2 * NODES
@@ -184,17 +184,17 @@ class TestAGangOfManyKinds:
         looks = list[str]()
         monkeypatch.setattr(sys.modules[__name__], "NODES", 300)
         zones = [node(f"n{number}", labels={"zone": f"z{number % 3}"}) for number in range(NODES)]
-        world.do(replaced(world.keeper, Node, zones))
+        world.do(replaced(world.scheduler, Node, zones))
         terms = tuple(SelectorTerm((Requirement(f"key-{number}", "Exists"),)) for number in range(20))
         anywhere = SelectorTerm((Requirement("zone", "Exists"),))
         member = pod("g-0", gang=gang_ask("g", 1), labels={"app": "train"}, affinity=(*terms, anywhere))
         if policy is None:
             member = replace(member, constraints=even("zone"))
         else:
-            world.do(world.keeper.govern("default", "even", PolicyInForce(policy, ())))
-        world.do(world.keeper.observe(member))
+            world.do(world.scheduler.govern("default", "even", PolicyInForce(policy, ())))
+        world.do(world.scheduler.observe(member))
         self._count(monkeypatch, node_match, "_term_matches", looks)
-        world.do(world.keeper.filter(member, list(world.keeper.tables.nodes)))
+        world.do(world.scheduler.filter(member, list(world.scheduler.cache.nodes)))
         assert self.phase(world) is Phase.PLANNED
         assert len(looks) < NODES
 
@@ -211,14 +211,14 @@ class TestAGangOfManyKinds:
         self, world: GangWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         nodes = [node(f"n{number}", labels={HOSTNAME: f"host-{number}"}) for number in range(NODES)]
-        world.do(replaced(world.keeper, Node, nodes))
+        world.do(replaced(world.scheduler, Node, nodes))
         ask = gang_ask("g", self.KINDS)
         members = [
             pod(f"g-{index}", {"cpu": 8000}, gang=ask, node_selector={HOSTNAME: f"host-{index}"}, created=index)
             for index in range(self.KINDS)
         ]
         for member in members:
-            world.do(world.keeper.observe(member))
+            world.do(world.scheduler.observe(member))
         looks: list[NodeName] = []
         lacking = Room.lacking
 
@@ -227,7 +227,7 @@ class TestAGangOfManyKinds:
             return lacking(room, name, need)
 
         monkeypatch.setattr(Room, "lacking", counted)
-        world.do(world.keeper.filter(members[0], [NodeName("n0")]))
+        world.do(world.scheduler.filter(members[0], [NodeName("n0")]))
         assert self.phase(world) is Phase.PLANNED
         assert len(looks) <= 2 * self.KINDS
         world.check()
@@ -239,7 +239,7 @@ class TestASlice:
     @pytest.fixture
     def world(self) -> GangWorld:
         made = GangWorld(patience=NEVER)
-        made.keeper.tables.gangs.waiting.queue.fits.work.limit = 1
+        made.scheduler.cache.gangs.waiting.queue.fits.work.limit = 1
         return made
 
     def waiting(self, world: GangWorld, name: str, asks: dict[str, int], created: float, size: int = 2) -> list[Pod]:
@@ -266,7 +266,7 @@ class TestASlice:
         gone = {*fillers}
         for uid in gone:
             del world.pods[uid]
-        world.do(replaced(world.keeper, Pod, list(world.pods.values())))
+        world.do(replaced(world.scheduler, Pod, list(world.pods.values())))
 
     def test_leaves_the_rest_for_the_next_and_says_so(self, world: GangWorld) -> None:
         fillers = self.stage(world, "one", "two")
@@ -274,17 +274,17 @@ class TestASlice:
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING}
         self.free(world, fillers)
-        assert world.keeper.more_to_do
-        assert world.keeper.next_deadline() == world.clock.steady()
+        assert world.scheduler.more_to_do
+        assert world.scheduler.next_deadline() == world.clock.steady()
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.PLANNED}
-        assert world.keeper.tables.violations() == []
+        assert world.scheduler.cache.violations() == []
 
     def test_ends_where_nothing_is_left(self, world: GangWorld) -> None:
         self.free(world, self.stage(world, "one", "two", "three"))
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "three": Phase.WAITING}
-        assert not world.keeper.more_to_do
+        assert not world.scheduler.more_to_do
 
     def test_lets_nobody_pass_who_is_not_tried_yet(self, world: GangWorld) -> None:
         """A gang that comes between two slices does not take the room of those who wait for the second."""
@@ -292,9 +292,9 @@ class TestASlice:
         newcomer = [replace(each, created=9.0) for each in gang_pods("new", 2, {"cpu": 8000})]
         world.create(*newcomer)
         world.do_the_rest()
-        world.keeper.tables.gangs.waiting.queue.fits.work.spent = 0
+        world.scheduler.cache.gangs.waiting.queue.fits.work.spent = 0
         self.free(world, fillers)
-        assert world.keeper.more_to_do
+        assert world.scheduler.more_to_do
         verdict = world.filter(newcomer[0], ["n0", "n1"])  # type: ignore[list-item]
         assert not verdict.passed
         world.do_the_rest()
@@ -310,7 +310,7 @@ class TestASlice:
         for number in range(2, 4):
             world.nodes[NodeName(f"n{number}")] = node(f"n{number}", {"cpu": 7000})
         self.free(world, fillers)
-        world.do(replaced(world.keeper, Node, list(world.nodes.values())))
+        world.do(replaced(world.scheduler, Node, list(world.nodes.values())))
         world.filter(newcomer[0], list(world.nodes))
         world.do_the_rest()
         assert world.gangs == {"one": Phase.PLANNED, "two": Phase.WAITING, "new": Phase.PLANNED}
@@ -361,7 +361,7 @@ class TestASlice:
             world.change(uid, node_selector={})
         world.catch_up()
         world.do_the_rest()
-        assert not world.keeper.more_to_do
+        assert not world.scheduler.more_to_do
         world.delete(PodUid("uid-new-0"))
         world.delete(PodUid("uid-new-1"))
         world.do_the_rest()
@@ -387,8 +387,8 @@ def test_whether_a_gang_could_ever_fit_is_counted_as_if_only_what_stays_were_the
         ledger.capacity.set_node(NodeName(name), units(cpu=2000, pods=9))
     world = GangWorld(patience=NEVER)
     world.create(*gang_pods("train", 2, {"cpu": 2000}))
-    [gang] = world.keeper.tables.gangs.by_key.values()
-    turns = world.keeper.tables.gangs.waiting.queue
+    [gang] = world.scheduler.cache.gangs.by_key.values()
+    turns = world.scheduler.cache.gangs.waiting.queue
     turns.enter(gang)
     [shape] = turns._queues
     tried: list[str] = []

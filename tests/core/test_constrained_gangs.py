@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.explain.explain import Explain
+from extender.core.affinity_rules import APART, NEAR
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs.cycle.plan_store import FREE
@@ -21,7 +22,6 @@ from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE,
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
-from extender.core.neighbours import APART, NEAR
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, daemon_set, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
@@ -48,7 +48,7 @@ class KnowingWorld(GangWorld):
         for member in members:
             assert not self.offer(member)
             self.asleep[member.uid] = "no node"
-            self.do(self.keeper.preempt(member, {}))
+            self.do(self.scheduler.preempt(member, {}))
 
 
 def world_of(zones: str, cpu: int = 8000) -> KnowingWorld:
@@ -73,7 +73,7 @@ def zones(world: GangWorld) -> str:
 def unbound_held(world: GangWorld) -> int:
     return sum(
         held.kind in (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION)
-        for held in world.keeper.tables.ledger.rows.holdings()
+        for held in world.scheduler.cache.ledger.rows.holdings()
     )
 
 
@@ -124,7 +124,7 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
     world.schedule()
     assert set(world.asleep.values()) == {HOPELESS}
     assert unbound_held(world) == 0
-    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    found = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert found.wait.shortfall is not None
     assert (found.wait.shortfall.placed, found.wait.shortfall.rule) == (2, APART)
     # An hour of others coming and going wakes nobody.
@@ -135,7 +135,7 @@ def test_a_gang_that_can_be_placed_nowhere_is_told_so_holds_nothing_and_is_not_p
         world.delete(other.uid)
         world.pass_time(60)
     assert not world.wakes
-    assert world.keeper.tables.gangs.waiting.queue.saved.gang is None
+    assert world.scheduler.cache.gangs.waiting.queue.saved.gang is None
     world.check()
 
 
@@ -144,10 +144,10 @@ def test_what_is_told_of_it_is_what_an_empty_cluster_lacks_whoever_is_there() ->
     world.create(*(pod(f"fill-{n}", FULL, node=NodeName(f"n{n}")) for n in range(3)))
     members = gang(3, apart())
     world.create(*members)
-    assert not world.do(world.keeper.filter(members[0], list(world.nodes))).passed
+    assert not world.do(world.scheduler.filter(members[0], list(world.nodes))).passed
     world.delete(PodUid("uid-fill-0"))
-    assert not world.do(world.keeper.filter(members[0], list(world.nodes))).passed
-    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    assert not world.do(world.scheduler.filter(members[0], list(world.nodes))).passed
+    found = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert found.wait.shortfall is not None
     assert (found.wait.shortfall.placed, found.wait.shortfall.rule) == (2, APART)
 
@@ -172,7 +172,7 @@ def test_a_gang_for_which_there_is_no_place_now_waits_for_one() -> None:
     world.create(*gang(3, near()))
     world.schedule()
     assert set(world.asleep.values()) == {NO_ROOM}
-    found = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    found = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert found.wait.shortfall is not None
     assert found.wait.shortfall.rule == NEAR
     world.delete(fill[0].uid)
@@ -199,7 +199,7 @@ def test_room_is_saved_where_all_can_be_together() -> None:
     world.schedule()
     saved = {
         held.node
-        for held in world.keeper.tables.ledger.rows.holdings()
+        for held in world.scheduler.cache.ledger.rows.holdings()
         if held.kind is HoldingKind.SAVING and held.units
     }
     assert saved in ({"n0"}, {"n0", "n1"}, {"n3"}, {"n2", "n3"})
@@ -218,7 +218,9 @@ def test_room_is_saved_where_most_is_free(fullest: int) -> None:
     world.ask_in_vain(members)
     world.pass_time(61)
     saved = {
-        held.node: held.units for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING
+        held.node: held.units
+        for held in world.scheduler.cache.ledger.rows.holdings()
+        if held.kind is HoldingKind.SAVING
     }
     assert saved.keys() == {f"n{1 - fullest}"}
 
@@ -231,7 +233,7 @@ class TestAPlanThatWouldTakeTooLong:
         world = world_of("-" * 12 + "ab")
         world.create(*gang(2, even(), cpu=1000))
         world.schedule()
-        return world, world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+        return world, world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
 
     def test_has_a_reason_of_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
         world, found = self.waiting(monkeypatch)
@@ -239,7 +241,7 @@ class TestAPlanThatWouldTakeTooLong:
         assert set(world.asleep.values()) == {UNPLANNED}
         assert world.turned_away[-1].reason == UNPLANNED
         assert world.turned_away[-1].shortfall == Shortfall(0, 2, None, together.TOO_LARGE, unsure=True)
-        told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
+        told = Explain(world.scheduler.cache).gang(GangKey("default", "train"))
         assert together.TOO_LARGE in told.summary
         assert UNPLANNED in told.summary
         assert told.remedies[0].startswith("have fewer of its members")
@@ -277,7 +279,7 @@ def test_daemons_count_for_what_an_empty_cluster_could_hold() -> None:
         world.create(pod(f"exporter-{number}", {}, node=at, owner=AGENT, constraints=ports(80)))
     members = gang(2, ports(80))
     world.create(*members)
-    verdict = world.do(world.keeper.filter(members[0], list(world.nodes)))
+    verdict = world.do(world.scheduler.filter(members[0], list(world.nodes)))
     assert set(verdict.unresolvable.values()) == {HOPELESS}
 
 
@@ -314,8 +316,8 @@ class TestGangsAtTheSameTime:
         one, other = gang(2, ports(80), "one"), gang(2, ports(80), "other")
         world.create(*one, *other)
         # Both are planned before any of their members is assumed.
-        firsts = [world.do(world.keeper.filter(members[0], list(world.nodes))).passed for members in (one, other)]
-        held = [each.node for each in world.keeper.tables.ledger.rows.holdings()]
+        firsts = [world.do(world.scheduler.filter(members[0], list(world.nodes))).passed for members in (one, other)]
+        held = [each.node for each in world.scheduler.cache.ledger.rows.holdings()]
         assert all(firsts)
         assert len(held) == len(set(held)) == 4
 
@@ -324,20 +326,20 @@ class TestGangsAtTheSameTime:
         one, other = gang(1, ports(80), "one"), gang(1, ports(80), "other")
         world.create(*one, *other)
         n0, n1, n2 = world.nodes
-        assert world.do(world.keeper.filter(one[0], [n0])).passed == [n0]
-        assert world.do(world.keeper.filter(other[0], [n1])).passed == [n1]
-        assert not world.do(world.keeper.filter(other[0], [n0])).passed
-        assert world.do(world.keeper.filter(other[0], [n0, n2])).passed == [n2]
+        assert world.do(world.scheduler.filter(one[0], [n0])).passed == [n0]
+        assert world.do(world.scheduler.filter(other[0], [n1])).passed == [n1]
+        assert not world.do(world.scheduler.filter(other[0], [n0])).passed
+        assert world.do(world.scheduler.filter(other[0], [n0, n2])).passed == [n2]
 
     def test_keep_away_from_who_wants_it_so_though_they_want_nothing_themselves(self) -> None:
         world = world_of("aabb", cpu=64000)
         shy = gang(2, Constraints(anti_affinity=(term(ZONE, "other"),)), "shy")
         world.create(*shy, *gang(2, None, "other"))
-        assert world.do(world.keeper.filter(shy[0], [NodeName("n0"), NodeName("n1")])).passed
+        assert world.do(world.scheduler.filter(shy[0], [NodeName("n0"), NodeName("n1")])).passed
         world.filter(world.pods[PodUid("uid-other-0")])
-        held = world.keeper.tables.ledger.rows.holdings()
+        held = world.scheduler.cache.ledger.rows.holdings()
         of = {str(each.owner): set[str]() for each in held}
-        for each in world.keeper.tables.ledger.rows.holdings():
+        for each in world.scheduler.cache.ledger.rows.holdings():
             of[str(each.owner)].add(world.nodes[each.node].labels[ZONE])
         assert of["default/shy"].isdisjoint(of["default/other"])
 
@@ -452,8 +454,8 @@ class TestReplans:
         return world, members
 
     def ask(self, world: GangWorld, member: Pod) -> Verdict:
-        verdict = world.do(world.keeper.filter(member, [NodeName("n0")]))
-        world.do(world.keeper.tick())
+        verdict = world.do(world.scheduler.filter(member, [NodeName("n0")]))
+        world.do(world.scheduler.tick())
         return verdict
 
     def test_a_gang_that_is_refused_again_and_again_is_left_alone_for_longer_and_longer(self) -> None:
@@ -474,7 +476,7 @@ class TestReplans:
             world.pass_time(1)
         late = [when for when in planned if when > 600]
         assert REFUSED_ELSEWHERE in reasons
-        told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
+        told = Explain(world.scheduler.cache).gang(GangKey("default", "train"))
         assert REFUSED_ELSEWHERE in told.summary
         assert "kubectl describe pod" in told.remedies[0]
         assert len(late) <= 6
@@ -489,11 +491,11 @@ class TestReplans:
         for _ in range(40):
             for each in members:
                 self.ask(world, each)
-        [found] = world.keeper.tables.gangs.by_key.values()
+        [found] = world.scheduler.cache.gangs.by_key.values()
         assert found.phase is Phase.WAITING
         world.change(members[1].uid, priority=1)
         world.catch_up()
-        assert world.do(world.keeper.filter(members[0], [NodeName("n0")])).passed
+        assert world.do(world.scheduler.filter(members[0], [NodeName("n0")])).passed
 
 
 APPS = ("train", "web")

@@ -97,7 +97,7 @@ def test_a_bare_member_beyond_the_quorum_completes_it_after_a_restart(world: Gan
     late = replace(member("m2", None), created=1.0)
     for name in ("m0", "m1"):
         done = replace(member(name, None), node=NodeName("n0"), finished=True, succeeded=True)
-        world.do(world.keeper.observe(replace(done, attempt=Attempt("a.1", 2, 2), created=1.0, bound_at=2.0)))
+        world.do(world.scheduler.observe(replace(done, attempt=Attempt("a.1", 2, 2), created=1.0, bound_at=2.0)))
     world.create(late)
     world.schedule()
     assert world.bound("train") == 1
@@ -153,7 +153,7 @@ def test_whoever_is_deleted_or_looks_otherwise_now_did_not_and_the_others_did() 
 def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
     [ended] = world.ended
-    world.do(world.keeper.forget(gone(ended)))
+    world.do(world.scheduler.forget(gone(ended)))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
@@ -161,17 +161,17 @@ def test_one_that_is_deleted_meanwhile_counts_for_nothing(world: GangWorld) -> N
 
 def test_nor_does_one_that_a_new_list_has_no_more(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
-    world.do(replaced(world.keeper, Pod, []))
+    world.do(replaced(world.scheduler, Pod, []))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
-    assert not world.keeper.tables.gangs.members.ended_well.known
+    assert not world.scheduler.cache.gangs.members.ended_well.known
 
 
 def test_nor_one_that_is_about_to_be_deleted(world: GangWorld) -> None:
     run_until_one_has_succeeded_and_the_last_has_failed(world)
     [ended] = world.ended.values()
-    world.do(world.keeper.observe(replace(ended, deleting=True)))
+    world.do(world.scheduler.observe(replace(ended, deleting=True)))
     world.create(member("m2"))
     world.schedule()
     assert world.bound("train") == 0
@@ -181,8 +181,8 @@ def test_one_of_a_run_that_nobody_was_seen_of_yet_counts_beside_those_of_an_earl
     earlier = replace(member("old", Owner("Job", "train", "before")), node=NodeName("n0"))
     done = replace(member("m0"), node=NodeName("n0"), finished=True, succeeded=True)
     world.create(earlier)
-    world.do(world.keeper.observe(done))
-    gang = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    world.do(world.scheduler.observe(done))
+    gang = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert gang.roster.succeeded == set()
     world.create(member("m1"))
     assert gang.roster.succeeded == {PodUid("uid-m0")}

@@ -16,7 +16,7 @@ from extender.filters.share_order import SHARE, WEIGHT
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld
-from tests.filters.governing.world import naming
+from tests.filters.escher_policies.world import naming
 
 LICENCE = ResourceKey("escher.dev/default.licence")
 HOST = NodeName("n0")
@@ -24,8 +24,8 @@ ANNOTATION, POLICY = "annotation", "policy"
 
 
 class Licences(GangWorld):
-    """One node with units of a licence; gangs of one member each ask for one of it. `scheduler_name`: `escher` finds it by
-    what node status has of it, and `escher-ledger` does not look at it."""
+    """One node with units of a licence; gangs of one member each ask for one of it. `scheduler_name`: `escher` finds it
+    by what node status has of it, and `escher-ledger` does not look at it."""
 
     def __init__(self, units: int, weights: dict[str, int], said_by: str, scheduler: str) -> None:
         super().__init__()
@@ -33,9 +33,9 @@ class Licences(GangWorld):
         self.count = 0
         self.share_of: dict[PodUid, str] = {}
         self.add_node(node(HOST, {"cpu": 1_000_000, "pods": 1000}))
-        self.do(self.keeper.set_capacity(HOST, LICENCE, units))
+        self.do(self.scheduler.set_capacity(HOST, LICENCE, units))
         for share, weight in weights.items() if said_by == POLICY else ():
-            self.do(self.keeper.govern("default", share, PolicyInForce(FairShare(weight))))
+            self.do(self.scheduler.govern("default", share, PolicyInForce(FairShare(weight))))
 
     def offer(self, pod: Pod) -> list[NodeName]:
         taken = sum(1 for uid, each in self.pods.items() if HOST in (each.node, self.assumed.get(uid)))
@@ -46,7 +46,9 @@ class Licences(GangWorld):
         said = naming(share) if self.said_by == POLICY else {SHARE: share, WEIGHT: str(self.weights[share])}
         name, asks = f"{share}{self.count}", {LICENCE: 1, "cpu": 100}
         created, self.count = float(self.count + 1), self.count + 1
-        member = pod(name, asks, gang=gang_ask(name, 1), annotations=said, created=created, scheduler=self.scheduler_name)
+        member = pod(
+            name, asks, gang=gang_ask(name, 1), annotations=said, created=created, scheduler=self.scheduler_name
+        )
         self.share_of[member.uid] = share
         self.create(member)
 

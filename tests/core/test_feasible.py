@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.feasible import cannot_meet, impossible, pods_spoken_of
-from extender.core.governed import Governed
+from extender.core.matched_policy import MatchedPolicy
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, CoLocation, Parameters
 from tests.builders import node, pod, taint
 from tests.core.every_way import has_a_way
@@ -41,8 +41,8 @@ PODS = st.builds(
 )
 
 
-def governed_by(policies: Sequence[Parameters]) -> tuple[Governed, ...]:
-    return tuple(Governed(f"p{number}", each) for number, each in enumerate(policies))
+def governed_by(policies: Sequence[Parameters]) -> tuple[MatchedPolicy, ...]:
+    return tuple(MatchedPolicy(f"p{number}", each) for number, each in enumerate(policies))
 
 
 def made(number: int, zone: str, cpu: int, closed: str, ssd: bool) -> Node:
@@ -121,4 +121,4 @@ def test_a_pod_that_is_larger_than_every_node_is_told_and_one_that_waits_for_dat
 def test_two_policies_can_contradict_each_other_wherever_they_meet(
     one: Parameters, other: Parameters, where: str | None
 ) -> None:
-    assert cannot_meet(Governed("p0", one), Governed("p1", other)) == where
+    assert cannot_meet(MatchedPolicy("p0", one), MatchedPolicy("p1", other)) == where

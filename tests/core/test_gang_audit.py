@@ -26,16 +26,16 @@ def world() -> GangWorld:
     for member in members[:2]:
         made.filter(member)
     made.bind(members[0].uid)
-    assert made.keeper.tables.violations() == []
+    assert made.scheduler.cache.violations() == []
     return made
 
 
 def gang(world: GangWorld) -> Gang:
-    return world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    return world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
 
 
 def found(world: GangWorld) -> set[str]:
-    return {violation.invariant for violation in world.keeper.tables.violations()}
+    return {violation.invariant for violation in world.scheduler.cache.violations()}
 
 
 def test_a_gang_that_waits_and_holds(world: GangWorld) -> None:
@@ -55,13 +55,13 @@ def test_a_member_at_the_barrier_without_its_place(world: GangWorld) -> None:
 
 
 def test_places_of_a_gang_that_is_no_more(world: GangWorld) -> None:
-    del world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    del world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert found(world) == {"gang_owner"}
 
 
 def test_claims_have_an_owner_that_is_no_gang(world: GangWorld) -> None:
     claim = Claim(namespace="default", holder="batch", node=NodeName("n2"), units=units(cpu=1000), ttl_seconds=60)
-    assert world.keeper.tables.ledger.commit([to_holding(claim, world.clock.now())]).committed
+    assert world.scheduler.cache.ledger.commit([to_holding(claim, world.clock.now())]).committed
     assert found(world) == set()
 
 
@@ -79,14 +79,14 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
     for uid in members[:2]:
         world.write(uid)
     del world.opened[members[2]]
-    world.do(world.keeper.heed(NotBound(members[2], for_good=False)))
+    world.do(world.scheduler.heed(NotBound(members[2], for_good=False)))
     world.catch_up()
     assert found(world) == set()
-    world.keeper.tables.gangs.quorums.in_part.clear()
+    world.scheduler.cache.gangs.quorums.in_part.clear()
     assert found(world) == {"gang_in_part"}
 
 
 def test_a_gang_that_waits_and_that_nothing_will_try_again(world: GangWorld) -> None:
     world.create(*gang_pods("lost", 3, {"cpu": 9000}))
-    del world.keeper.tables.gangs.waiting.unasked[GangKey("default", "lost")]
+    del world.scheduler.cache.gangs.waiting.unasked[GangKey("default", "lost")]
     assert found(world) == {"gang_not_watched"}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.adapters.objects import to_pod
-from extender.adapters.plain import Shape
+from extender.adapters.value_codec import Shape
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk, derived_key
 from extender.core.gangs.naming import Ambiguous, Naming
@@ -74,14 +74,14 @@ class Identities(RuleBasedStateMachine):
         self.world = GangWorld()
         self.world.add_node(node("n0", {"cpu": 1000}))
         for namespace in ("team-a", "team-b"):
-            self.world.do(self.world.keeper.observe(PodGroup(namespace, "a", 2)))
-            self.world.do(self.world.keeper.observe(PodGroup(namespace, "b", 2)))
+            self.world.do(self.world.scheduler.observe(PodGroup(namespace, "a", 2)))
+            self.world.do(self.world.scheduler.observe(PodGroup(namespace, "b", 2)))
         self.manifests: dict[str, dict[str, Any]] = {}
         self.made = 0
 
     def _tell(self, uid: str) -> None:
         read = msgspec.json.decode(json.dumps(self.manifests[uid]), type=objects.Pod)
-        self.world.do(self.world.keeper.observe(to_pod(read, 60.0)))
+        self.world.do(self.world.scheduler.observe(to_pod(read, 60.0)))
 
     @rule(
         namespace=NAMESPACES,
@@ -112,7 +112,7 @@ class Identities(RuleBasedStateMachine):
     @rule(which=st.integers(0, 40))
     def pod_goes(self, which: int) -> None:
         if self.manifests.pop(uid := f"u{which}", None) is not None:
-            self.world.do(self.world.keeper.forget(pod(uid=PodUid(uid))))
+            self.world.do(self.world.scheduler.forget(pod(uid=PodUid(uid))))
 
     @invariant()
     def gangs_are_the_oracles(self) -> None:
@@ -120,12 +120,12 @@ class Identities(RuleBasedStateMachine):
         for uid, manifest in self.manifests.items():
             if (made_by := gang_of(manifest)) is not None:
                 expected[made_by].add(uid)
-        gangs = self.world.keeper.tables.gangs.by_key.values()
+        gangs = self.world.scheduler.cache.gangs.by_key.values()
         assert sorted(sorted(gang.roster.members) for gang in gangs) == sorted(map(sorted, expected.values()))
 
     @invariant()
     def each_has_a_name_of_its_own_and_is_found_by_it(self) -> None:
-        gangs = self.world.keeper.tables.gangs
+        gangs = self.world.scheduler.cache.gangs
         said = [gangs.naming.spoken(key) for key in gangs.by_key]
         assert len(set(said)) == len(said)
         assert [gangs.naming.find(key) for key in said] == list(gangs.by_key.values())
@@ -141,7 +141,7 @@ class Identities(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_amiss(self) -> None:
-        assert self.world.keeper.tables.violations() == []
+        assert self.world.scheduler.cache.violations() == []
 
 
 Identities.TestCase.settings = settings(max_examples=2 * settings().max_examples, stateful_step_count=25)
@@ -163,10 +163,10 @@ def test_places_for_members_that_are_to_come_are_each_gangs_own() -> None:
     for one, *_ in (first, second):
         world.create(one)
         world.filter(one, [NodeName("n0")])
-    assert world.keeper.tables.ledger.rows[NodeName("n0")].held[CPU] == 4000
+    assert world.scheduler.cache.ledger.rows[NodeName("n0")].held[CPU] == 4000
     world.create(first[1], second[1])
     world.schedule()
-    assert len(world.keeper.tables.gangs.by_key) == 2
+    assert len(world.scheduler.cache.gangs.by_key) == 2
     assert all(each.node == "n0" for each in world.pods.values())
     world.check()
 

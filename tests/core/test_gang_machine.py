@@ -20,7 +20,7 @@ from extender.core.feedback import NotBound
 from extender.core.gang_ask import GangAsk, GroupAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.cycle.quorum import part_of
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.state_machine import Phase
@@ -46,10 +46,10 @@ class GangMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        patience = Patience(bypasses=1, seconds=30)
+        patience = BackfillTrigger(bypasses=1, seconds=30)
         self.world = GangWorld(patience=patience, reserve_at_filter=self.reserve_at_filter)
         if self.slice_of_work is not None:
-            self.world.keeper.tables.gangs.waiting.queue.fits.work.limit = self.slice_of_work
+            self.world.scheduler.cache.gangs.waiting.queue.fits.work.limit = self.slice_of_work
         self.made = 0
         self.shown_a_part: set[PodUid] = set()
         """Pods that were last tried on some of the nodes that would have them: kube-scheduler may know no better."""
@@ -131,7 +131,7 @@ class GangMachine(RuleBasedStateMachine):
 
     @rule(gang=st.sampled_from(GANGS), pods=st.integers(0, 4))
     def job_is_seen(self, gang: str, pods: int) -> None:
-        self.world.do(self.world.keeper.observe(Promise(f"job-{gang}", pods)))
+        self.world.do(self.world.scheduler.observe(Promise(f"job-{gang}", pods)))
 
     @precondition(lambda self: self.world.pods)
     @rule(data=st.data(), seen=st.booleans())
@@ -253,13 +253,13 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def watch_repeats_itself(self, data: st.DataObject) -> None:
         if not self.world.events:
-            self.world.do(self.world.keeper.observe(self.world.pods[self.pick(data, self.world.pods)]))
+            self.world.do(self.world.scheduler.observe(self.world.pods[self.pick(data, self.world.pods)]))
 
     @precondition(lambda self: not self.world.events)
     @rule()
     def watch_lists_anew(self) -> None:
-        self.world.do(replaced(self.world.keeper, Pod, list(self.world.pods.values())))
-        self.world.do(replaced(self.world.keeper, Node, list(self.world.nodes.values())))
+        self.world.do(replaced(self.world.scheduler, Pod, list(self.world.pods.values())))
+        self.world.do(replaced(self.world.scheduler, Node, list(self.world.nodes.values())))
 
     @precondition(lambda self: self.world.pending())
     @rule(data=st.data(), window=st.booleans())
@@ -278,7 +278,7 @@ class GangMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def scheduler_filters_a_pod_that_is_gone(self, data: st.DataObject) -> None:
         gone = data.draw(st.sampled_from(self.deleted))
-        self.world.do(self.world.keeper.filter(gone, list(self.world.nodes)))
+        self.world.do(self.world.scheduler.filter(gone, list(self.world.nodes)))
 
     @precondition(lambda self: self.world.assumed)
     @rule(data=st.data())
@@ -302,7 +302,7 @@ class GangMachine(RuleBasedStateMachine):
         uid = self.pick(data, self.world.opened)
         del self.world.opened[uid]
         self.world.assumed.pop(uid, None)
-        self.world.do(self.world.keeper.heed(NotBound(uid, for_good=uid not in self.world.pods)))
+        self.world.do(self.world.scheduler.heed(NotBound(uid, for_good=uid not in self.world.pods)))
 
     @rule(seconds=st.sampled_from((0.1, 0.5, 4.0, 60.0, 700.0)))
     def time_passes(self, seconds: float) -> None:
@@ -333,24 +333,24 @@ class GangMachine(RuleBasedStateMachine):
             world.pass_time(100)
         world.check()
         self.nobody_sleeps_who_could_pass()
-        turns = world.keeper.tables.gangs.waiting.queue
+        turns = world.scheduler.cache.gangs.waiting.queue
         assert turns.saved.gang is turns.first(), "patience has ended, and nothing is saved for the first in turn"
-        for gang in world.keeper.tables.gangs.by_key.values():
+        for gang in world.scheduler.cache.gangs.by_key.values():
             if gang.phase is Phase.BOUND:
                 for member in gang.roster.unplaced():
                     if member.uid in self.shown_a_part:
                         continue
-                    found = plan(world.keeper.tables.ledger, [_slot(world, member)], list(world.nodes))
+                    found = plan(world.scheduler.cache.ledger, [_slot(world, member)], list(world.nodes))
                     assert isinstance(found, Shortfall), f"{member.name} is beyond the quorum, fits and still waits"
                 continue
             assert gang.needed, f"{gang.key} has its quorum and is not called bound"
-            assert gang is turns.saved.gang or not world.keeper.tables.ledger.held_for(gang.key) or gang.roster.bound
+            assert gang is turns.saved.gang or not world.scheduler.cache.ledger.held_for(gang.key) or gang.roster.bound
             assert part_of(gang) is None, f"{gang.key} stays bound in part"
             members = list(gang.roster.unplaced())
             if len(members) < gang.needed:
                 continue
             slots = [_slot(world, member) for member in members[: gang.needed]]
-            found = plan(world.keeper.tables.ledger, slots, list(world.nodes), releasing=turns.saved.usable_by(gang))
+            found = plan(world.scheduler.cache.ledger, slots, list(world.nodes), releasing=turns.saved.usable_by(gang))
             assert isinstance(found, Shortfall), f"{gang.key} fits and still waits: {found}"
 
     def nobody_sleeps_who_could_pass(self) -> None:
@@ -359,7 +359,7 @@ class GangMachine(RuleBasedStateMachine):
         for uid in [uid for uid in world.asleep if uid not in self.shown_a_part]:
             pod = world.pods[uid]
             if pod.gang is None and (sent := world.offer(pod)):
-                passes = world.keeper.tables.policies.judging.passes(pod)
+                passes = world.scheduler.cache.policies.judging.passes(pod)
                 found = [name for name in sent if passes(name)]
                 assert not found, f"{pod.name} was turned away, could pass on {found} and sleeps"
 
@@ -392,10 +392,10 @@ class BrakedGangMachine(GangMachine):
 
     @invariant()
     def nothing_is_kept_or_refused_where_we_only_observe(self) -> None:
-        if self.world.keeper.tables.brake.observes("default"):
-            assert self.world.keeper.tables.gangs.waiting.queue.saved.gang is None
+        if self.world.scheduler.cache.brake.observes("default"):
+            assert self.world.scheduler.cache.gangs.waiting.queue.saved.gang is None
             assert not self.world.asleep
-            assert all(not gang.barrier.arrived for gang in self.world.keeper.tables.gangs.by_key.values())
+            assert all(not gang.barrier.arrived for gang in self.world.scheduler.cache.gangs.by_key.values())
 
     def teardown(self) -> None:
         self.world.hold()

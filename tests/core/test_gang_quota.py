@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from extender.app.explain.explain import Explain
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.queue.queue import Patience, Queue
+from extender.core.gangs.queue.queue import BackfillTrigger, Queue
 from extender.core.gangs.state.gang import NO_ROOM, OVER_QUOTA, Gang
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
@@ -27,7 +27,7 @@ ONE, FULL = {"cpu": 1000}, {"cpu": 8000}
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
     """Four nodes of 8 CPU; namespace `a` may hold four gang places."""
-    made = GangWorld(patience=Patience(2, 60.0))
+    made = GangWorld(patience=BackfillTrigger(2, 60.0))
     for number in range(4):
         made.add_node(node(f"n{number}"))
     made.allow(a=4)
@@ -41,7 +41,7 @@ def gang(name: str, size: int, namespace: str = "a", *, asks: Any = ONE, quorum:
 
 
 def used(world: GangWorld, namespace: str = "a") -> int:
-    return world.keeper.tables.ledger.totals.places.get(namespace, 0)
+    return world.scheduler.cache.ledger.totals.places.get(namespace, 0)
 
 
 def test_a_gang_beyond_the_quota_is_turned_away_for_that_and_comes_when_places_are_free(world: GangWorld) -> None:
@@ -58,7 +58,7 @@ def test_a_gang_beyond_the_quota_is_turned_away_for_that_and_comes_when_places_a
 def test_it_is_explained_with_numbers(world: GangWorld) -> None:
     world.create(*gang("first", 3), *gang("second", 2), *gang("never", 9))
     world.schedule()
-    explain = Explain(world.keeper.tables)
+    explain = Explain(world.scheduler.cache)
     told = explain.gang(GangKey("a", "second"))
     assert "requested: gang_places=2, used: gang_places=3, limited: gang_places=4" in told.summary
     assert "wait until others of namespace a are gone" in told.remedies[0]
@@ -90,12 +90,12 @@ def test_no_room_is_saved_for_it_and_what_was_saved_is_given_back(world: GangWor
     assert world.filter(waiting[0], list(world.nodes)).unresolvable
     world.pass_time(61.0)
     world.delete(PodUid("uid-filler-n0"))
-    assert world.keeper.tables.ledger.totals.saved
+    assert world.scheduler.cache.ledger.totals.saved
     world.allow(a=2)
-    assert not world.keeper.tables.ledger.totals.saved
+    assert not world.scheduler.cache.ledger.totals.saved
     world.delete(PodUid("uid-filler-n1"))
     world.pass_time(120.0)
-    assert not world.keeper.tables.ledger.totals.saved
+    assert not world.scheduler.cache.ledger.totals.saved
     others = gang("others", 2, "b", asks=FULL)
     world.create(*others)
     world.schedule()
@@ -130,7 +130,7 @@ def test_one_place_that_is_free_is_looked_at_for_a_few_and_the_first_in_turn_has
     world.delete(PodUid("uid-first0-0"))
     assert [each for each in waiting if each.uid not in world.asleep] == waiting[:1]
     assert len(entered) < MANY / 2
-    assert len(world.keeper.tables.gangs.waiting.quota.aside) == MANY - 1
+    assert len(world.scheduler.cache.gangs.waiting.quota.aside) == MANY - 1
     world.schedule()
 
 
@@ -233,7 +233,7 @@ def recounted(world: GangWorld) -> int:
         each.namespace == "a" and each.node is not None and isinstance(each.gang, GangAsk)
         for each in world.pods.values()
     )
-    held = [each for each in world.keeper.tables.ledger.rows.holdings() if each.owner and each.owner.namespace == "a"]
+    held = [each for each in world.scheduler.cache.ledger.rows.holdings() if each.owner and each.owner.namespace == "a"]
     return bound + sum(each.kind in (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION) for each in held)
 
 
@@ -279,7 +279,9 @@ def play(given_steps: list[Any]) -> None:
                 world.restart()
         assert used(world) <= max(before, limit)
         assert used(world) == recounted(world)
-        quota = world.keeper.tables.gangs.waiting.quota
+        quota = world.scheduler.cache.gangs.waiting.quota
         for key in quota.aside:
-            assert quota.over(world.keeper.tables.gangs.by_key[key]) is not None, f"{key} is aside, and may have places"
+            assert quota.over(world.scheduler.cache.gangs.by_key[key]) is not None, (
+                f"{key} is aside, and may have places"
+            )
         world.check()

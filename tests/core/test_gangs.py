@@ -45,7 +45,7 @@ def nodes(world: GangWorld, count: int, cpu: int = 8000) -> list[NodeName]:
 
 
 def held_nothing(world: GangWorld, gang: str) -> bool:
-    return not world.keeper.tables.ledger.held_for(GangKey("default", gang))
+    return not world.scheduler.cache.ledger.held_for(GangKey("default", gang))
 
 
 def test_a_gang_of_eight_on_full_nodes_is_bound_only_when_all_eight_can_be(world: GangWorld) -> None:
@@ -71,7 +71,7 @@ def test_the_first_member_reserves_the_whole_quorum_before_the_others_exist(worl
     members = gang_pods("train", 16)
     world.create(members[0])
     world.filter(members[0])
-    assert len(world.keeper.tables.ledger.held_for(GangKey("default", "train"))) == 16
+    assert len(world.scheduler.cache.ledger.held_for(GangKey("default", "train"))) == 16
     stranger = pod("stranger")
     world.create(stranger)
     assert not world.filter(stranger).passed
@@ -196,7 +196,7 @@ def test_one_beyond_a_quorum_that_has_its_places_ends_no_plan(world: GangWorld, 
         assert world.filter(member).passed
     refused = world.filter(members[3], names)
     assert set(refused.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
-    held = world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+    held = world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
     assert len([each for each in held if each.kind is not HoldingKind.BOUND]) == 3 - placed
     world.schedule()
     assert world.bound("train") == 3
@@ -247,12 +247,12 @@ def test_a_member_whose_earlier_place_is_still_free_waits_for_the_others_there(w
     member, other = gang_pods("train", 2, EIGHT)
     world.create(member, other)
     assert world.filter(member, names[:2]).passed == [names[0]]
-    world.do(world.keeper.filter(member, names[2:]))
-    held = world.keeper.tables.ledger.holding(member.uid)
+    world.do(world.scheduler.filter(member, names[2:]))
+    held = world.scheduler.cache.ledger.holding(member.uid)
     assert held is not None
     assert held.node == names[2]
     assert world.bind(member.uid) == ""
-    held = world.keeper.tables.ledger.holding(member.uid)
+    held = world.scheduler.cache.ledger.holding(member.uid)
     assert held is not None
     assert (held.node, held.kind) == (names[0], HoldingKind.ASSUMPTION)
     world.filter(other)
@@ -269,9 +269,9 @@ def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: Gang
     world.bring(members)
     world.write(members[0].uid)
     world.opened.pop(members[1].uid)
-    world.do(world.keeper.heed(NotBound(members[1].uid, for_good=False)))
-    held = world.keeper.tables.ledger.holding(members[1].uid)
-    gang = world.keeper.tables.gangs.by_key[GangKey("default", "train")]
+    world.do(world.scheduler.heed(NotBound(members[1].uid, for_good=False)))
+    held = world.scheduler.cache.ledger.holding(members[1].uid)
+    gang = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert held is not None
     assert held.until == world.clock.now() + gang.terms.timeout
 
@@ -296,7 +296,7 @@ def test_a_replacement_takes_the_slot_of_a_member_that_was_deleted(world: GangWo
     world.bring(members[:2])
     world.delete(members[0].uid)
     assert world.turned_back == [members[0].uid]
-    assert len(world.keeper.tables.ledger.held_for(GangKey("default", "train"))) == 4
+    assert len(world.scheduler.cache.ledger.held_for(GangKey("default", "train"))) == 4
     stranger = pod("stranger", EIGHT)
     world.create(stranger)
     assert not world.filter(stranger).passed
@@ -356,7 +356,7 @@ def test_a_plan_for_members_that_do_not_exist_and_that_others_took_leaves_a_gang
     world.create(*members)
     assert world.filter(members[0]).passed
     world.create(*(pod(f"foreign-{name}", {"cpu": 1500}, node=NodeName(name)) for name in ("n0", "n1", "n2")))
-    assert set(world.do(world.keeper.filter(members[1], [NodeName("n0")])).unresolvable.values()) == {INCOMPLETE}
+    assert set(world.do(world.scheduler.filter(members[1], [NodeName("n0")])).unresolvable.values()) == {INCOMPLETE}
     assert world.gangs == {"train": Phase.GATHERING}
     world.pass_time(100)
     assert world.told == []
@@ -412,7 +412,7 @@ def test_nothing_expires_while_its_binding_is_written(world: GangWorld) -> None:
     world.bring(members)
     assert len(world.opened) == 2
     world.pass_time(1000)
-    assert len(world.keeper.tables.ledger.held_for(GangKey("default", "train"))) == 2
+    assert len(world.scheduler.cache.ledger.held_for(GangKey("default", "train"))) == 2
     world.schedule()
     assert world.bound("train") == 2
 
@@ -459,7 +459,7 @@ def test_who_was_bound_is_there_though_no_watch_tells_of_it_for_minutes(world: G
         world.write(member.uid)
     world.pass_time(200)
     assert world.gangs == {"train": Phase.BOUND}
-    assert {str(held.holder) for held in world.keeper.tables.ledger.rows.holdings()} == {
+    assert {str(held.holder) for held in world.scheduler.cache.ledger.rows.holdings()} == {
         str(member.uid) for member in members
     }
     world.check()
@@ -471,9 +471,9 @@ def test_a_call_about_a_pod_that_is_deleted_leaves_nothing_behind(world: GangWor
     world.create(*members)
     world.delete(members[0].uid)
     world.delete(members[1].uid)
-    assert not world.do(world.keeper.filter(members[0], list(world.nodes))).passed
+    assert not world.do(world.scheduler.filter(members[0], list(world.nodes))).passed
     assert world.gangs == {}
-    assert list(world.keeper.tables.ledger.rows.holdings()) == []
+    assert list(world.scheduler.cache.ledger.rows.holdings()) == []
 
 
 def test_a_bind_that_is_repeated_after_success_passes_again(world: GangWorld) -> None:
@@ -484,9 +484,9 @@ def test_a_bind_that_is_repeated_after_success_passes_again(world: GangWorld) ->
     where = world.pods[members[0].uid].node
     assert where is not None
     world.assumed[members[0].uid] = where
-    assert world.do(world.keeper.permit(members[0].uid, where)) == Allow()
+    assert world.do(world.scheduler.permit(members[0].uid, where)) == Allow()
     other = next(name for name in world.nodes if name != where)
-    assert "already" in reason_of(world.do(world.keeper.permit(members[0].uid, other)))
+    assert "already" in reason_of(world.do(world.scheduler.permit(members[0].uid, other)))
 
 
 def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_not(world: GangWorld) -> None:
@@ -509,8 +509,8 @@ def test_finished_members_of_the_same_job_count_and_those_of_an_earlier_run_do_n
         finished=True,
         succeeded=True,
     )
-    world.do(world.keeper.observe(old))
-    assert old.uid not in world.keeper.tables.gangs.by_key[GangKey("default", "train")].roster.succeeded
+    world.do(world.scheduler.observe(old))
+    assert old.uid not in world.scheduler.cache.gangs.by_key[GangKey("default", "train")].roster.succeeded
 
 
 def test_a_member_beyond_the_quorum_that_is_on_its_way_is_planned_anew_when_the_quorum_grows(world: GangWorld) -> None:
@@ -558,7 +558,7 @@ def test_a_malformed_gang_is_rejected_with_its_reason_and_disturbs_nobody(world:
     names = nodes(world, 1)
     bad = pod("bad", gang=MalformedAsk("escher.dev/gang-min-member", "x", "it is not a number", "write 8"))
     world.create(bad)
-    assert world.do(world.keeper.filter(bad, names)).unresolvable == {"n0": "it is not a number"}
+    assert world.do(world.scheduler.filter(bad, names)).unresolvable == {"n0": "it is not a number"}
     world.create(pod("good"))
     world.schedule()
     assert world.pods[PodUid("uid-good")].node == "n0"
@@ -567,7 +567,7 @@ def test_a_malformed_gang_is_rejected_with_its_reason_and_disturbs_nobody(world:
 def test_ephemeral_resources_of_a_gang_are_planned_like_all_others(world: GangWorld) -> None:
     nodes(world, 3)
     key = ResourceKey("escher.dev/default.licence")
-    world.do(world.keeper.set_capacity(NodeName("n1"), key, 2))
+    world.do(world.scheduler.set_capacity(NodeName("n1"), key, 2))
     ask = gang_ask("licensed", 2)
     members = [pod(f"m{n}", {"cpu": 1000, key: 1}, gang=ask) for n in range(2)]
     world.create(*members)
@@ -584,7 +584,7 @@ def test_who_asks_for_an_ephemeral_resource_gets_one_node_and_holds_it(world: Ga
     asker = pod("asker", units({"cpu": 100, key: 1}))
     world.create(asker)
     assert not world.filter(asker, names).passed
-    world.do(world.keeper.set_capacity(NodeName("n2"), key, 1))
+    world.do(world.scheduler.set_capacity(NodeName("n2"), key, 1))
     assert world.wakes == {asker.uid: 1}
     assert world.filter(asker, names).passed == ["n2"]
     rival = pod("rival", units({"cpu": 100, key: 1}))
@@ -592,7 +592,7 @@ def test_who_asks_for_an_ephemeral_resource_gets_one_node_and_holds_it(world: Ga
     assert not world.filter(rival, names).passed
     world.delete(asker.uid)
     assert world.filter(rival, names).passed == ["n2"]
-    assert world.keeper.prioritize(rival, names) == {}
+    assert world.scheduler.prioritize(rival, names) == {}
 
 
 def asking(members: list[Pod], quorum: int) -> list[Pod]:
@@ -612,8 +612,8 @@ def test_where_members_disagree_the_largest_quorum_counts_whoever_was_seen_last(
     world.schedule()
     assert world.bound("train") == 0
     assert world.gangs == {"train": Phase.GATHERING}
-    world.do(world.keeper.observe(world.pods[members[0].uid]))
-    assert world.keeper.tables.gangs.by_key[GangKey("default", "train")].terms.quorum == 4
+    world.do(world.scheduler.observe(world.pods[members[0].uid]))
+    assert world.scheduler.cache.gangs.by_key[GangKey("default", "train")].terms.quorum == 4
     world.create(*asking([members[1]], 2))
     world.schedule()
     assert world.bound("train") == 3
@@ -700,7 +700,7 @@ def test_a_member_that_moves_to_another_gang_leaves_its_place_to_a_successor(wor
     world.create(moved)
     assert world.turned_back == [moved.uid]
     world.check()
-    assert len(world.keeper.tables.ledger.held_for(GangKey("default", "train"))) == 3
+    assert len(world.scheduler.cache.ledger.held_for(GangKey("default", "train"))) == 3
     world.create(pod("train-again", EIGHT, gang=members[1].gang))
     world.schedule()
     assert (world.bound("train"), world.bound("other")) == (3, 1)
@@ -741,11 +741,11 @@ def test_a_member_that_is_tried_again_while_it_is_being_bound_gets_the_same_node
     world.create(*members)
     world.bring(members)
     where = world.opened[members[0].uid]
-    again = world.do(world.keeper.filter(members[0], names))
+    again = world.do(world.scheduler.filter(members[0], names))
     assert again.passed == [where]
-    elsewhere = world.do(world.keeper.filter(members[0], [name for name in names if name != where]))
+    elsewhere = world.do(world.scheduler.filter(members[0], [name for name in names if name != where]))
     assert set(elsewhere.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
-    assert len(world.keeper.tables.ledger.held_for(GangKey("default", "train"))) == 2
+    assert len(world.scheduler.cache.ledger.held_for(GangKey("default", "train"))) == 2
     world.schedule()
     assert world.bound("train") == 2
 
@@ -787,9 +787,9 @@ def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_tha
     world.write(members[1].uid)
     del world.opened[members[0].uid], world.assumed[members[0].uid]
     world.create(replace(members[0], deleting=True))
-    world.do(world.keeper.heed(NotBound(members[0].uid, for_good=False)))
-    assert world.keeper.tables.ledger.holding(members[0].uid) is None
-    held = world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+    world.do(world.scheduler.heed(NotBound(members[0].uid, for_good=False)))
+    assert world.scheduler.cache.ledger.holding(members[0].uid) is None
+    held = world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
     assert [each.kind for each in held] == [HoldingKind.BOUND, HoldingKind.RESERVATION], (
         "its place is kept for a successor"
     )
@@ -827,7 +827,7 @@ def test_a_member_that_waits_while_the_gang_is_bound_in_part_is_turned_back_when
     world.write(members[0].uid)
     for each in members[1:]:
         del world.opened[each.uid], world.assumed[each.uid]
-        world.do(world.keeper.heed(NotBound(each.uid, for_good=False)))
+        world.do(world.scheduler.heed(NotBound(each.uid, for_good=False)))
     world.catch_up()
     world.delete(members[3].uid)
     world.pass_time(2)
@@ -846,7 +846,7 @@ def test_a_member_that_is_being_bound_is_not_sent_elsewhere(world: GangWorld) ->
     world.create(*members)
     world.bring(members)
     assert world.opened[members[0].uid] == names[0]
-    assert reason_of(world.do(world.keeper.permit(members[0].uid, names[2]))) == "the pod goes to n0 already"
+    assert reason_of(world.do(world.scheduler.permit(members[0].uid, names[2]))) == "the pod goes to n0 already"
     world.schedule()
     assert world.pods[members[0].uid].node == names[0]
 
@@ -855,7 +855,7 @@ def test_a_bind_for_which_no_place_is_held_is_told_that_the_pod_is_tried_again(w
     names = nodes(world, 2)
     members = gang_pods("train", 2, EIGHT)
     world.create(*members)
-    assert "reservation has ended" in reason_of(world.do(world.keeper.permit(members[0].uid, names[0])))
+    assert "reservation has ended" in reason_of(world.do(world.scheduler.permit(members[0].uid, names[0])))
 
 
 def test_a_member_whose_place_is_reserved_may_be_bound_there_without_a_filter(world: GangWorld) -> None:
@@ -864,7 +864,7 @@ def test_a_member_whose_place_is_reserved_may_be_bound_there_without_a_filter(wo
     first, second = gang_pods("train", 2, EIGHT)
     world.create(first, second)
     world.filter(first)
-    reserved = world.keeper.tables.ledger.holding(second.uid)
+    reserved = world.scheduler.cache.ledger.holding(second.uid)
     assert reserved is not None
     world.assumed[second.uid] = reserved.node
     assert world.bind(second.uid) == ""
@@ -915,7 +915,7 @@ def test_who_comes_while_others_are_being_bound_has_its_whole_time(world: GangWo
     world.bring(members[:3])
     world.pass_time(3)
     assert world.filter(members[3], names[3:]).passed
-    held = world.keeper.tables.ledger.holding(members[3].uid)
+    held = world.scheduler.cache.ledger.holding(members[3].uid)
     assert held is not None
     assert held.until == world.clock.now() + 4
     world.schedule()
@@ -1000,13 +1000,13 @@ def test_the_others_are_woken_when_the_first_is_offered_enough_for_all(world: Ga
 def test_what_a_pod_held_before_it_was_a_member_it_holds_when_it_is_none_any_more(world: GangWorld) -> None:
     names = nodes(world, 1)
     key = ResourceKey("escher.dev/default.licence")
-    world.do(world.keeper.set_capacity(NodeName("n0"), key, 1))
+    world.do(world.scheduler.set_capacity(NodeName("n0"), key, 1))
     alone = pod("alone", {"cpu": 1000, key: 1})
     world.create(alone)
     assert world.filter(alone, names).passed == ["n0"]
     world.create(replace(alone, gang=gang_ask("train", 2)))
     world.create(alone)
-    held = world.keeper.tables.ledger.holding(alone.uid)
+    held = world.scheduler.cache.ledger.holding(alone.uid)
     assert held is not None
     assert (held.node, held.kind) == ("n0", HoldingKind.ASSUMPTION)
 
@@ -1018,7 +1018,7 @@ def test_a_plan_is_held_twice_as_long_after_one_that_ran_out_until_the_gang_is_b
     world.pass_time(20)
     for seconds in (4, 8, 16):
         world.filter(members[0], names)
-        held = world.keeper.tables.ledger.holding(members[0].uid)
+        held = world.scheduler.cache.ledger.holding(members[0].uid)
         assert held is not None
         assert held.until == world.clock.now() + seconds
         world.assumed.clear()
@@ -1029,7 +1029,7 @@ def test_a_plan_is_held_twice_as_long_after_one_that_ran_out_until_the_gang_is_b
     successor = replace(members[1], uid=PodUid("uid-successor"))
     world.create(successor)
     assert world.filter(successor).passed
-    held = world.keeper.tables.ledger.holding(successor.uid)
+    held = world.scheduler.cache.ledger.holding(successor.uid)
     assert held is not None
     assert held.until == world.clock.now() + 4
     world.schedule()
@@ -1047,17 +1047,17 @@ def test_an_offer_of_100_nodes_may_be_a_sample_and_others_of_the_gang_go_elsewhe
 def test_a_finished_pod_is_given_no_place(world: GangWorld) -> None:
     nodes(world, 1)
     done = replace(gang_pods("train", 1)[0], finished=True)
-    refusal = world.keeper.tables.gangs.admission.admit(done, list(world.nodes), world.clock.now())
+    refusal = world.scheduler.cache.gangs.admission.admit(done, list(world.nodes), world.clock.now())
     assert refusal == Refuse(NO_ROOM, preemption_helps=False)
     assert world.gangs == {}
-    assert list(world.keeper.tables.ledger.rows.holdings()) == []
+    assert list(world.scheduler.cache.ledger.rows.holdings()) == []
 
 
 def test_a_pod_that_joins_a_gang_brings_the_place_it_holds(world: GangWorld) -> None:
     """Its annotation came after its filter had reserved an ephemeral resource for it."""
     names = nodes(world, 2)
     key = ResourceKey("escher.dev/default.licence")
-    world.do(world.keeper.set_capacity(NodeName("n1"), key, 1))
+    world.do(world.scheduler.set_capacity(NodeName("n1"), key, 1))
     world.create(*gang_pods("train", 1))
     world.schedule()
     alone = pod("alone", {"cpu": 1000, key: 1})
@@ -1078,7 +1078,7 @@ def test_a_member_that_has_finished_before_it_was_seen_completes_the_quorum(worl
     nodes(world, 1)
     world.create(living)
     assert world.gangs == {"train": Phase.GATHERING}
-    world.do(world.keeper.observe(replace(done, finished=True, succeeded=True)))
+    world.do(world.scheduler.observe(replace(done, finished=True, succeeded=True)))
     assert world.gangs == {"train": Phase.BOUND}
 
 

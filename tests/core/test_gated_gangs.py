@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from extender.app.cache.nominated_pods import PLACED_WITHIN
+from extender.app.cache.assumed_pods import PLACED_WITHIN
 from extender.app.cycle.filter import GATED
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
@@ -73,7 +73,7 @@ def test_a_gang_without_room_stays_at_it_and_is_told_why(world: GangWorld) -> No
     world.pass_time(10)
     assert at_gate(world) == ["train-0", "train-1", "train-2"]
     assert world.gangs == {"train": Phase.WAITING}
-    assert not world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+    assert not world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
     [said] = world.turned_away
     assert (said.member.name, said.reason) == ("train-0", NO_ROOM)
     assert said.shortfall is not None
@@ -169,19 +169,19 @@ def test_older_news_does_not_close_it_again(world: GangWorld) -> None:
     """kube-scheduler's watch may be ahead of ours: who has come to filter is woken by an annotation from then on."""
     fill(world, "n0", "n1", "n2")
     [late] = gated("late", 1)
-    assert not world.do(world.keeper.filter(replace(late, at_our_gate=False), [N1])).passed
-    world.do(world.keeper.observe(late))
-    gang = world.keeper.tables.gangs.of(late.uid)
+    assert not world.do(world.scheduler.filter(replace(late, at_our_gate=False), [N1])).passed
+    world.do(world.scheduler.observe(late))
+    gang = world.scheduler.cache.gangs.of(late.uid)
     assert gang is not None
     assert [member.at_our_gate for member in gang.roster.members.values()] == [False]
-    world.do(world.keeper.forget(late))
+    world.do(world.scheduler.forget(late))
 
 
 def test_after_a_restart_those_that_were_let_through_and_those_that_were_not_come_together(world: GangWorld) -> None:
     members = gated("train", 3)
     halfway = [replace(members[0], at_our_gate=False), *members[1:]]
     world.pods.update({member.uid: member for member in halfway})
-    world.do(replaced(world.keeper, Pod, halfway))
+    world.do(replaced(world.scheduler, Pod, halfway))
     world.schedule()
     assert (at_gate(world), world.bound("train")) == ([], 3)
 
@@ -191,7 +191,7 @@ def test_a_gang_of_one_kind_does_not_let_the_other_starve(world: GangWorld) -> N
     there = fill(world, "n0", "n1", "n2")
     plain = [replace(each, at_our_gate=False) for each in gated("plain", 3)]
     world.create(*plain, *gated("gated", 3, created=2.0))
-    world.do(world.keeper.filter(plain[0], [N0]))
+    world.do(world.scheduler.filter(plain[0], [N0]))
     for each in there:
         world.delete(each.uid)
     world.schedule()
@@ -226,7 +226,7 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
         walker = self.walker(world)
         self.waits(world, size=2)
         [free] = set(world.nodes) - {
-            held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+            held.node for held in world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
         }
         world.assumed[walker.uid] = free
         assert world.bind(walker.uid) == ""
@@ -260,7 +260,7 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
         self.waits(world, size=1)
         world.pass_time(PLACED_WITHIN / 2)
         assert len(at_gate(world)) == 1
-        assert world.keeper.next_deadline() == pytest.approx(world.clock.now() + PLACED_WITHIN / 2)
+        assert world.scheduler.next_deadline() == pytest.approx(world.clock.now() + PLACED_WITHIN / 2)
         world.pass_time(PLACED_WITHIN / 2)
         assert at_gate(world) == []
 
@@ -297,7 +297,7 @@ class TestWhileAnOrdinaryPodIsBeingPlaced:
         members = gang_pods("train", 3, FULL)
         world.create(*members)
         for member in members:
-            assert not world.do(world.keeper.filter(member, [N0])).passed
+            assert not world.do(world.scheduler.filter(member, [N0])).passed
         for each in there[:2]:
             world.delete(each.uid)
         walker = self.walker(world, sent=("n0", "n1"))
@@ -312,7 +312,7 @@ class TestMistakes:
         ask = MalformedAsk("spec.schedulingGates", "escher.dev/gang", "no gang", "remove it")
         lost = pod("lost", at_our_gate=True, gang=ask)
         world.create(lost)
-        world.do(world.keeper.observe(lost))
+        world.do(world.scheduler.observe(lost))
         assert [(said.pod.name, said.ask) for said in world.refused] == [("lost", ask)]
 
     @pytest.mark.parametrize("gates", [{"gated": True}, {"at_our_gate": True}])
@@ -320,4 +320,4 @@ class TestMistakes:
         self, world: GangWorld, gates: dict[str, Any]
     ) -> None:
         member = replace(gang_pods("train", 1)[0], **gates)
-        assert world.do(world.keeper.filter(member, [N1])).unresolvable == {N1: GATED}
+        assert world.do(world.scheduler.filter(member, [N1])).unresolvable == {N1: GATED}

@@ -15,7 +15,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.plan_store import UNDISTURBED_SECONDS
 from extender.core.gangs.placement.placement import Places
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid
@@ -27,7 +27,7 @@ FULL = {"cpu": 4000}
 
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
-    made = GangWorld(patience=Patience(bypasses=8, seconds=10))
+    made = GangWorld(patience=BackfillTrigger(bypasses=8, seconds=10))
     for number in range(4):
         made.add_node(node(f"n{number}", FULL))
     yield made
@@ -58,7 +58,7 @@ def planned(world: GangWorld, name: str, size: int, *, priority: int = 0, create
 
 
 def holds(world: GangWorld, name: str) -> int:
-    return len(world.keeper.tables.ledger.held_for(GangKey("default", name)))
+    return len(world.scheduler.cache.ledger.held_for(GangKey("default", name)))
 
 
 def test_a_gang_of_higher_priority_is_planned_in_its_place_and_it_waits(world: GangWorld) -> None:
@@ -123,7 +123,7 @@ def test_as_many_give_way_as_it_takes_the_last_in_turn_first(world: GangWorld) -
 def test_none_gives_way_where_kube_scheduler_offers_too_few_nodes(world: GangWorld) -> None:
     planned(world, "low", 2)
     high = gang(world, "high", 3, priority=1)
-    free = [name for name in world.nodes if world.keeper.tables.ledger.rows.free(name, CPU) > 0]
+    free = [name for name in world.nodes if world.scheduler.cache.ledger.rows.free(name, CPU) > 0]
     assert not world.filter(high[0], free).passed
     assert (world.gangs["high"], world.gangs["low"]) == (Phase.WAITING, Phase.PLANNED)
 
@@ -131,11 +131,11 @@ def test_none_gives_way_where_kube_scheduler_offers_too_few_nodes(world: GangWor
 def test_it_is_planned_only_on_nodes_that_kube_scheduler_offers(world: GangWorld) -> None:
     for number, name in enumerate(("older", "younger")):
         planned(world, name, 1, created=float(number))
-    [gone] = {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "younger"))}
+    [gone] = {held.node for held in world.scheduler.cache.ledger.held_for(GangKey("default", "younger"))}
     high = gang(world, "high", 3, priority=1)
     offered = [name for name in world.nodes if name != gone]
     assert world.filter(high[0], offered).passed
-    assert {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "high"))} == set(offered)
+    assert {held.node for held in world.scheduler.cache.ledger.held_for(GangKey("default", "high"))} == set(offered)
     world.assumed.clear()
 
 
@@ -175,7 +175,7 @@ def test_a_gang_that_room_is_saved_for_takes_it_too(world: GangWorld) -> None:
     high = gang(world, "high", 3, priority=1)
     assert not world.filter(high[0]).passed
     world.pass_time(10)
-    saver = world.keeper.tables.gangs.waiting.queue.saved.gang
+    saver = world.scheduler.cache.gangs.waiting.queue.saved.gang
     assert saver is not None
     assert saver.key.name == "high"
     assert world.gangs["low"] is Phase.PLANNED
@@ -252,7 +252,7 @@ class TestAGangThatMayNotPreempt:
 
 
 def test_of_many_plans_as_few_give_way_as_it_takes_which_is_found_by_few_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = GangWorld(patience=Patience(bypasses=8, seconds=10))
+    world = GangWorld(patience=BackfillTrigger(bypasses=8, seconds=10))
     for number in range(64):
         world.add_node(node(f"n{number}", FULL))
     for number in range(64):

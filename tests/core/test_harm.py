@@ -74,7 +74,7 @@ class TestWhoIsGoneDoesNotCount:
         world.create(*self.job(world, "r", 3))
         live(world)
         assert world.bound("train") == 1
-        assert world.keeper.tables.gangs.by_key[KEY].needed == 3
+        assert world.scheduler.cache.gangs.by_key[KEY].needed == 3
 
     def test_a_job_made_again_under_its_name_owes_nothing_to_the_pods_of_the_one_before(self, world: GangWorld) -> None:
         nodes(world, 4)
@@ -101,10 +101,10 @@ class TestWhoIsGoneDoesNotCount:
         world.schedule()
         world.finish(members[0].uid)
         world.catch_up()
-        assert world.keeper.tables.gangs.by_key[KEY].needed == 0
+        assert world.scheduler.cache.gangs.by_key[KEY].needed == 0
         world.finish(members[1].uid, succeeded=False)
         world.catch_up()
-        assert world.keeper.tables.gangs.by_key[KEY].needed == 1
+        assert world.scheduler.cache.gangs.by_key[KEY].needed == 1
 
     def test_who_ended_well_because_somebody_deleted_it_does_not_count(self, world: GangWorld) -> None:
         nodes(world, 4)
@@ -115,7 +115,7 @@ class TestWhoIsGoneDoesNotCount:
         world.catch_up()
         world.finish(members[0].uid)
         world.catch_up()
-        assert world.keeper.tables.gangs.by_key[KEY].needed == 1
+        assert world.scheduler.cache.gangs.by_key[KEY].needed == 1
 
     @pytest.mark.parametrize("by", ["controller", "attempt", "name"])
     def test_after_a_restart_who_ended_well_counts_where_it_is_known_to_be_of_this_run(
@@ -132,7 +132,7 @@ class TestWhoIsGoneDoesNotCount:
             for each in [*running(world), *world.ended.values()]:
                 (world.pods if each.uid in world.pods else world.ended)[each.uid] = replace(each, attempt=None)
         world.restart()
-        assert world.keeper.tables.gangs.by_key[KEY].needed == (by == "name")
+        assert world.scheduler.cache.gangs.by_key[KEY].needed == (by == "name")
 
     def test_whoever_is_to_be_evicted_counts_no_more_from_that_moment(self, world: GangWorld) -> None:
         nodes(world, 3)
@@ -153,11 +153,11 @@ class TestWhoIsGoneDoesNotCount:
         world.pass_time(4.5)
         world.evicted.clear()
         for each in left:
-            world.do(world.keeper.heed(NotEvicted(each.uid)))
+            world.do(world.scheduler.heed(NotEvicted(each.uid)))
         world.create(pod("train-r", FULL, gang=gang_ask("train", 3)))
         world.schedule()
         assert world.bound("train") == 3
-        assert world.keeper.tables.gangs.by_key[KEY].standing is Standing.RAN
+        assert world.scheduler.cache.gangs.by_key[KEY].standing is Standing.RAN
 
     def test_an_eviction_that_is_refused_again_and_again_is_tried_ever_more_rarely(self, world: GangWorld) -> None:
         """As of pods whose own budget lets none of them go: each try would spend what others wait for."""
@@ -170,7 +170,7 @@ class TestWhoIsGoneDoesNotCount:
                 world.evicted.clear()
                 tries.append(second)
                 for each in left:
-                    world.do(world.keeper.heed(NotEvicted(each.uid)))
+                    world.do(world.scheduler.heed(NotEvicted(each.uid)))
         pauses = [later - earlier for earlier, later in pairwise(tries)]
         assert pauses == sorted(pauses)
         assert 590 <= pauses[-1] <= 610
@@ -228,7 +228,7 @@ class TestAPartIsEvictedOnlyWithProof:
         for each in members[:2]:
             world.write(each.uid)
         world.opened.clear()
-        world.do(world.keeper.heed(NotBound(members[2].uid, for_good=True, surely=False)))
+        world.do(world.scheduler.heed(NotBound(members[2].uid, for_good=True, surely=False)))
         world.catch_up()
         live(world)
         assert world.bound("train") == 2
@@ -289,7 +289,7 @@ class TestAPartIsEvictedOnlyWithProof:
         world.write(successors[0].uid)
         cordon(world, *world.opened.values())
         world.opened.clear()
-        world.do(world.keeper.heed(NotBound(successors[1].uid, for_good=False)))
+        world.do(world.scheduler.heed(NotBound(successors[1].uid, for_good=False)))
         live(world)
         assert len(running(world)) == 3
         world.restart()
@@ -423,7 +423,7 @@ class TestNotOurs:
         for _ in range(100):
             world.pass_time(1)
         assert world.preempted == []
-        assert world.keeper.tables.gangs.by_key == {}
+        assert world.scheduler.cache.gangs.by_key == {}
         assert world.wakes == {}
         ours = gang_pods("ours", 2, {"cpu": 1000})
         world.create(*ours)
@@ -439,15 +439,15 @@ class TestNotOurs:
         world.create(self.foreign(3))
         for _ in range(100):
             world.pass_time(1)
-        assert (world.evicted, world.doubted, world.keeper.tables.gangs.by_key) == ([], [], {})
+        assert (world.evicted, world.doubted, world.scheduler.cache.gangs.by_key) == ([], [], {})
 
     def test_a_scheduler_that_calls_is_one_of_ours_from_then_on(self, world: GangWorld) -> None:
         nodes(world, 4)
         members = [replace(each, scheduler="batch") for each in gang_pods("train", 3, FULL)]
         world.create(*members)
-        assert world.keeper.tables.gangs.by_key == {}
+        assert world.scheduler.cache.gangs.by_key == {}
         world.filter(members[0])
-        assert len(world.keeper.tables.gangs.by_key[KEY].roster.members) == 3
+        assert len(world.scheduler.cache.gangs.by_key[KEY].roster.members) == 3
         world.schedule()
         assert world.bound("train") == 3
 
@@ -487,12 +487,12 @@ class TestTheServiceGoesOn:
         ghost, living = gang_pods("train", 2, {"cpu": 1000})
         world.restart()
         world.create(living)
-        world.do(world.keeper.filter(ghost, list(world.nodes)))
+        world.do(world.scheduler.filter(ghost, list(world.nodes)))
         live(world)
-        gang = world.keeper.tables.gangs.by_key[KEY]
+        gang = world.scheduler.cache.gangs.by_key[KEY]
         assert [each.name for each in gang.roster.members.values()] == ["train-1"]
         assert gang.missing == 1
-        assert len(world.keeper.tables.pods) == 1
+        assert len(world.scheduler.cache.pods) == 1
 
     def test_when_the_clock_is_set_back_a_plan_is_held_no_longer(self, world: GangWorld) -> None:
         nodes(world, 2)

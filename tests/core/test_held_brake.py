@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from extender.app.contracts.extender_api import Victims
-from extender.core.brake import Act, Switches
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
 from extender.core.gang_ask import MalformedAsk
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
+from extender.core.safety_switches import Act, Switches
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_ask, gang_pods, node, pod
 from tests.core.gang_world import GangWorld
@@ -23,7 +23,7 @@ FULL = {"cpu": 8000}
 
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
-    made = GangWorld(patience=Patience(1, 60.0))
+    made = GangWorld(patience=BackfillTrigger(1, 60.0))
     yield made
     made.check()
 
@@ -60,7 +60,7 @@ def test_where_we_only_observe_a_gang_without_room_passes_everywhere_and_what_it
     world.create(*members)
     assert world.filter(members[0], [n0]).passed == [n0]
     assert held(world) == [(Act.REFUSE, "train")]
-    assert list(world.keeper.tables.ledger.rows.holdings()) == []
+    assert list(world.scheduler.cache.ledger.rows.holdings()) == []
 
 
 def test_where_we_only_observe_members_are_bound_as_they_come(world: GangWorld) -> None:
@@ -95,7 +95,7 @@ def test_where_we_only_observe_an_ephemeral_resource_that_is_not_there_is_no_rea
     assert world.bind(asking.uid) == ""
     world.write(asking.uid)
     assert [each.act for each in world.withheld] == [Act.REFUSE, Act.REFUSE]
-    assert world.keeper.tables.ledger.rows.free(n0, ResourceKey("escher.dev/team.data")) == -1
+    assert world.scheduler.cache.ledger.rows.free(n0, ResourceKey("escher.dev/team.data")) == -1
 
 
 def test_where_we_only_observe_what_kube_scheduler_would_preempt_is_left_to_it(world: GangWorld) -> None:
@@ -109,9 +109,9 @@ def test_where_we_only_observe_what_kube_scheduler_would_preempt_is_left_to_it(w
     assert where is not None
     high = pod("high", FULL, priority=5)
     asked = {where: Victims([each.uid for each in there if each.node == where], 0)}
-    assert world.do(world.keeper.preempt(high, asked)) == {}
+    assert world.do(world.scheduler.preempt(high, asked)) == {}
     world.label("default", observe_only=True)
-    assert world.do(world.keeper.preempt(high, asked)) == asked
+    assert world.do(world.scheduler.preempt(high, asked)) == asked
 
 
 def test_a_malformed_gang_is_not_refused_where_we_only_observe(world: GangWorld) -> None:
@@ -131,7 +131,7 @@ def test_one_that_no_watch_has_told_of_is_woken_too_and_one_that_an_earlier_life
     world.create(earlier)
     assert not world.filter(earlier, [n0]).passed
     world.restart()
-    assert not world.do(world.keeper.filter(unseen, [n0])).passed
+    assert not world.do(world.scheduler.filter(unseen, [n0])).passed
     world.hold(observe_only=True)
     assert world.wakes == {earlier.uid: 1, unseen.uid: 1}
 
@@ -238,10 +238,10 @@ def test_room_that_was_saved_is_given_back(world: GangWorld, switch: str) -> Non
         world.filter(each, [n0])
     world.pass_time(61)
     assert world.told
-    assert world.keeper.tables.gangs.waiting.queue.saved.gang is not None
+    assert world.scheduler.cache.gangs.waiting.queue.saved.gang is not None
     world.hold(**{switch: switch == "observe_only"})
-    assert world.keeper.tables.gangs.waiting.queue.saved.gang is None
-    assert [each.holder for each in world.keeper.tables.ledger.rows.holdings()] == ["uid-stranger"]
+    assert world.scheduler.cache.gangs.waiting.queue.saved.gang is None
+    assert [each.holder for each in world.scheduler.cache.ledger.rows.holdings()] == ["uid-stranger"]
 
 
 def test_one_namespace_is_observed_and_others_have_their_gangs_as_before(world: GangWorld) -> None:
@@ -261,8 +261,8 @@ def test_once_it_is_off_a_gang_that_kube_scheduler_does_not_ask_about_is_lined_u
     world.hold()
     world.check()
     world.pass_time(61)
-    [waiting] = world.keeper.tables.gangs.by_key.values()
-    assert waiting in world.keeper.tables.gangs.waiting.queue
+    [waiting] = world.scheduler.cache.gangs.by_key.values()
+    assert waiting in world.scheduler.cache.gangs.waiting.queue
 
 
 def test_a_gang_that_the_brake_cannot_handle_is_set_aside(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -272,7 +272,7 @@ def test_a_gang_that_the_brake_cannot_handle_is_set_aside(world: GangWorld, monk
     world.filter(members[0])
     monkeypatch.setattr(world, "has_a_defect", lambda event: None)
     with monkeypatch.context() as broken:
-        broken.setattr(world.keeper.tables.gangs.barrier, "let_through", _defect)
+        broken.setattr(world.scheduler.cache.gangs.barrier, "let_through", _defect)
         world.hold(observe_only=True)
     assert world.gangs == {"first": Phase.QUARANTINED}
 
@@ -306,7 +306,7 @@ def half_bound(world: GangWorld) -> list[Pod]:
     world.write(members[0].uid)
     del world.opened[members[1].uid]
     world.assumed.pop(members[1].uid, None)
-    world.do(world.keeper.heed(NotBound(members[1].uid, for_good=False)))
+    world.do(world.scheduler.heed(NotBound(members[1].uid, for_good=False)))
     world.catch_up()
     return members
 
@@ -409,7 +409,7 @@ def test_where_saving_is_off_the_next_in_turn_has_it_and_it_is_told_once(world: 
         world.filter(each, [n0])
     for _ in range(3):
         world.pass_time(61)
-    saver = world.keeper.tables.gangs.waiting.queue.saved.gang
+    saver = world.scheduler.cache.gangs.waiting.queue.saved.gang
     assert saver is not None
     assert saver.key.name == "second"
     assert held(world) == [(Act.SAVE_ROOM, "first")]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core import rows
-from extender.core.gangs.queue.queue import Patience
+from extender.core import node_rows
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, node, pod, units
@@ -69,7 +69,7 @@ def test_a_plan_of_which_nothing_is_left_is_none() -> None:
 def test_nodes_that_come_and_go_while_nobody_asks_for_columns_are_not_all_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows, "_MOST_KEPT", 8)
+    monkeypatch.setattr(node_rows, "_MOST_KEPT", 8)
     ledger = ledger_of({"stays": {"cpu": 4000}})
     need = list(units(cpu=1000).items())
     assert ledger.columns.offer(need) is not None
@@ -87,7 +87,7 @@ def test_nodes_that_come_and_go_while_nobody_asks_for_columns_are_not_all_rememb
 
 def test_what_is_saved_again_as_it_was_is_no_change() -> None:
     """Or to count it anew used up each slice of work, and nobody behind was ever tried."""
-    world = GangWorld(patience=Patience(bypasses=1, seconds=30))
+    world = GangWorld(patience=BackfillTrigger(bypasses=1, seconds=30))
     for name in ("n0", "n1", "n2"):
         world.add_node(node(name, {"cpu": 2000}))
     small = [pod(f"small-{number}", {"cpu": 1500}) for number in range(3)]
@@ -98,13 +98,13 @@ def test_what_is_saved_again_as_it_was_is_no_change() -> None:
     world.schedule()
     world.pass_time(31)
     world.delete(small[0].uid)
-    tables = world.keeper.tables
-    saved = tables.gangs.waiting.queue.saved
+    cache = world.scheduler.cache
+    saved = cache.gangs.waiting.queue.saved
     assert saved.gang is not None
-    tables.gangs.waiting.queue.fits.refresh()
-    held = tables.ledger.held_for(saved.gang.key)
+    cache.gangs.waiting.queue.fits.refresh()
+    held = cache.ledger.held_for(saved.gang.key)
     assert held
     saved.save((), world.clock.steady() + 1)
-    assert not tables.ledger.changes.drain()
-    assert [each.holder for each in tables.ledger.held_for(saved.gang.key)] == [each.holder for each in held]
+    assert not cache.ledger.changes.drain()
+    assert [each.holder for each in cache.ledger.held_for(saved.gang.key)] == [each.holder for each in held]
     world.check()

@@ -46,7 +46,7 @@ def bound_in_part(
 def refuse(world: GangWorld, member: Pod) -> None:
     """The API server has refused the member's Binding, which may be tried again."""
     del world.opened[member.uid], world.assumed[member.uid]
-    world.do(world.keeper.heed(NotBound(member.uid, for_good=False, surely=True)))
+    world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
 
 
 def taken(world: GangWorld, name: str, cpu: int) -> None:
@@ -57,7 +57,7 @@ def taken(world: GangWorld, name: str, cpu: int) -> None:
 def held(world: GangWorld) -> dict[str, str]:
     """Where what is held for the gang's members that are not bound is."""
     unbound = {pod.uid for pod in world.pods.values() if pod.node is None}
-    found = world.keeper.tables.ledger.held_for(GangKey("default", "train"))
+    found = world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
     return {each.holder: each.node for each in found if PodUid(each.holder) in unbound}
 
 

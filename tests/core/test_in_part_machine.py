@@ -66,14 +66,14 @@ class InPartMachine(RuleBasedStateMachine):
     def refuse(self, uid: PodUid) -> None:
         del self.world.opened[uid]
         self.world.assumed.pop(uid, None)
-        self.world.do(self.world.keeper.heed(NotBound(uid, for_good=uid not in self.world.pods, surely=True)))
+        self.world.do(self.world.scheduler.heed(NotBound(uid, for_good=uid not in self.world.pods, surely=True)))
 
     # -- the cluster changes -------------------------------------------------------------------------------------
 
     def members(self) -> list[Pod]:
         return [each for each in self.world.pods.values() if each.gang is not None]
 
-    def strangers(self) -> list[PodUid]:
+    def foreign_pods(self) -> list[PodUid]:
         return [uid for uid, each in self.world.pods.items() if each.gang is None]
 
     @precondition(lambda self: len(self.members()) < SIZE)
@@ -94,10 +94,10 @@ class InPartMachine(RuleBasedStateMachine):
         where = self.pick(data, [name for name in self.world.nodes if self.world.free(name, "cpu") >= EACH])
         self.world.create(pod(f"other-{self.made}", {"cpu": EACH}, node=where, scheduler="other"))
 
-    @precondition(lambda self: self.strangers())
+    @precondition(lambda self: self.foreign_pods())
     @rule(data=st.data())
     def stranger_leaves(self, data: st.DataObject) -> None:
-        self.world.delete(self.pick(data, self.strangers()))
+        self.world.delete(self.pick(data, self.foreign_pods()))
 
     # -- kube-scheduler ------------------------------------------------------------------------------------------
 
@@ -162,14 +162,14 @@ class InPartMachine(RuleBasedStateMachine):
             self.world.schedule()
         self.world.check()
         self.nobody_waits_who_fits()
-        assert not [each for each in self.world.keeper.tables.ledger.rows.holdings() if self._is_idle(each.kind)]
+        assert not [each for each in self.world.scheduler.cache.ledger.rows.holdings() if self._is_idle(each.kind)]
 
     def _is_idle(self, kind: HoldingKind) -> bool:
         return kind not in (HoldingKind.BOUND, HoldingKind.SAVING)
 
     def nobody_waits_who_fits(self) -> None:
-        ledger = self.world.keeper.tables.ledger
-        for key, gang in self.world.keeper.tables.gangs.by_key.items():
+        ledger = self.world.scheduler.cache.ledger
+        for key, gang in self.world.scheduler.cache.gangs.by_key.items():
             lacking = list(gang.roster.unplaced())[: gang.needed]
             if not gang.needed or len(lacking) < gang.needed:
                 continue

@@ -15,7 +15,7 @@ from extender.core.constraints import Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.kept_places import KeptPlaces
 from extender.core.gangs.state.gang import Gang
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.label_match import LabelRequirement
@@ -33,8 +33,8 @@ class Kept(Town):
 
     def __init__(self, zones: str) -> None:
         super().__init__(zones)
-        self.table = Table()
-        self.places = KeptPlaces(self.ledger, self.nodes, self.bystanders, self.table, 0.25)
+        self.table = GangStore()
+        self.places = KeptPlaces(self.ledger, self.nodes, self.pod_affinity, self.table, 0.25)
         self.kept: list[tuple[Pod, Node]] = []
 
     def keep(self, member: Pod, on: str, kind: HoldingKind = HoldingKind.RESERVATION) -> Holder:
@@ -42,7 +42,7 @@ class Kept(Town):
         member = replace(member, gang=ask)
         gang: Gang = self.table.join(member.uid, ask, NOW)
         gang.roster.take(member)
-        self.bystanders.put(member)
+        self.pod_affinity.put(member)
         name = f"saved:{KEY}#{member.uid}" if kind is HoldingKind.SAVING else member.uid
         units = {} if kind is HoldingKind.SAVING else dict(member.requests)
         claim = Holding(Holder(name), NodeName(on), units, kind, KEY, NOW + 60)

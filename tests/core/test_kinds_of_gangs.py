@@ -38,12 +38,12 @@ def nodes(world: GangWorld, count: int, cpu: int = 8000) -> list[NodeName]:
 
 def none_is_bound(world: GangWorld) -> bool:
     """And nothing is held."""
-    return world.bound("train") == 0 and not world.keeper.tables.ledger.held_for(TRAIN)
+    return world.bound("train") == 0 and not world.scheduler.cache.ledger.held_for(TRAIN)
 
 
 def vacant(world: GangWorld) -> list[Holding]:
     """Places of members that were not there when they were reserved."""
-    return [held for held in world.keeper.tables.ledger.held_for(TRAIN) if PodUid(held.holder) not in world.assumed]
+    return [held for held in world.scheduler.cache.ledger.held_for(TRAIN) if PodUid(held.holder) not in world.assumed]
 
 
 def asking(members: Sequence[Pod], quorum: int) -> list[Pod]:
@@ -58,7 +58,7 @@ class TestMembersThatAskForDifferentThings:
         ask = gang_ask(quorum=4)
         world.create(pod("driver", {"cpu": 1000}, gang=ask))
         world.schedule()
-        assert len(world.keeper.tables.ledger.held_for(TRAIN)) == 4
+        assert len(world.scheduler.cache.ledger.held_for(TRAIN)) == 4
         world.create(*(pod(f"executor-{number}", {"cpu": 7000}, gang=ask) for number in range(3)))
         world.schedule()
         assert world.bound("train") == 4
@@ -84,7 +84,7 @@ class TestMembersThatAskForDifferentThings:
         world.create(driver)
         world.filter(driver, [NodeName("n0")])
         world.create(pod("trainer", {"cpu": 1000, gpu: 1}, gang=ask))
-        assert {held.node for held in world.keeper.tables.ledger.held_for(TRAIN)} == {"n0", "gpus"}
+        assert {held.node for held in world.scheduler.cache.ledger.held_for(TRAIN)} == {"n0", "gpus"}
 
     def test_executors_too_large_end_what_was_planned_for_smaller_ones(self, world: GangWorld) -> None:
         """kube-scheduler finds no node for the last of them, and does not ask: that it is there is enough."""
@@ -196,7 +196,7 @@ class TestMoreMembersThanTheQuorum:
         world.create(third)
         rejected = world.filter(third, list(world.nodes))
         assert set(rejected.unresolvable.values()) == {NO_ROOM_FOR_MEMBER}
-        assert world.keeper.tables.ledger.holding(third.uid) is None
+        assert world.scheduler.cache.ledger.holding(third.uid) is None
 
     @pytest.mark.parametrize(
         "picky",
@@ -251,7 +251,7 @@ class TestAQuorumThatChanges:
         world.create(*asking(members[2:], 3))
         assert len(world.opened) == 3
         world.schedule()
-        assert len(world.keeper.tables.ledger.held_for(TRAIN)) == 3
+        assert len(world.scheduler.cache.ledger.held_for(TRAIN)) == 3
 
     def test_raised_while_it_waits_for_room_lets_room_for_the_old_quorum_go_by(self, world: GangWorld) -> None:
         nodes(world, 1)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from extender.app.cache.cache import Rules
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
 from extender.core.gang_ask import GroupAsk
 from extender.core.gangs.state.pod_groups import PodGroup
@@ -21,7 +21,7 @@ from tests.performing import replaced
 def world() -> GangWorld:
     """Four nodes of 8 CPU, and at most three binds can wait."""
     made = GangWorld()
-    made.keeper = Keeper(made.clock, Rules(most_together=3))
+    made.scheduler = Scheduler(made.clock, Rules(most_together=3))
     for number in range(4):
         made.add_node(node(f"n{number}"))
     return made
@@ -42,8 +42,8 @@ def test_a_larger_one_is_refused_with_the_limit_and_told_so_once_for_each_pod(wo
     assert len(world.refused) == 4
     assert "RLIMIT_NOFILE" in world.refused[0].ask.reason
     assert not world.gangs
-    assert not list(world.keeper.tables.ledger.rows.holdings())
-    told = Explain(world.keeper.tables).pod("default", "train-0")
+    assert not list(world.scheduler.cache.ledger.rows.holdings())
+    told = Explain(world.scheduler.cache).pod("default", "train-0")
     assert told.waits
     assert "3 at most" in told.summary
     assert "raise the limit" in told.remedies[0]
@@ -68,11 +68,11 @@ def test_a_gang_that_runs_since_the_limit_was_higher_stays_one(world: GangWorld)
 
 def test_members_of_a_pod_group_are_woken_when_it_asks_for_less(world: GangWorld) -> None:
     members = [pod(f"mpi-{index}", gang=GroupAsk("default", "mpi", 60.0)) for index in range(4)]
-    world.do(replaced(world.keeper, PodGroup, [PodGroup("default", "mpi", 4)]))
+    world.do(replaced(world.scheduler, PodGroup, [PodGroup("default", "mpi", 4)]))
     world.create(*members)
     world.schedule()
     assert len(world.asleep) == 4
-    world.do(world.keeper.observe(PodGroup("default", "mpi", 3)))
+    world.do(world.scheduler.observe(PodGroup("default", "mpi", 3)))
     world.schedule()
     assert world.bound("podgroup.mpi") == 0
     assert all(each.node for each in world.pods.values())

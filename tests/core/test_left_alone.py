@@ -10,7 +10,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.cycle.planner import Planning
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT, Gang
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod
@@ -25,9 +25,9 @@ MANY = 8
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
     """One node of 8 CPU."""
-    made = GangWorld(patience=Patience(3, 1e9))
+    made = GangWorld(patience=BackfillTrigger(3, 1e9))
     made.add_node(node("n0"))
-    made.keeper.tables.gangs.waiting.queue.fits.work.limit = 3
+    made.scheduler.cache.gangs.waiting.queue.fits.work.limit = 3
     yield made
     made.check()
 

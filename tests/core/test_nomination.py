@@ -53,7 +53,7 @@ def preempting(members: int = 2) -> GangWorld:
 
 def test_members_are_nominated_where_the_victims_leave_and_planned_there() -> None:
     world = preempting()
-    gang = world.keeper.tables.gangs.by_key[GangKey("default", "top")]
+    gang = world.scheduler.cache.gangs.by_key[GangKey("default", "top")]
     nominated = dict(gang.plan.nominated)
     assert sorted(nominated.values()) == NODES[:2]
     world.schedule()
@@ -85,7 +85,7 @@ def test_they_are_nominated_no_more_when_others_have_taken_the_room() -> None:
     world.evicted.clear()
     world.pass_time(60)
     assert sorted(world.let_go) == ["top-0", "top-1"]
-    assert world.keeper.tables.gangs.by_key[GangKey("default", "top")].plan.nominated == {}
+    assert world.scheduler.cache.gangs.by_key[GangKey("default", "top")].plan.nominated == {}
 
 
 def test_room_is_kept_again_for_one_whose_nomination_was_dropped_and_for_nobody_else() -> None:
@@ -110,6 +110,6 @@ def test_asked_about_the_nominated_node_alone_the_plan_stands_though_that_node_i
     world.create(one, two)
     [first] = world.filter(one, list(world.nodes)).passed
     told = replace(two, nominated=first)
-    assert not world.do(world.keeper.filter(told, [first])).passed
+    assert not world.do(world.scheduler.filter(told, [first])).passed
     assert world.gangs == {"top": Phase.PLANNED}
-    assert world.do(world.keeper.filter(told, [name for name in world.nodes if name != first])).passed
+    assert world.do(world.scheduler.filter(told, [name for name in world.nodes if name != first])).passed

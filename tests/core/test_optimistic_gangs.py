@@ -27,7 +27,7 @@ def world() -> Iterator[GangWorld]:
 
 
 def free(world: GangWorld) -> dict[str, int]:
-    return {name: world.keeper.tables.ledger.rows.free(name, CPU) for name in world.nodes}
+    return {name: world.scheduler.cache.ledger.rows.free(name, CPU) for name in world.nodes}
 
 
 def gang_of_two(world: GangWorld, name: str = "train") -> list[Pod]:
@@ -64,11 +64,11 @@ def test_a_member_that_comes_as_it_was_expected_is_to_go_where_that_was_expected
     filler = pod("filler", FOUR, node=NodeName("n1"))
     world.create(filler, first)
     world.filter(first, [NodeName("n2"), NodeName("n3")])
-    expected = {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "train"))}
+    expected = {held.node for held in world.scheduler.cache.ledger.held_for(GangKey("default", "train"))}
     assert expected == {"n2", "n3"}
     world.delete(filler.uid)
     world.create(second)
-    assert {held.node for held in world.keeper.tables.ledger.held_for(GangKey("default", "train"))} == expected
+    assert {held.node for held in world.scheduler.cache.ledger.held_for(GangKey("default", "train"))} == expected
 
 
 def gang_whose_first_member_is_overtaken(world: GangWorld) -> tuple[Pod, Pod]:
@@ -117,7 +117,7 @@ def test_of_two_gangs_that_intend_the_same_room_the_one_that_comes_first_has_it(
     world.schedule()
     assert (world.bound("early"), world.bound("late")) == (2, 0)
     world.pass_time(10)
-    assert not world.keeper.tables.ledger.held_for(GangKey("default", "late"))
+    assert not world.scheduler.cache.ledger.held_for(GangKey("default", "late"))
 
 
 def test_a_gang_that_has_waited_holds_what_it_is_woken_for(world: GangWorld) -> None:

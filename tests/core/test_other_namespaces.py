@@ -11,15 +11,15 @@ from extender.app.cycle.contention import MOST_LOOKED_AT
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
 from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
-from extender.core.gangs.queue.backfill import Thrift
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.backfill import BackfillLimits
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT
-from extender.core.governing import POLICY
+from extender.core.policy_matching import POLICY
 from extender.core.policy_types import HOSTNAME, AntiAffinity, BinPacking, PolicyInForce, Priority, Soft
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld
-from tests.filters.governing.world import selecting
+from tests.filters.escher_policies.world import selecting
 
 FULL = {"cpu": 8000}
 PASSES, HOLDS = 3, 30.0
@@ -28,7 +28,7 @@ PASSES, HOLDS = 3, 30.0
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
     """One node of 8 CPU."""
-    made = GangWorld(patience=Patience(PASSES, 1e9))
+    made = GangWorld(patience=BackfillTrigger(PASSES, 1e9))
     made.add_node(node("n0"))
     yield made
     made.check()
@@ -96,7 +96,7 @@ def bystander(kind: str, world: GangWorld) -> list[Pod]:
             world.create(pod("runs", SMALL, namespace="c", node="n0"))
             return [theirs()]
         case "its policies":
-            world.do(world.keeper.govern("b", "apart", PolicyInForce(AntiAffinity(), ())))
+            world.do(world.scheduler.govern("b", "apart", PolicyInForce(AntiAffinity(), ())))
             world.create(pod("apart", SMALL, namespace="b", node="n0"))
             return [pod("theirs", SMALL, namespace="b")]
     raise AssertionError(kind)
@@ -118,7 +118,7 @@ def end(world: GangWorld, member: Pod, how: str) -> None:
         case "deleted":
             world.delete(member.uid)
         case "governed anew":
-            world.do(world.keeper.govern(member.namespace, "mine", PolicyInForce(Priority(5), ())))
+            world.do(world.scheduler.govern(member.namespace, "mine", PolicyInForce(Priority(5), ())))
         case "not brought":
             world.pass_time(HOLDS + 0.1)
 
@@ -136,7 +136,7 @@ def of_two(world: GangWorld) -> GangWorld:
 
 @pytest.fixture
 def two() -> Iterator[GangWorld]:
-    made = of_two(GangWorld(patience=Patience(PASSES, 1e9)))
+    made = of_two(GangWorld(patience=BackfillTrigger(PASSES, 1e9)))
     yield made
     made.check()
 
@@ -186,9 +186,9 @@ def test_but_to_those_do_who_need_what_several_plans_hold(two: GangWorld, is_gan
 
 def test_who_has_alternatives_waits_for_what_any_of_them_may_leave_it(two: GangWorld) -> None:
     """Whose turn it is when a plan ends says nothing of the next."""
-    two.do(two.keeper.govern("b", "apart", PolicyInForce(AntiAffinity())))
-    two.do(two.keeper.govern("b", "close", PolicyInForce(BinPacking())))
-    two.do(two.keeper.govern("b", "either", PolicyInForce(Soft(("apart", "close"), wait_seconds=3600))))
+    two.do(two.scheduler.govern("b", "apart", PolicyInForce(AntiAffinity())))
+    two.do(two.scheduler.govern("b", "close", PolicyInForce(BinPacking())))
+    two.do(two.scheduler.govern("b", "either", PolicyInForce(Soft(("apart", "close"), wait_seconds=3600))))
     waiting = pod("theirs", SMALL, namespace="b", annotations={POLICY: "either"})
     first = replace(half("first"), requests=units({"cpu": 7000}, pods=1))
     two.create(pod("there", SMALL, namespace="b", node="n0", annotations={POLICY: "apart"}), first, waiting)
@@ -203,7 +203,7 @@ def test_who_has_alternatives_waits_for_what_any_of_them_may_leave_it(two: GangW
 
 @pytest.mark.parametrize("for_it", [True, False])
 def test_room_saved_in_vain_is_others_first_who_wait_for_it(for_it: bool) -> None:
-    made = of_two(GangWorld(patience=Patience(PASSES, 1.0), thrift=Thrift(0.25, 10.0)))
+    made = of_two(GangWorld(patience=BackfillTrigger(PASSES, 1.0), thrift=BackfillLimits(0.25, 10.0)))
     both, small = gang("both", 2, "a"), half("small")
     waiting = replace(theirs(), node_selector={HOSTNAME: "n0" if for_it else "n1"})
     made.create(*both, waiting)
@@ -248,7 +248,7 @@ def test_to_delete_or_to_regovern_a_gang_before_its_time_does_not_prolong_it(wor
         world.delete(PodUid("uid-g0-0"))
     else:
         policy = PolicyInForce(Priority(5), ())
-        world.do(world.keeper.govern("a", "mine", policy))
+        world.do(world.scheduler.govern("a", "mine", policy))
     assert waiting.uid not in world.asleep
     assert world.filter(waiting).passed
 
@@ -309,7 +309,7 @@ def test_who_is_planned_anew_as_its_members_come_gives_way_to_nobody(world: Gang
     world.assumed.clear()
     assert not world.filter(world.pods[PodUid("uid-theirs")]).passed
     world.create(replace(second, node_selector={"host": "n1"}))
-    assert world.keeper.tables.ledger.holding(first.uid) is None
+    assert world.scheduler.cache.ledger.holding(first.uid) is None
     assert world.filter(world.pods[second.uid]).passed
 
 
@@ -320,7 +320,7 @@ def test_to_regovern_pods_that_a_gang_keeps_away_from_does_not_prolong_it(world:
     )
     world.add_node(node("n0", labels={"kubernetes.io/hostname": "n0"}))
     away = PolicyInForce(AntiAffinity(("others",)), selecting(app="shy"))
-    world.do(world.keeper.govern("a", "away", away))
+    world.do(world.scheduler.govern("a", "away", away))
     world.create(replace(shy, labels={"app": "shy"}), replace(there, namespace="a", labels={"app": "small"}))
     world.filter(world.pods[shy.uid])
     world.assumed.clear()
@@ -328,8 +328,8 @@ def test_to_regovern_pods_that_a_gang_keeps_away_from_does_not_prolong_it(world:
     world.create(waiting)
     assert not world.filter(waiting).passed
     others = PolicyInForce(Priority(0), selecting(app="small"))
-    world.do(world.keeper.govern("a", "others", others))
-    world.do(world.keeper.govern("a", "others", None))
+    world.do(world.scheduler.govern("a", "others", others))
+    world.do(world.scheduler.govern("a", "others", None))
     assert waiting.uid not in world.asleep
     assert {*world.filter(world.pods[shy.uid]).unresolvable.values()} == {GIVES_WAY}
     assert world.filter(waiting).passed
@@ -337,7 +337,7 @@ def test_to_regovern_pods_that_a_gang_keeps_away_from_does_not_prolong_it(world:
 
 def test_policies_put_only_so_many_gangs_before_an_older_one_of_another_namespace(world: GangWorld) -> None:
     """All of them fill the node; each of the one namespace is put first by its policy, and is gone when it has run."""
-    world.do(world.keeper.govern("a", "first", PolicyInForce(Priority(1000), ())))
+    world.do(world.scheduler.govern("a", "first", PolicyInForce(Priority(1000), ())))
     world.create(pod("runs", FULL, node="n0"), *gang("old", 1, "b", created=1.0))
     world.filter(world.pods[PodUid("uid-old-0")], list(world.nodes))
     ran, running = 0, PodUid("uid-runs")

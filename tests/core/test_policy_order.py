@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.app.contracts.effects import Effect
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import RoomSaved
 from extender.core.gangs.state.state_machine import Phase
@@ -29,12 +29,12 @@ class Shares(Performing):
 
     def __init__(self) -> None:
         self.clock, self.effects = FixedClock(), list[Effect]()
-        self.keeper = Keeper(self.clock)
+        self.scheduler = Scheduler(self.clock)
         for name in NAMES:
-            self.do(self.keeper.observe(node(name)))
+            self.do(self.scheduler.observe(node(name)))
         for number, name in enumerate(NAMES):
             share = {SHARE: "rich"} if number < 2 else {}
-            self.do(self.keeper.observe(pod(f"p{number}", FULL, node=name, annotations=share)))
+            self.do(self.scheduler.observe(pod(f"p{number}", FULL, node=name, annotations=share)))
 
     def take(self, effects: Sequence[Effect]) -> None:
         self.effects += effects
@@ -43,18 +43,18 @@ class Shares(Performing):
         said = {} if share is None else {SHARE: share}
         members = [replace(each, annotations=said, **facts) for each in gang_pods(name, 2, FULL)]  # type: ignore[arg-type]
         for member in members:
-            self.do(self.keeper.observe(member))
+            self.do(self.scheduler.observe(member))
         for member in members if asked else ():
-            assert not self.do(self.keeper.filter(member, NAMES)).passed
+            assert not self.do(self.scheduler.filter(member, NAMES)).passed
         return members
 
     def free(self, *numbers: int) -> None:
         for number in numbers:
-            self.do(self.keeper.forget(gone(PodUid(f"uid-p{number}"))))
+            self.do(self.scheduler.forget(gone(PodUid(f"uid-p{number}"))))
 
     def planned(self) -> list[str]:
-        gangs = self.keeper.tables.gangs.by_key
-        assert self.keeper.tables.violations() == []
+        gangs = self.scheduler.cache.gangs.by_key
+        assert self.scheduler.cache.violations() == []
         return [key.name for key, gang in gangs.items() if gang.phase is Phase.PLANNED]
 
 
@@ -90,7 +90,7 @@ def test_what_is_used_now_counts_and_not_what_was_when_they_came(shares: Shares)
     # The share's own pods end: it uses nothing any more.
     shares.free(0, 1)
     assert shares.planned() == ["early"]
-    assert not any(shares.keeper.tables.gangs.by_key[GangKey("default", "early")].wait.order)
+    assert not any(shares.scheduler.cache.gangs.by_key[GangKey("default", "early")].wait.order)
 
 
 def test_use_that_grows_while_they_wait_turns_the_order_around(shares: Shares) -> None:
@@ -98,8 +98,8 @@ def test_use_that_grows_while_they_wait_turns_the_order_around(shares: Shares) -
     shares.gang("late", "rich", created=2.0)
     for number in (2, 3):
         # They come to count for the other share, with twice the weight of what they ask for.
-        shares.do(shares.keeper.observe(pod(f"p{number}", FULL, node=NAMES[number], annotations={SHARE: "poor"})))
-    shares.do(shares.keeper.observe(pod("p4", {"cpu": 1000}, node=NAMES[2], annotations={SHARE: "poor"})))
+        shares.do(shares.scheduler.observe(pod(f"p{number}", FULL, node=NAMES[number], annotations={SHARE: "poor"})))
+    shares.do(shares.scheduler.observe(pod("p4", {"cpu": 1000}, node=NAMES[2], annotations={SHARE: "poor"})))
     shares.free(0)
     assert shares.planned() == []
     shares.free(1)
@@ -110,7 +110,7 @@ def test_one_that_kube_scheduler_has_not_asked_about_is_not_overtaken(shares: Sh
     first, *_ = shares.gang("early", "rich", asked=False)
     shares.gang("late", "poor", asked=False)
     shares.free(2, 3)
-    assert not shares.do(shares.keeper.filter(first, NAMES)).passed
+    assert not shares.do(shares.scheduler.filter(first, NAMES)).passed
     assert shares.planned() == ["late"]
 
 
@@ -118,18 +118,18 @@ def test_and_does_not_hold_up_who_fits_where_it_does_not(shares: Shares) -> None
     first, *_ = shares.gang("early", "rich", asked=False)
     large = [replace(each, annotations={SHARE: "poor"}) for each in gang_pods("large", 3, FULL)]
     for member in large:
-        shares.do(shares.keeper.observe(member))
+        shares.do(shares.scheduler.observe(member))
     shares.free(2, 3)
-    shares.do(shares.keeper.filter(first, NAMES))
+    shares.do(shares.scheduler.filter(first, NAMES))
     assert shares.planned() == ["early"]
-    assert shares.do(shares.keeper.filter(first, NAMES)).passed
+    assert shares.do(shares.scheduler.filter(first, NAMES)).passed
 
 
 def test_room_is_saved_for_the_first_by_share(shares: Shares) -> None:
     shares.gang("early", "rich")
     shares.gang("late", "poor")
     shares.clock.time += 61
-    shares.do(shares.keeper.tick())
+    shares.do(shares.scheduler.tick())
     assert [each.gang.name for each in shares.effects if isinstance(each, RoomSaved)] == ["late"]
 
 
@@ -151,7 +151,7 @@ def test_of_those_that_are_alike_one_is_asked_about_when_what_is_used_changes(
     for number in range(30):
         shares.gang(f"rich{number}", "rich")
         shares.gang(f"poor{number}", "poor")
-    asked = noted(monkeypatch, shares.keeper.tables.gangs.waiting.queue.order, "of")
+    asked = noted(monkeypatch, shares.scheduler.cache.gangs.waiting.queue.order, "of")
     shares.free(0)
     assert 0 < len(asked) <= 6
     assert shares.planned() == []
@@ -164,16 +164,16 @@ def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried
 ) -> None:
     for number in range(30):
         shares.gang(f"g{number}", created=float(number + 1))
-    gangs = shares.keeper.tables.gangs
+    gangs = shares.scheduler.cache.gangs
     gangs.waiting.queue.fits.work.limit = 1
     tried, lined_up = noted(monkeypatch, gangs.planning, "plan"), noted(monkeypatch, gangs.settling, "_line_up")
     for gang in gangs.by_key.values():
         gang.wait.tried_at = None
     gangs.settling.look_again()
-    shares.do(shares.keeper.settle())
+    shares.do(shares.scheduler.settle())
     turns = 0
-    while shares.keeper.more_to_do:
-        shares.do(shares.keeper.tick())
+    while shares.scheduler.more_to_do:
+        shares.do(shares.scheduler.tick())
         turns += 1
     assert [gang.key.name for gang in tried] == [f"g{number}" for number in range(30)]
     assert turns >= 29

@@ -56,7 +56,7 @@ def poisoned(count: int = 2, quorum: int = 2) -> list[Pod]:
 
 def offered(world: Watched, each: Pod) -> list[str]:
     """What kube-scheduler finds, for which the selector is no trouble."""
-    reasons = world.do(world.keeper.filter(each, list(world.nodes))).unresolvable
+    reasons = world.do(world.scheduler.filter(each, list(world.nodes))).unresolvable
     return sorted(set(reasons.values()))
 
 
@@ -68,7 +68,7 @@ def test_its_pods_wait_with_a_constant_reason_and_it_is_told(world: Watched) -> 
     assert told.gang == POISONED
     assert str(told.defect) == "poisoned"
     assert world.gangs == {"poisoned": Phase.QUARANTINED}
-    assert reason_of(world.do(world.keeper.permit(members[0].uid, next(iter(world.nodes))))) == QUARANTINE
+    assert reason_of(world.do(world.scheduler.permit(members[0].uid, next(iter(world.nodes))))) == QUARANTINE
     world.check()
 
 
@@ -84,7 +84,7 @@ def test_it_holds_nothing_and_others_go_on(world: Watched) -> None:
         world.write(uid)
     world.catch_up()
     assert world.bound("train") == 4
-    assert {held.kind for held in world.keeper.tables.ledger.rows.holdings()} == {HoldingKind.BOUND}
+    assert {held.kind for held in world.scheduler.cache.ledger.rows.holdings()} == {HoldingKind.BOUND}
     world.check()
 
 
@@ -96,8 +96,8 @@ def test_a_defect_with_one_that_waits_does_not_keep_others_waiting(world: Watche
     first, second = gang_pods("poisoned", 2, FULL), gang_pods("train", 2, FULL)
     world.create(*(replace(each, created=1.0) for each in first), *(replace(each, created=2.0) for each in second))
     for each in (*first, *second):
-        world.do(world.keeper.filter(each, list(world.nodes)))
-    gang = world.keeper.tables.gangs.by_key[POISONED]
+        world.do(world.scheduler.filter(each, list(world.nodes)))
+    gang = world.scheduler.cache.gangs.by_key[POISONED]
     for uid in list(gang.roster.members):
         gang.roster.take(replace(gang.roster.members[uid], node_selector=Poison()))
     for each in hog:
@@ -116,7 +116,7 @@ def test_a_defect_in_what_its_deadline_brings_does_not_stop_the_clock(
     for first in (members[0], others[0]):
         world.filter(first)
         world.bind(first.uid)
-    planning = world.keeper.tables.gangs.planning
+    planning = world.scheduler.cache.gangs.planning
     give_up = planning.give_up
 
     def fails_for_one(gang: Gang, now: float, reason: str = "") -> None:
@@ -147,8 +147,8 @@ def test_it_is_over_when_its_members_are_gone(world: Watched) -> None:
 def test_members_of_one_that_run_go_on_running(world: Watched) -> None:
     world.create(*gang_pods("poisoned", 4, FULL, quorum=3))
     world.schedule()
-    gang = world.keeper.tables.gangs.by_key[POISONED]
-    world.keeper.tables.gangs.quarantine.contain(gang.key, RuntimeError("some defect"))
+    gang = world.scheduler.cache.gangs.by_key[POISONED]
+    world.scheduler.cache.gangs.quarantine.contain(gang.key, RuntimeError("some defect"))
     for _ in range(10):
         world.pass_time(60)
         world.schedule()
@@ -160,4 +160,4 @@ def test_members_of_one_that_run_go_on_running(world: Watched) -> None:
 
 def test_a_defect_that_is_nobodys_is_not_hidden(world: Watched) -> None:
     with pytest.raises(RuntimeError, match="of nobody"):
-        world.keeper.tables.gangs.quarantine.contain(None, RuntimeError("of nobody"))
+        world.scheduler.cache.gangs.quarantine.contain(None, RuntimeError("of nobody"))

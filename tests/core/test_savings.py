@@ -13,8 +13,8 @@ import pytest
 from extender.core.audit import Violation
 from extender.core.cluster import Pod
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
-from extender.core.gangs.queue.backfill import Savings, Thrift
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.backfill import BackfillLimits, Savings
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holder, HoldingKind
 from extender.core.names import GangKey
@@ -28,7 +28,7 @@ PATIENCE, SECONDS = 60.0, 600.0
 
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
-    made = GangWorld(patience=Patience(8, PATIENCE))
+    made = GangWorld(patience=BackfillTrigger(8, PATIENCE))
     yield made
     made.check()
 
@@ -55,12 +55,14 @@ def waiting(world: GangWorld, name: str, size: int, *, priority: int = 0, create
 
 def saved(world: GangWorld) -> int:
     return sum(
-        held.units.get(CPU, 0) for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING
+        held.units.get(CPU, 0)
+        for held in world.scheduler.cache.ledger.rows.holdings()
+        if held.kind is HoldingKind.SAVING
     )
 
 
 def saved_for(world: GangWorld) -> str | None:
-    gang = world.keeper.tables.gangs.waiting.queue.saved.gang
+    gang = world.scheduler.cache.gangs.waiting.queue.saved.gang
     return None if gang is None else gang.key.name
 
 
@@ -159,7 +161,7 @@ class TestProgress:
         pass_minutes(world, 10)
         assert saved_for(world) == "second"
         waiting(world, "third", 2, created=3.0)
-        turns = world.keeper.tables.gangs.by_key
+        turns = world.scheduler.cache.gangs.by_key
         order = sorted(gang.turn for gang in turns.values())
         assert [turn[-1].name for turn in order] == ["second", "first", "third"]
 
@@ -169,7 +171,7 @@ class TestProgress:
         waiting(world, "large", 2)
         world.pass_time(PATIENCE)
         pass_minutes(world, 10)
-        gang = world.keeper.tables.gangs.by_key[GangKey("default", "large")]
+        gang = world.scheduler.cache.gangs.by_key[GangKey("default", "large")]
         assert (saved_for(world), gang.wait.rounds_lost) == (None, 1)
         world.delete(fillers[0])
         world.schedule()
@@ -256,7 +258,7 @@ class TestTheShare:
         waiting(world, "small", 1, priority=1)
         # Searched for already: it is to be searched again for what has changed since, but not at once.
         world.create(pod("news", {"cpu": 0}, node=names[0]))
-        soon = world.keeper.tables.gangs.waiting.preempting.next_deadline()
+        soon = world.scheduler.cache.gangs.waiting.preempting.next_deadline()
         assert soon == world.clock.time + PREEMPTS_EVERY
         waiting(world, "urgent", 3, priority=3)
         world.at_its_alarms(PREEMPTS_EVERY)
@@ -281,7 +283,7 @@ class TestTheAccount:
     def savings(self) -> Savings:
         """A place is a quarter of the CPU."""
         ledger = ledger_of({f"n{number}": {"cpu": 1000} for number in range(4)})
-        made = Savings(ledger, Thrift(0.25, 100.0))
+        made = Savings(ledger, BackfillLimits(0.25, 100.0))
         made.heed_time(NOW)
         made.begin(NOW)
         return made
@@ -353,7 +355,7 @@ class TestTheAccount:
 
     @pytest.mark.parametrize(("rounds", "seconds"), [(1, 600), (2, 1200), (3, 2400), (9, 86_400), (2000, 86_400)])
     def test_pauses_double_up_to_a_day(self, rounds: int, seconds: float) -> None:
-        assert Thrift().pause(rounds) == seconds
+        assert BackfillLimits().pause(rounds) == seconds
 
     def test_the_audit_sees_what_nobody_counts_and_what_lasts_too_long(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")

@@ -35,7 +35,7 @@ def spec(parallel: int, gang: GangKey = GANG) -> Promise:
 
 
 def set_parallel(world: GangWorld, number: int) -> None:
-    world.do(world.keeper.observe(spec(number)))
+    world.do(world.scheduler.observe(spec(number)))
 
 
 def index(number: int, run: int = 0, gang: GangKey = GANG) -> Pod:
@@ -49,7 +49,7 @@ def running(world: GangWorld, size: int = 4) -> None:
 
 
 def quorum(world: GangWorld) -> int:
-    return world.keeper.tables.gangs.by_key[GANG].terms.quorum
+    return world.scheduler.cache.gangs.by_key[GANG].terms.quorum
 
 
 def shrink(world: GangWorld) -> None:
@@ -127,7 +127,7 @@ def test_a_job_of_which_no_pods_are_wanted_leaves_the_quorum(world: GangWorld) -
 def test_a_job_that_is_gone_says_nothing(world: GangWorld) -> None:
     running(world)
     shrink(world)
-    world.do(world.keeper.forget(spec(2)))
+    world.do(world.scheduler.forget(spec(2)))
     assert quorum(world) == 4
     assert (world.bound(GANG.name), world.evicted) == (2, [])
 
@@ -138,9 +138,9 @@ def test_jobs_may_be_listed_after_pods_or_before(world: GangWorld) -> None:
     for order in ((Promise, Pod), (Pod, Promise)):
         world.restart()
         for kind in order:
-            world.do(replaced(world.keeper, kind, [spec(2)] if kind is Promise else list(world.pods.values())))
+            world.do(replaced(world.scheduler, kind, [spec(2)] if kind is Promise else list(world.pods.values())))
         assert (quorum(world), world.gangs) == (2, {GANG.name: Phase.BOUND})
-        world.do(replaced(world.keeper, Promise, []))
+        world.do(replaced(world.scheduler, Promise, []))
         assert quorum(world) == 4
 
 
@@ -157,4 +157,4 @@ def test_only_the_gang_that_is_the_job_has_its_quorum_from_it(world: GangWorld, 
     member = replace(index(0, gang=other), namespace=other.namespace)
     set_parallel(world, 2)
     world.create(member)
-    assert world.keeper.tables.gangs.by_key[other].terms.quorum == 4
+    assert world.scheduler.cache.gangs.by_key[other].terms.quorum == 4

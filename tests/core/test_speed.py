@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName
@@ -29,12 +29,12 @@ class Crowd(Performing):
     """Nodes of 8 CPU, all but a few of them full but for 2 CPU; so many gangs wait for 4 CPU a member."""
 
     def __init__(self, waiting: int) -> None:
-        self.keeper = Keeper(FixedClock())
+        self.scheduler = Scheduler(FixedClock())
         self.names = [NodeName(f"n{number}") for number in range(NODES)]
-        self.do(replaced(self.keeper, Node, (node(name) for name in self.names)))
+        self.do(replaced(self.scheduler, Node, (node(name) for name in self.names)))
         self.do(
             replaced(
-                self.keeper,
+                self.scheduler,
                 Pod,
                 (
                     pod(f"filler-{name}", {"cpu": 6000}, node=name)
@@ -49,9 +49,9 @@ class Crowd(Performing):
             ask = gang_ask(f"g{number}", 101 + number % 12)
             members = [pod(f"g{number}-{m}", {"cpu": 4000}, gang=ask) for m in range(ask.quorum)]
             for member in members:
-                self.do(self.keeper.observe(member))
-            self.do(self.keeper.filter(members[0], self.names))
-        phases = [gang.phase for gang in self.keeper.tables.gangs.by_key.values()]
+                self.do(self.scheduler.observe(member))
+            self.do(self.scheduler.filter(members[0], self.names))
+        phases = [gang.phase for gang in self.scheduler.cache.gangs.by_key.values()]
         assert phases == [Phase.WAITING] * waiting
 
     def another(self) -> Pod:
@@ -59,21 +59,21 @@ class Crowd(Performing):
         return pod(f"p{self.made}")
 
     def an_ordinary_pod_is_filtered(self) -> None:
-        self.do(self.keeper.filter(self.another(), self.names))
+        self.do(self.scheduler.filter(self.another(), self.names))
 
     def an_ordinary_pod_is_bound_and_ends(self) -> None:
         made = self.another()
-        self.do(self.keeper.observe(pod(made.name, node=self.names[self.made % NODES])))
-        self.do(self.keeper.forget(made))
+        self.do(self.scheduler.observe(pod(made.name, node=self.names[self.made % NODES])))
+        self.do(self.scheduler.forget(made))
 
     def a_gang_of_eight_is_planned_and_given_up(self) -> None:
         self.made += 1
         members = [pod(f"new{self.made}-{m}", gang=gang_ask(f"new{self.made}", 8)) for m in range(8)]
         for member in members:
-            self.do(self.keeper.observe(member))
-        assert self.do(self.keeper.filter(members[0], self.names)).passed
+            self.do(self.scheduler.observe(member))
+        assert self.do(self.scheduler.filter(members[0], self.names)).passed
         for member in members:
-            self.do(self.keeper.forget(member))
+            self.do(self.scheduler.forget(member))
 
 
 def microseconds(work: Callable[[], None]) -> float:

@@ -28,16 +28,16 @@ def world(request: pytest.FixtureRequest) -> Iterator[GangWorld]:
     made = GangWorld(reserve_at_filter=request.param)
     made.add_node(node("n0", {"cpu": 8000, THEIRS: 4, OWN: 4, SHARED: 4}))
     for key in (THEIRS, OWN, SHARED):
-        made.do(made.keeper.set_capacity(N0, key, 4))
+        made.do(made.scheduler.set_capacity(N0, key, 4))
     yield made
     made.check()
 
 
 def export(world: GangWorld, *namespaces: str) -> None:
     """As `app.resources.capacity` does when the owner's object says so."""
-    world.keeper.tables.tenancy.export(THEIRS, namespaces)
-    world.keeper.tables.ledger.capacity.reconsider(N0)
-    world.do(world.keeper.settle())
+    world.scheduler.cache.tenancy.export(THEIRS, namespaces)
+    world.scheduler.cache.ledger.capacity.reconsider(N0)
+    world.do(world.scheduler.settle())
 
 
 def asking(key: ResourceKey, name: str = "p", number: int = 1, **facts: object) -> Pod:
@@ -76,7 +76,7 @@ def test_a_pod_is_refused_at_filter_and_nothing_is_held(world: GangWorld) -> Non
     world.create(foreign := asking(THEIRS))
     verdict = world.filter(foreign)
     assert (list(verdict.passed), verdict.rejected, verdict.unresolvable) == ([], {}, {N0: FOREIGN})
-    assert world.keeper.tables.ledger.holding(foreign.uid) is None
+    assert world.scheduler.cache.ledger.holding(foreign.uid) is None
 
 
 def test_the_reason_tells_nothing_of_whether_the_resource_exists(world: GangWorld) -> None:
@@ -95,7 +95,7 @@ def test_a_gang_is_refused_and_not_left_planned(world: GangWorld, gate: bool) ->
     world.schedule()
     assert world.bound("train") == 0
     assert all(each.at_our_gate == gate for each in world.pods.values())
-    assert world.keeper.tables.ledger.held_for(GangKey("default", "train")) == []
+    assert world.scheduler.cache.ledger.held_for(GangKey("default", "train")) == []
     if not gate:
         assert set(world.asleep.values()) == {FOREIGN}
 
@@ -107,7 +107,7 @@ def test_one_member_that_asks_for_them_keeps_its_whole_gang(world: GangWorld) ->
     world.pass_time(100)
     world.schedule()
     assert world.bound("train") == 0
-    assert world.keeper.tables.ledger.held_for(GangKey("default", "train")) == []
+    assert world.scheduler.cache.ledger.held_for(GangKey("default", "train")) == []
 
 
 def test_nobody_is_evicted_for_a_gang_that_may_not_have_them(world: GangWorld) -> None:
@@ -124,8 +124,8 @@ def test_kube_scheduler_is_offered_no_victims_for_such_a_pod(world: GangWorld) -
     world.create(holder := asking(THEIRS, "own", 4, namespace="team-b"))
     world.schedule()
     victims = {N0: Victims((holder.uid,), 0)}
-    assert world.do(world.keeper.preempt(asking(THEIRS, priority=1000), victims)) == {}
-    assert world.do(world.keeper.preempt(asking(THEIRS, "b", priority=1000, namespace="team-b"), victims)) == victims
+    assert world.do(world.scheduler.preempt(asking(THEIRS, priority=1000), victims)) == {}
+    assert world.do(world.scheduler.preempt(asking(THEIRS, "b", priority=1000, namespace="team-b"), victims)) == victims
 
 
 def test_a_bind_is_refused_where_the_export_ended_after_the_filter(world: GangWorld) -> None:
@@ -134,7 +134,7 @@ def test_a_bind_is_refused_where_the_export_ended_after_the_filter(world: GangWo
     assert list(world.filter(exported).passed) == [N0]
     export(world)
     assert world.bind(exported.uid) == FOREIGN
-    assert world.keeper.tables.ledger.holding(exported.uid) is None
+    assert world.scheduler.cache.ledger.holding(exported.uid) is None
 
 
 def test_a_gangs_bind_is_refused_so_too_and_its_room_is_given_back(world: GangWorld) -> None:
@@ -146,7 +146,7 @@ def test_a_gangs_bind_is_refused_so_too_and_its_room_is_given_back(world: GangWo
     assert world.bind(members[0].uid) == FOREIGN
     world.pass_time(100)
     world.schedule()
-    assert world.keeper.tables.ledger.held_for(GangKey("default", "train")) == []
+    assert world.scheduler.cache.ledger.held_for(GangKey("default", "train")) == []
 
 
 def test_an_export_wakes_who_waits_for_it_and_another_namespaces_pods_wait_on(world: GangWorld) -> None:
@@ -165,19 +165,19 @@ def test_who_holds_them_keeps_them_when_the_export_ends_and_after_a_restart(worl
     export(world)
     world.restart()
     for key in (THEIRS, OWN):
-        world.do(world.keeper.set_capacity(N0, key, 4))
+        world.do(world.scheduler.set_capacity(N0, key, 4))
     world.pass_time(1000)
     assert (is_bound(world), world.evicted) == (True, [])
-    assert world.keeper.tables.ledger.rows.free(N0, THEIRS) == 1
+    assert world.scheduler.cache.ledger.rows.free(N0, THEIRS) == 1
     world.finish(holding.uid)
     world.catch_up()
-    assert world.keeper.tables.ledger.rows.free(N0, THEIRS) == 4
+    assert world.scheduler.cache.ledger.rows.free(N0, THEIRS) == 4
 
 
 def test_a_pod_that_waits_is_explained_in_the_same_words(world: GangWorld) -> None:
     world.create(asking(THEIRS), *gang_pods("train", 2, {"cpu": 100, THEIRS: 1}))
     world.schedule()
-    explain = Explain(world.keeper.tables)
+    explain = Explain(world.scheduler.cache)
     found = explain.pod("default", "p")
     assert FOREIGN in found.summary
     assert found.remedies == [
@@ -196,12 +196,12 @@ def test_what_if_answers_as_filter_does(world: GangWorld) -> None:
 
     world.create(asking(THEIRS))
     world.schedule()
-    refused = suppose(world.keeper, Wondered((), PodThere("default", "p")))
+    refused = suppose(world.scheduler, Wondered((), PodThere("default", "p")))
     assert not refused.fits
     assert refused.explanation is not None
     assert FOREIGN in refused.explanation.summary
-    assert not suppose(world.keeper, Wondered((), asked(THEIRS, "v"))).fits
-    assert suppose(world.keeper, Wondered((), asked(OWN, "w"))).fits
+    assert not suppose(world.scheduler, Wondered((), asked(THEIRS, "v"))).fits
+    assert suppose(world.scheduler, Wondered((), asked(OWN, "w"))).fits
 
 
 def test_a_setting_lets_every_namespace_have_them() -> None:

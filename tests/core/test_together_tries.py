@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.bystanders import Around
+from extender.core.affinity_rules import MOST_RULES, TOO_MANY
 from extender.core.cluster import Pod
 from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs.placement import affinity_packing as together
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder
-from extender.core.neighbours import MOST_RULES, TOO_MANY
+from extender.core.pod_affinity_index import Around
 from extender.core.policy_types import HOSTNAME
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import node
@@ -266,6 +266,6 @@ class TestBounded:
         for number, each in enumerate(gang):
             at = NodeName(f"n{number}")
             seats.append(together.Seat(Slot(Holder(each.uid), each.requests, at.__eq__, frozenset({at})), each))
-        room, around = Room(town.ledger, ()), Around(town.bystanders)
+        room, around = Room(town.ledger, ()), Around(town.pod_affinity)
         found = together.plan(room, seats, list(town.nodes), town.nodes, around)
         assert found == {Holder(each.uid): f"n{number}" for number, each in enumerate(gang)}

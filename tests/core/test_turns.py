@@ -10,7 +10,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.backfill import SAVED_SECONDS
-from extender.core.gangs.queue.queue import Patience
+from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM, Gang, RoomSaved
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holding, HoldingKind
@@ -27,7 +27,7 @@ PASSES, SECONDS = 3, 60.0
 
 @pytest.fixture
 def world() -> Iterator[GangWorld]:
-    made = GangWorld(patience=Patience(PASSES, SECONDS))
+    made = GangWorld(patience=BackfillTrigger(PASSES, SECONDS))
     yield made
     made.check()
 
@@ -73,7 +73,7 @@ def saved(world: GangWorld) -> dict[NodeName, int]:
 
 
 def saved_for(world: GangWorld) -> str | None:
-    gang = world.keeper.tables.gangs.waiting.queue.saved.gang
+    gang = world.scheduler.cache.gangs.waiting.queue.saved.gang
     return None if gang is None else gang.key.name
 
 
@@ -126,7 +126,7 @@ class TestOrder:
         young, old = waiting(world, "young", 1, created=30), waiting(world, "old", 1, created=20)
         again = GangWorld(patience=world.patience)
         again.add_node(node("n0"))
-        again.do(replaced(again.keeper, Pod, [world.pods[full], *young, *old]))
+        again.do(replaced(again.scheduler, Pod, [world.pods[full], *young, *old]))
         again.pods.update(world.pods)
         for member in (*young, *old):
             again.filter(member, list(again.nodes))
@@ -160,7 +160,7 @@ class TestTheBound:
         waiting(world, "large", 2)
         world.pass_time(SECONDS - 1)
         assert saved_for(world) is None
-        due = world.keeper.next_deadline()
+        due = world.scheduler.next_deadline()
         assert due == world.clock.now() + 1
         world.pass_time(1)
         assert saved(world) == {n0: 0, n1: 8000}
@@ -199,7 +199,7 @@ class TestTheBound:
         full = [filler(world, n0), filler(world, n1)]
         members = [replace(each, created=5) for each in gang_pods("unseen", 2, FULL)]
         world.create(*members)
-        assert world.keeper.next_deadline() == world.clock.now() + SECONDS
+        assert world.scheduler.next_deadline() == world.clock.now() + SECONDS
         world.pass_time(SECONDS)
         assert saved_for(world) == "unseen"
         world.wakes.clear()
@@ -267,13 +267,13 @@ class TestTheBound:
         filler(world, n0)
         waiting(world, "old", 1, created=1)
         waiting(world, "young", 1, created=2)
-        turns = world.keeper.tables.gangs.waiting.queue
-        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "old")]
+        turns = world.scheduler.cache.gangs.waiting.queue
+        assert turns.first() is world.scheduler.cache.gangs.by_key[GangKey("default", "old")]
         low = replace(gang_pods("young", 2, FULL, quorum=1)[0], created=2)
         world.create(replace(gang_pods("young", 2, FULL, quorum=1)[1], created=3, priority=5))
-        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "old")]
+        assert turns.first() is world.scheduler.cache.gangs.by_key[GangKey("default", "old")]
         world.delete(low.uid)
-        assert turns.first() is world.keeper.tables.gangs.by_key[GangKey("default", "young")]
+        assert turns.first() is world.scheduler.cache.gangs.by_key[GangKey("default", "young")]
 
     def test_a_gang_is_lined_up_though_nobody_has_ever_asked_about_any(self, world: GangWorld) -> None:
         """Others are overlapping, and there is never a moment in which all of them are gone."""
@@ -282,7 +282,9 @@ class TestTheBound:
             filler(world, where, 1000)
         world.create(*(replace(each, created=1) for each in gang_pods("whole", 4, FULL)))
         world.pass_time(SECONDS)
-        assert world.keeper.tables.gangs.by_key[GangKey("default", "whole")] in world.keeper.tables.gangs.waiting.queue
+        assert (
+            world.scheduler.cache.gangs.by_key[GangKey("default", "whole")] in world.scheduler.cache.gangs.waiting.queue
+        )
         before: list[Pod] = []
         for minute in range(20):
             small = [replace(each, created=10 + minute) for each in gang_pods(f"small{minute}", 4)]
@@ -592,4 +594,4 @@ class TestManyWait:
 
 
 def savings(world: GangWorld) -> list[Holding]:
-    return [held for held in world.keeper.tables.ledger.rows.holdings() if held.kind is HoldingKind.SAVING]
+    return [held for held in world.scheduler.cache.ledger.rows.holdings() if held.kind is HoldingKind.SAVING]

@@ -36,7 +36,7 @@ def world() -> GangWorld:
 
 def idle_for_gangs(world: GangWorld) -> float:
     """The share of the cluster that is held for gangs now, and that nobody is bound to."""
-    held = (each for each in world.keeper.tables.ledger.rows.holdings() if each.kind is not HoldingKind.BOUND)
+    held = (each for each in world.scheduler.cache.ledger.rows.holdings() if each.kind is not HoldingKind.BOUND)
     return sum(each.units.get(CPU, 0) for each in held) / (NODES * FULL["cpu"])
 
 
@@ -116,7 +116,7 @@ def test_people_are_told_why(world: GangWorld) -> None:
     world.create(*gang_pods("train", NODES, FULL))
     live(world, 600, brings=ALL[:3])
     assert {each.reason for each in world.turned_away} == {NOT_BROUGHT}
-    told = Explain(world.keeper.tables).gang(GangKey("default", "train"))
+    told = Explain(world.scheduler.cache).gang(GangKey("default", "train"))
     assert NOT_BROUGHT in told.summary
     assert "kubectl describe pod" in told.remedies[0]
 
@@ -141,7 +141,7 @@ def test_of_whom_no_watch_tells_nothing_is_kept_once_the_binding_was_refused(wor
     world.filter(gone)
     world.bind(gone.uid)
     world.pass_time(HOUR)
-    world.do(world.keeper.heed(NotBound(gone.uid, for_good=False, surely=False)))
+    world.do(world.scheduler.heed(NotBound(gone.uid, for_good=False, surely=False)))
     world.pass_time(HOUR)
-    assert gone.uid not in world.keeper.tables.pods
+    assert gone.uid not in world.scheduler.cache.pods
     assert idle_for_gangs(world) == 0

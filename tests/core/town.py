@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
-from extender.core.columns import Accepts
 from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.gangs.placement.affinity_packing import Seat, plan
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.trial_snapshot import Room, Slot
 from extender.core.ledger import Holder, Ledger
+from extender.core.node_arrays import Accepts
 from extender.core.node_matching import AcceptsPod, NodeTable, matching
+from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName
 from tests.builders import node, pod
@@ -59,7 +59,7 @@ class Town:
     def __init__(self, zones: str, cpu: int = 8000) -> None:
         self.nodes = NodeTable()
         self.ledger = Ledger()
-        self.bystanders = Bystanders()
+        self.pod_affinity = PodAffinityIndex()
         self.there: list[tuple[Pod, Node]] = []
         for number, zone in enumerate(zones):
             labels = {"host": f"n{number}"} | ({ZONE: zone} if zone != "-" else {})
@@ -76,7 +76,7 @@ class Town:
         facts.setdefault("labels", {"app": name.partition("-")[0]})
         each = pod(name, {"cpu": cpu}, node=NodeName(on), constraints=constraints, **facts)
         self.ledger.confirm(each.uid, on=NodeName(on), units=each.requests)
-        self.bystanders.put(each)
+        self.pod_affinity.put(each)
         self.there.append((each, self.nodes[NodeName(on)]))
 
     def fill(self, on: str, cpu: int) -> None:
@@ -95,7 +95,7 @@ class Town:
             seats.append(Seat(Slot(Holder(each.uid), each.requests, own), each))
         room = Room(self.ledger, ())
         before = {name: dict(change) for name, change in room.change.items()}
-        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.bystanders))
+        found = plan(room, seats, list(self.nodes), self.nodes, around or Around(self.pod_affinity))
         assert room.change == before
         if not isinstance(found, Shortfall):
             by_uid = {Holder(each.uid): each for each in pods}

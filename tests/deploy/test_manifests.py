@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from extender import __version__
-from extender.adapters.kube import traces
+from extender.adapters.kubernetes import traces
 from extender.app.contracts.ports import PodRef
 from extender.controlplane import schedulers
 from extender.core.names import DOMAIN

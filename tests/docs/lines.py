@@ -33,10 +33,10 @@ class Row(NamedTuple):
     paper: str = ""
 
 
-_GANG = ("gang_spec", "gang_keys", "gang_times", "gang_state", "gang_members", "gang_life", "gang_uncovered")
-_GHOSTS = (*_GANG, "gang_left", "gang_run", "ghost_manifest")
-_FILTERS = "extender/filters/governing"
-_GOVERNING = "extender/core/governing.py"
+_GANG = ("gang_spec", "gang_keys", "gang_times", "gang_state", "gang_members", "gang_life", "unreserved_members")
+_GHOSTS = (*_GANG, "departed", "gang_run", "ghost_manifest")
+_FILTERS = "extender/filters/escher_policies"
+_GOVERNING = "extender/core/policy_matching.py"
 
 _ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/hosted.py"]
 """What carries out each policy that is asked, by its ESL."""
@@ -69,7 +69,7 @@ ROWS = (
     Row("gang, in the scheduler", "../gangs.md", [], "gang", ["extender/filters/gang.py"], "1624"),
 )
 SHARED = {
-    "what each is made of": ["base", "policy_esl", "view", "furnishing", "offers", "several"],
+    "what each is made of": ["base", "policy_esl", "view", "resource_sync", "offers", "several"],
     "where a pod would have room: balance, bin packing, fair queueing, priority": ["placing"],
     "launching pods: soft, OR, Gandiva": ["launching"],
     "parts in proportion: fair queueing, fair sharing": ["apportion"],

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from extender import bootstrap
-from extender.adapters.kube.leader_lease import LeaderLease
-from extender.adapters.kube.leader_slice import LeaderSlice
-from extender.adapters.kube.policies import Policies
+from extender.adapters.kubernetes.leader_lease import LeaderLease
+from extender.adapters.kubernetes.leader_slice import LeaderSlice
+from extender.adapters.kubernetes.policies import Policies
 from extender.app.admin.authorization import Caller, Right
 from extender.app.contracts.ports import (
     EphemeralResource,

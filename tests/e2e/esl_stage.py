@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kube.extended_resource_policies import Policies
+from extender.adapters.kubernetes.extended_resource_policies import Policies
 from extender.controlplane.clusters import LocalCluster
 from extender.esl.base import PodRequirement
 from extender.esl.policy_asks import Application

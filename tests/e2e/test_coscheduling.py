@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from extender.compare import comparing, workloads
-from extender.compare.brought import BROUGHT
+from extender.compare.external_schedulers import BROUGHT
 from extender.compare.plan import Plan
 from extender.compare.running import Outcome
 from extender.compare.runs import DONE, STUCK, read

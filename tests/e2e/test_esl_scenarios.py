@@ -19,8 +19,8 @@ from extender.esl.base import PodRequirement
 from extender.esl.co_location import CoLocation
 from extender.esl.composed import AllOf
 from extender.esl.fair_share import FairShare
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.esl.signal import Signal
 from extender.esl.soft import Soft
 from extender.kube.names import NodeName

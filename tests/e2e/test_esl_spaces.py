@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.extended_resource_policies import Policies
+from extender.adapters.kubernetes.extended_resource_policies import Policies
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape, plain
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CancelTask, Event, PodGone
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.names import NodeName, PodUid

@@ -13,13 +13,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.controlplane.api import ApiError
 from extender.controlplane.clusters import LocalCluster
 from extender.controlplane.nodes import NodeShape
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News
-from extender.esl.gang_left import GHOST_LABEL
+from extender.esl.departed import GHOST_LABEL
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from tests.controlplane.deadline import eventually

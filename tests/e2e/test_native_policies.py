@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadtests.native_policies.__main__ import WORKS, main
-from loadtests.native_policies.report import read, tables
+from loadtests.native_policies.report import cache, read
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -42,5 +42,5 @@ def test_a_round_is_placed_right_by_every_way_and_told(
     assert [(each.bound, each.refused, each.held) for each in queue["native"]] == [(5, 5, False)]
     assert [(each.bound, each.refused, each.held) for each in queue["esl"]] == [(5, 0, True)]
     told = capsys.readouterr()
-    assert tables(run, WORKS) in told.out
+    assert cache(run, WORKS) in told.out
     assert "anti-affinity (1 of 2): round 1 of 1" in told.err

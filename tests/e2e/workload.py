@@ -26,7 +26,8 @@ from loadtests.sightings import Report
 from tests.controlplane.deadline import eventually
 
 GANG_APPROACHES = OURS
-"""In the pure approach a gang is an ESL's work and not a pod's annotation: tests/esl and adapters/kube have that."""
+"""In the pure approach a gang is an ESL's work and not a pod's annotation: tests/esl and adapters/kubernetes have
+that."""
 APPROACHES = PROFILES
 
 DOMAIN = "escher.dev"

@@ -133,7 +133,7 @@ def client(request: pytest.FixtureRequest, stage: Stage) -> Client:
 
 
 @pytest.fixture(autouse=True)
-def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Those of no pod, wherever the tests run. The file that a service account has the namespace in."""
     of_pods = ("NODE_NAME", "POD_NAME", "POD_NAMESPACE", "HOSTNAME", "KUBERNETES_SERVICE_HOST")
     for variable in ("ESCHER_NODE", "ESCHER_TOKEN", "ESCHER_TOKEN_FILE", *of_pods):

@@ -17,8 +17,8 @@ SAYS_NODE = "fieldPath: spec.nodeName"
 
 
 @pytest.fixture
-def in_pod(surroundings: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    surroundings.write_text("team-a\n")
+def in_pod(environment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment.write_text("team-a\n")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
 
 

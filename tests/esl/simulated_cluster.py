@@ -32,7 +32,7 @@ from extender.esl.base import (
     TimePassed,
     lane_of,
 )
-from extender.esl.gang_left import left_behind
+from extender.esl.departed import left_behind
 from extender.esl.gang_spec import GangSpec
 from extender.esl.gang_turns import GangEsl
 from extender.esl.ghost_manifest import ghost_manifest

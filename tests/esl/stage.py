@@ -13,7 +13,7 @@ import structlog
 
 from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
-from extender.esl.gang_left import GHOST_LABEL, KEY_LABEL
+from extender.esl.departed import GHOST_LABEL, KEY_LABEL
 from extender.kube.requests import JSON, TIMEOUT, Requests
 from extender.settings import Settings
 from extender.simulation import Simulation

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kube.cluster_port import EslDriver
-from extender.adapters.kube.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.cluster_port import EslDriver
+from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.app.contracts.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl import gang

@@ -15,8 +15,8 @@ from extender.esl.base import TimePassed
 from extender.esl.co_location import KnownGroup
 from extender.esl.composed import AllOf, AnyOf
 from extender.esl.data_locality import DataLocality
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.esl.soft import Soft
 from extender.kube.names import CPU, InvalidName, NodeName, ResourceKey
 from extender.kube.quantities import Vector

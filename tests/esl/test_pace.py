@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterable
 from itertools import pairwise
 
-from extender.esl.at_work import AtWork, Pace
 from extender.esl.base import Effect, Event, NodeSeen
+from extender.esl.policy_loop import Pace, PolicyLoop
 from extender.esl.queue import Queue
 from extender.esl.several import Several
 from tests.builders import node
@@ -32,11 +32,11 @@ def test_of_many_who_are_told_at_once_each_thinks_when_others_have_had_their_tur
     began = list[float]()
 
     async def told() -> None:
-        pace, works = Pace(), list[AtWork]()
+        pace, works = Pace(), list[PolicyLoop]()
         for number in range(4):
             slow = Slow(f"q{number}", capacity=1)
             slow.began = began
-            works.append(AtWork(Several([slow], "default"), lambda effect: None, pace=pace))
+            works.append(PolicyLoop(Several([slow], "default"), lambda effect: None, pace=pace))
             works[-1].begin()
         for work in works:
             work.tell(NodeSeen(node("n1")))

@@ -8,8 +8,8 @@ import pytest
 from extender.core.cluster import Node
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CapacityConfirmed, NodeSeen, SetCapacity
-from extender.esl.furnishing import Wanted
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName
 from extender.kube.quantities import Vector
 from tests.esl.policy_world import PolicyWorld, nodes

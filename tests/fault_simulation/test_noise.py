@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pytest
 
-from extender.app import governed_anew
+from extender.app import policy_rematch
 from kubesim.virtual_time import VirtualTimeLoop
 from loadtests import turns
 from loadtests.fault_simulation.__main__ import details
@@ -63,11 +63,11 @@ def test_a_step_without_slices_is_found_with_its_name_and_none_with_them() -> No
     plan = noisy("pods+policies", times=60)
     with patch.object(turns, "MOST_CALLS", 10_000), patch.object(turns, "SUSPECT", 0.003):
         right = run(plan)
-        with patch.object(governed_anew, "_SLICE", 10**9), patch.object(governed_anew, "_TURN", 10**9):
+        with patch.object(policy_rematch, "_SLICE", 10**9), patch.object(policy_rematch, "_TURN", 10**9):
             wrong = run(plan)
     assert right.is_clean, details(right)
     assert LONG_TURN in {each.kind for each in wrong.findings}, details(wrong)
-    assert any("Keeper.govern" in each.what for each in wrong.findings), details(wrong)
+    assert any("Scheduler.govern" in each.what for each in wrong.findings), details(wrong)
 
 
 class TestTurns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.app.resources.intent_log import Intents
+from extender.app.resources.intent_log import IntentLog
 from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.run import run
 from loadtests.fault_simulation.transactions import Tried, Values, explained
@@ -59,6 +59,6 @@ def test_a_service_that_dies_within_one_leaves_none_in_part() -> None:
 
 
 def test_a_service_that_takes_nothing_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Intents, "more_due", lambda self, steady: ((), None))
+    monkeypatch.setattr(IntentLog, "more_due", lambda self, steady: ((), None))
     found = run(Plan(7, (BOTH,), (Fault("kill-service", 1.0025, 1.5),)))
     assert {each.kind for each in found.findings} & {"transaction", "left over"}, found.findings

@@ -203,11 +203,11 @@ def test_a_policy_has_the_points_whose_members_it_has(policy: Policy) -> None:
 def test_the_gang_has_every_point_but_those_that_are_for_others_to_say() -> None:
     missing = {point for point in POINTS if not any(has(policy, point) for policy in GANG)}
     others = {
-        seam.JudgesAlike,
+        seam.FiltersAlike,
         seam.Reads,
         seam.Scores,
-        seam.Foresees,
-        seam.ForeseesInSlices,
+        seam.Infeasible,
+        seam.InfeasibleInSlices,
         seam.Reserves,
         seam.Orders,
         seam.OrdersAlike,

@@ -1,4 +1,4 @@
-"""Policies in a keeper, whatever happens: what they promise holds after every step."""
+"""Policies in a `Scheduler`, whatever happens: what they promise holds after every step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.policy import Allow, Facts
@@ -32,10 +32,10 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keeper = Keeper(FixedClock())
+        self.scheduler = Scheduler(FixedClock())
         for name in NAMES:
-            self.do(self.keeper.observe(node(name, {"cpu": 3000})))
-            self.do(self.keeper.set_capacity(name, LICENCE, 2))  # type: ignore[arg-type]
+            self.do(self.scheduler.observe(node(name, {"cpu": 3000})))
+            self.do(self.scheduler.set_capacity(name, LICENCE, 2))  # type: ignore[arg-type]
         self.pods: dict[str, Pod] = {}
         self.moved: set[str] = set()
         """Whose group was changed while they were bound: who stands with whom is then nobody's fault."""
@@ -47,7 +47,7 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
         wanted = {"cpu": 1000} | ({LICENCE: 1} if asks else {})
         made = pod(f"p{self.count}", wanted, annotations={GROUP: group} if group else {})
         self.pods[made.name] = made
-        self.do(self.keeper.observe(made))
+        self.do(self.scheduler.observe(made))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), sent=st.lists(names, unique=True, min_size=1))
@@ -55,11 +55,11 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
         chosen = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
         if chosen.node is not None:
             return
-        passed = list(self.do(self.keeper.filter(chosen, sent)).passed)
+        passed = list(self.do(self.scheduler.filter(chosen, sent)).passed)
         for name in passed:
             assert not self.of_its_group(chosen, name)
-        if passed and isinstance(self.do(self.keeper.permit(chosen.uid, passed[-1])), Allow):
-            self.do(self.keeper.heed(Bound(chosen.uid, passed[-1])))
+        if passed and isinstance(self.do(self.scheduler.permit(chosen.uid, passed[-1])), Allow):
+            self.do(self.scheduler.heed(Bound(chosen.uid, passed[-1])))
             self.pods[chosen.name] = replace(chosen, node=passed[-1])
 
     @precondition(lambda self: self.pods)
@@ -69,16 +69,16 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
         changed = replace(self.pods[name], annotations={GROUP: group} if group else {})
         self.moved.add(name)
         self.pods[name] = changed
-        self.do(self.keeper.observe(changed))
+        self.do(self.scheduler.observe(changed))
 
     @precondition(lambda self: self.pods)
     @rule(data=st.data(), finished=st.booleans())
     def end(self, data: st.DataObject, finished: bool) -> None:
         gone = self.pods.pop(data.draw(st.sampled_from(sorted(self.pods))))
         if finished:
-            self.do(self.keeper.observe(replace(gone, finished=True)))
+            self.do(self.scheduler.observe(replace(gone, finished=True)))
         else:
-            self.do(self.keeper.forget(gone))
+            self.do(self.scheduler.forget(gone))
 
     def of_its_group(self, asking: Pod, name: NodeName) -> list[str]:
         group = asking.annotations.get(GROUP)
@@ -93,7 +93,7 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
 
     @invariant()
     def the_ledger_is_sound(self) -> None:
-        assert self.keeper.tables.violations() == []
+        assert self.scheduler.cache.violations() == []
 
 
 class PreferenceMachine(RuleBasedStateMachine, Performing):
@@ -101,33 +101,33 @@ class PreferenceMachine(RuleBasedStateMachine, Performing):
 
     def __init__(self) -> None:
         super().__init__()
-        self.keeper = Keeper(FixedClock())
+        self.scheduler = Scheduler(FixedClock())
         self.labels: dict[NodeName, dict[str, str]] = {}
         self.free: dict[NodeName, int] = {}
         self.count = 0
         for name in NAMES:
             self.free[name] = 3
             self.label(name, {})
-            self.do(self.keeper.set_capacity(name, LICENCE, 3))  # type: ignore[arg-type]
+            self.do(self.scheduler.set_capacity(name, LICENCE, 3))  # type: ignore[arg-type]
 
     @rule(name=names, labels=st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from(["a", "b"])))
     def label(self, name: NodeName, labels: dict[str, str]) -> None:
         self.labels[name] = labels
-        self.do(self.keeper.observe(node(name, labels=labels)))
+        self.do(self.scheduler.observe(node(name, labels=labels)))
 
     @rule(wanted=st.lists(st.sampled_from(["disk=a", "disk", "zone=b"]), min_size=1, max_size=3, unique=True))
     def schedule(self, wanted: list[str]) -> None:
         self.count += 1
         asker = pod(f"p{self.count}", {LICENCE: 1}, annotations={PREFER: ",".join(wanted)})
-        self.do(self.keeper.observe(asker))
-        passed = self.do(self.keeper.filter(asker, NAMES)).passed
+        self.do(self.scheduler.observe(asker))
+        passed = self.do(self.scheduler.filter(asker, NAMES)).passed
         room = [name for name in NAMES if self.free[name]]
         assert len(passed) == min(1, len(room))
         for name in passed:
             assert self.worth(name, wanted) == max(self.worth(each, wanted) for each in room)
             self.free[name] -= 1
-            assert self.do(self.keeper.permit(asker.uid, name)) == Allow()
-            self.do(self.keeper.heed(Bound(asker.uid, name)))
+            assert self.do(self.scheduler.permit(asker.uid, name)) == Allow()
+            self.do(self.scheduler.heed(Bound(asker.uid, name)))
 
     def worth(self, name: NodeName, wanted: list[str]) -> float:
         """Labels that are met, and how empty the node is: each counts as much."""
@@ -138,7 +138,7 @@ class PreferenceMachine(RuleBasedStateMachine, Performing):
     @rule(sent=st.lists(names, unique=True))
     def ask(self, sent: list[NodeName]) -> None:
         """prioritize says so too, of pods that kube-scheduler places."""
-        scores = self.keeper.prioritize(pod("other", annotations={PREFER: "disk=a"}), sent)
+        scores = self.scheduler.prioritize(pod("other", annotations={PREFER: "disk=a"}), sent)
         assert scores == {name: 10 for name in sent if self.labels[name].get("disk") == "a"}
 
 

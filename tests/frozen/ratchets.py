@@ -99,14 +99,14 @@ def _of_paths() -> Iterator[tuple[str, int]]:
     cluster = Cluster(50, 50)
     pod, [first, second] = cluster.pod("p", 100), cluster.gang(100, 2)
     names = cluster.names
-    cluster.do(cluster.keeper.observe(pod))
+    cluster.do(cluster.scheduler.observe(pod))
     # What is done once, such as imports and caches, is done before.
     for each in (cluster.pod("before", 100), *cluster.gang(100, 2)):
-        cluster.do(cluster.keeper.filter(each, names))
-    yield from _path("filter of an ordinary pod", lambda: cluster.do(cluster.keeper.filter(pod, names)))
-    yield from _path("filter of a gang's first member", lambda: cluster.do(cluster.keeper.filter(first, names)))
-    yield from _path("filter of its second", lambda: cluster.do(cluster.keeper.filter(second, names)))
-    yield from _path("a pod's deletion", lambda: cluster.do(cluster.keeper.forget(pod)))
+        cluster.do(cluster.scheduler.filter(each, names))
+    yield from _path("filter of an ordinary pod", lambda: cluster.do(cluster.scheduler.filter(pod, names)))
+    yield from _path("filter of a gang's first member", lambda: cluster.do(cluster.scheduler.filter(first, names)))
+    yield from _path("filter of its second", lambda: cluster.do(cluster.scheduler.filter(second, names)))
+    yield from _path("a pod's deletion", lambda: cluster.do(cluster.scheduler.forget(pod)))
 
 
 def _path(name: str, decide: Callable[[], object]) -> Iterator[tuple[str, int]]:

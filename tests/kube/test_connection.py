@@ -13,15 +13,15 @@ import pytest
 import trustme
 from aiohttp import web
 
-from extender.adapters.kube import kinds
-from extender.adapters.kube.reflector import Reflector
+from extender.adapters.kubernetes import kinds
+from extender.adapters.kubernetes.reflector import Reflector
 from extender.core.cluster import Node
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, Sources
 from extender.kube.errors import Expired, Gone, Occupied, Refused, Silent, Terminating, Unavailable
 from extender.kube.requests import MERGE_PATCH, address, refusal
-from tests.adapters.kube.manifests import bookmark, encode, event, node, page, status
-from tests.adapters.kube.scripted_api import RecordingSink
+from tests.adapters.kubernetes.manifests import bookmark, encode, event, node, page, status
+from tests.adapters.kubernetes.scripted_api import RecordingSink
 from tests.kube.loopback_api import connected, loader, serving
 
 pytestmark = pytest.mark.anyio

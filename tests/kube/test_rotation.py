@@ -26,10 +26,10 @@ from kubernetes.aio.config import incluster_config, kube_config
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from extender.adapters.kube import kinds
-from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
+from extender.adapters.kubernetes import kinds
+from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.store import ApiResourceStore
+from extender.adapters.kubernetes.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.metrics import CredentialMetrics
 from extender.app.contracts.ports import EphemeralResource, PodRef, ResourceChange
 from extender.core.cluster import Node
@@ -47,8 +47,8 @@ from extender.kube.credentials import (
 )
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
-from tests.adapters.kube.manifests import bookmark, encode, event, node, page, status
-from tests.adapters.kube.scripted_api import RecordingSink
+from tests.adapters.kubernetes.manifests import bookmark, encode, event, node, page, status
+from tests.adapters.kubernetes.scripted_api import RecordingSink
 from tests.kube.kubeconfigs import Time, kubeconfig, plugin
 from tests.kube.loopback_api import serving
 

@@ -141,4 +141,4 @@ async def asking(nodes: int = 3, cpu: str = "8", settings: Settings | None = Non
     async with Simulation(nodes=nodes, node_shape=NodeShape(cpu=cpu), settings=settings) as simulation:
         await simulation.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}}, NAMESPACE)
         yield Asking(simulation)
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []

@@ -41,7 +41,7 @@ async def export(made: Alone, *namespaces: str) -> None:
 
 
 def why(made: Alone, name: str) -> str:
-    found = Explain(made.sim.application.keeper.tables).pod("team", name)
+    found = Explain(made.sim.application.scheduler.cache).pod("team", name)
     return f"{found.summary} {found.remedies}"
 
 
@@ -60,7 +60,7 @@ async def test_no_pod_leaves_for_one_that_asks_for_foreign_units_and_it_is_told_
         await made.sim.create(of_team("high", scheduler, **asks), POD)
         await asyncio.sleep(HALF_AN_HOUR)
         assert (made.runs("low-"), of_team_run(made)) == (2, 0)
-        assert made.sim.application.keeper.tables.gangs.by_key == {}, "it is no gang of one"
+        assert made.sim.application.scheduler.cache.gangs.by_key == {}, "it is no gang of one"
         assert FOREIGN in why(made, "high")
         assert f"have the owner of {LICENCE} export it to namespace team" in why(made, "high")
         await export(made, "team")

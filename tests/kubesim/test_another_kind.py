@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from extender.adapters.kube.kinds import ours
-from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.schema import Declaration
-from extender.adapters.kube.store import ApiObjectStore
+from extender.adapters.kubernetes.kinds import ours
+from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.schema import Declaration
+from extender.adapters.kubernetes.store import ApiObjectStore
 from extender.app.contracts.api import BeingDeleted, Invalid, VersionConflict
 from extender.app.objects.kind import Declared, Identity, NotInForce, declared
-from extender.app.objects.marks import Marks
-from extender.app.objects.tending import Tending
+from extender.app.objects.object_controller import ObjectController
+from extender.app.objects.write_ids import WriteIds
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
 from extender.simulated_service import Line
@@ -131,8 +131,8 @@ class Life:
         rng = random.Random(number)
         self.network = Network(InProcess(api.server, latency=0.001, rng=rng))
         store = ApiObjectStore(self.network, SCHEMA, lambda: 0.0)
-        marks = Marks(lambda: f"{rng.getrandbits(64):016x}")
-        self.toys = Tending(KIND, store, LoopClock(), marks=marks, chance=rng.random)
+        marks = WriteIds(lambda: f"{rng.getrandbits(64):016x}")
+        self.toys = ObjectController(KIND, store, LoopClock(), marks=marks, chance=rng.random)
         self.reflector = Reflector(
             self.network,
             ours(SCHEMA),
@@ -165,7 +165,7 @@ class Town:
         await asyncio.gather(self.lives[-1].running, return_exceptions=True)
 
     @property
-    def toys(self) -> Tending[ToySpec, Toy]:
+    def toys(self) -> ObjectController[ToySpec, Toy]:
         return self.lives[-1].toys
 
     @property

@@ -9,8 +9,8 @@ import pytest
 
 from extender.app.contracts.api import NotYet
 from extender.app.escher_policies import esl_controller as asked
-from extender.app.escher_policies.esl_controller import AskedPolicies
-from extender.app.escher_policies.esl_host import Hosting
+from extender.app.escher_policies.esl_controller import EslController
+from extender.app.escher_policies.esl_host import EslHost
 from extender.app.objects.kind import Identity
 from extender.core import policy_types
 from extender.core.policy_types import PolicyInForce
@@ -368,8 +368,8 @@ async def test_more_tasks_than_a_policy_remembers_are_told_to_come_again(monkeyp
 async def test_a_policy_that_is_not_at_work_yet_is_asked_again() -> None:
     async with asking(nodes=1) as cluster:
         # It begins when all of the service's other work does.
-        asks = AskedPolicies(
-            Hosting(cluster.simulation.application.keeper.tables, cluster.simulation.application.resources, never),
+        asks = EslController(
+            EslHost(cluster.simulation.application.scheduler.cache, cluster.simulation.application.resources, never),
             NobodyHeeds(),
             lambda name: PolicyInForce(policy_types.Queue()),
             lambda: True,

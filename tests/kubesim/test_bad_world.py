@@ -83,7 +83,7 @@ async def test_without_an_api_server_verbs_are_answered_from_the_ledger_and_noth
             assert bound(simulation) == {"plain"}
         await until(lambda: bound(simulation) == {"plain", "train-0", "train-1"}, within=60, what="the gang")
         assert (await client.put(DATA, json={"capacity": 2, "node_spec": "node-1"})).status_code == 200
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_after_five_minutes_without_it_new_reservations_are_refused_until_it_is_back() -> None:
@@ -101,7 +101,7 @@ async def test_after_five_minutes_without_it_new_reservations_are_refused_until_
             assert sorted((await filtered(simulation, plain_one))["NodeNames"]) == NODES
             ages = (await client.get("/readyz")).json()["ages"]
             assert min(ages.values()) > 300
-        await until(lambda: not simulation.application.keeper.tables.knowledge.is_stale(), within=30)
+        await until(lambda: not simulation.application.scheduler.cache.staleness.is_stale(), within=30)
         assert (await filtered(simulation, asker))["NodeNames"] == ["node-1"]
 
 
@@ -121,13 +121,13 @@ async def test_while_etcd_takes_twenty_seconds_for_a_write_verbs_and_reads_wait_
         assert not setting.done()
         await until(lambda: bound(simulation) == {"plain", "train-0", "train-1"}, within=60, what="the gang")
         assert (await setting).status_code == 200
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     async with Simulation(nodes=3) as simulation:
-        keeper, seen = simulation.application.keeper, list[str]()
-        observe, forget = keeper.observe, keeper.forget
+        scheduler, seen = simulation.application.scheduler, list[str]()
+        observe, forget = scheduler.observe, scheduler.forget
 
         def observed(fact: Any) -> Any:
             seen.append(str(fact))
@@ -137,8 +137,8 @@ async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most(monkey
             seen.append(str(fact))
             return forget(fact)
 
-        monkeypatch.setattr(keeper, "observe", observed)
-        monkeypatch.setattr(keeper, "forget", forgotten)
+        monkeypatch.setattr(scheduler, "observe", observed)
+        monkeypatch.setattr(scheduler, "forget", forgotten)
         await gang(simulation, "waits", 6)
         asker = await simulation.create(pod("asker", NOBODY), POD)
         await asyncio.sleep(1)
@@ -161,5 +161,5 @@ async def test_in_a_flood_of_nodes_a_verb_waits_for_a_slice_of_it_at_most(monkey
             most, before = max(most, len(seen) - before), len(seen)
         # A slice of the watch of nodes, and one of that of pods.
         assert most <= 2 * 32
-        await until(lambda: set(keeper.tables.nodes) == set(NODES), what="what is left of the flood")
-        assert keeper.tables.violations() == []
+        await until(lambda: set(scheduler.cache.nodes) == set(NODES), what="what is left of the flood")
+        assert scheduler.cache.violations() == []

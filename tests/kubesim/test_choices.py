@@ -51,7 +51,7 @@ async def test_a_call_that_is_repeated_in_the_next_life_moves_nothing() -> None:
         assert again.expires_at is not None
         assert first.expires_at is not None
         assert again.expires_at > first.expires_at
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_an_expiry_that_people_edit_while_nobody_looks_moves_nothing() -> None:

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from extender.adapters.kube import traces
-from extender.adapters.kube.schema import path_of
+from extender.adapters.kubernetes import traces
+from extender.adapters.kubernetes.schema import path_of
 from extender.app.contracts.ports import PodRef
 from extender.cli import cleanup
 from extender.cli.main import app

@@ -21,7 +21,7 @@ MERGE = "application/merge-patch+json"
 
 
 async def in_zones(simulation: Simulation, zones: str) -> list[str]:
-    names = list(simulation.application.keeper.tables.nodes)
+    names = list(simulation.application.scheduler.cache.nodes)
     for name, zone in zip(names, zones, strict=True):
         labels = {"metadata": {"labels": {"zone": zone}}}
         await simulation.ask("PATCH", f"/api/v1/nodes/{name}", labels, content_type=MERGE)
@@ -39,7 +39,7 @@ async def gang(simulation: Simulation, name: str, size: int, kind: str, **more: 
 
 def held(simulation: Simulation) -> int:
     return sum(
-        each.kind is not HoldingKind.BOUND for each in simulation.application.keeper.tables.ledger.rows.holdings()
+        each.kind is not HoldingKind.BOUND for each in simulation.application.scheduler.cache.ledger.rows.holdings()
     )
 
 
@@ -58,13 +58,13 @@ async def test_a_gang_that_can_be_placed_is_within_seconds(zones: str, size: int
         await in_zones(simulation, zones)
         await gang(simulation, "train", size, kind, gated=gated)
         await until(lambda: bound(simulation, "train") == size, within=10)
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 @pytest.mark.anyio
 async def test_one_that_cannot_says_why_holds_nothing_and_stands_in_nobodys_way() -> None:
     async with Simulation(nodes=3) as simulation:
-        keeper = simulation.application.keeper
+        scheduler = simulation.application.scheduler
         await in_zones(simulation, "aab")
         await gang(simulation, "never", 3, "podAntiAffinity")
         await asyncio.sleep(10)
@@ -76,7 +76,7 @@ async def test_one_that_cannot_says_why_holds_nothing_and_stands_in_nobodys_way(
         assert held(simulation) == 0
         conditions = [each["status"]["conditions"] for each in pods(simulation, "never").values()]
         assert all(HOPELESS in str(each) for each in conditions)
-        told = Explain(keeper.tables).gang(GangKey("default", "never"))
+        told = Explain(scheduler.cache).gang(GangKey("default", "never"))
         assert "required pod anti-affinity keeps the next from every node that has room" in told.summary
         assert "no place if the nodes were empty either" in told.summary
         assert any(remedy.startswith("loosen what its members require") for remedy in told.remedies)

@@ -53,7 +53,7 @@ async def cluster() -> AsyncIterator[Cluster]:
             await made.keep("x.io/keep")
             await asyncio.sleep(10)
             yield made
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 def problem(answer: httpx.Response) -> tuple[int, str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.adapters.kube.narrowing import START_SECONDS
+from extender.adapters.kubernetes.safety_kinds import START_SECONDS
 from extender.app.cache.staleness import DESTROYS_WITHIN
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
@@ -73,7 +73,7 @@ async def test_what_is_refused_for_a_moment_at_the_start_is_known_from_readiness
 ) -> None:
     async with LateRights(fault(path, error)) as simulation:
         await simulation.ready()
-        brake = simulation.application.keeper.tables.brake
+        brake = simulation.application.scheduler.cache.brake
         assert brake.protects("team"), "its switch counts from the first moment"
         for name in ("db-0", "db-1"):
             await simulation.create(database(name), POD)
@@ -175,7 +175,7 @@ async def test_while_rights_are_withdrawn_nothing_is_evicted_and_it_heals_withou
         rights.take()
         # A watch that is open goes on until it says something.
         await asyncio.sleep(70 + DESTROYS_WITHIN + 10)
-        brake = simulation.application.keeper.tables.brake
+        brake = simulation.application.scheduler.cache.brake
         assert brake.uncertain
         for number in range(2):
             await simulation.create(pod(f"high-{number}", gang="high", quorum=2, cpu=8, priority_class="high"), POD)
@@ -200,7 +200,7 @@ async def test_a_victim_that_could_not_be_evicted_for_want_of_rights_is_asked_to
         rights.take()
         for number in range(2):
             await simulation.create(pod(f"high-{number}", gang="high", quorum=2, cpu=8, priority_class="high"), POD)
-        brake = simulation.application.keeper.tables.brake
+        brake = simulation.application.scheduler.cache.brake
         await until(lambda: brake.uncertain, within=120, what="it is uncertain")
         rights.give_back()
         await until(lambda: bound(simulation, "high") == 2, within=60, what="the gang has its room")
@@ -225,7 +225,7 @@ async def test_a_switch_that_is_set_while_namespaces_may_not_be_read_protects_fr
         rights.give_back()
         await asyncio.sleep(120)
         assert (bound(simulation, "low"), bound(simulation, "high")) == (2, 0)
-        assert simulation.application.keeper.tables.brake.protects("default")
+        assert simulation.application.scheduler.cache.brake.protects("default")
 
 
 async def test_pods_that_may_not_be_changed_are_let_through_their_gate_and_woken_when_rights_come_back() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from extender.app.contracts.api import Invalid
-from extender.app.observability.decision_stream import Announcement
+from extender.app.observability.decision_events import DecisionEvent
 from extender.core.names import GangKey
 from extender.kube.requests import MERGE_PATCH
 from extender.simulation import Simulation
@@ -93,7 +93,7 @@ class Stage:
 async def stage() -> AsyncIterator[Stage]:
     async with Simulation(nodes=2) as sim:
         yield Stage(sim)
-        assert sim.application.keeper.tables.violations() == []
+        assert sim.application.scheduler.cache.violations() == []
 
 
 def job_owner(uid: str, *, group: str = "batch", kind: str = "Job", name: str = "train") -> Json:
@@ -133,13 +133,13 @@ async def test_a_dump_and_the_stream_of_decisions_tell_gangs_of_one_name_apart(s
     await asyncio.sleep(30)
     names = ["job.train@batch", f"job.train@{OTHER_GROUP}"]
     assert stage.gangs == names
-    there = elsewhere(dumped(stage.sim.application.keeper)).keeper
-    assert [there.tables.gangs.naming.of(key) for key in sorted(there.tables.gangs.by_key)] == names
+    there = elsewhere(dumped(stage.sim.application.scheduler)).scheduler
+    assert [there.cache.gangs.naming.of(key) for key in sorted(there.cache.gangs.by_key)] == names
     told: set[str] = set()
     stream = stage.sim.application.announcements.follow(0)
     async with asyncio.timeout(60):
         while len(told) < 2:
-            told |= {said.gang} if isinstance(said := await anext(stream), Announcement) and said.gang else set()
+            told |= {said.gang} if isinstance(said := await anext(stream), DecisionEvent) and said.gang else set()
     assert told == set(names)
 
 

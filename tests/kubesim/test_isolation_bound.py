@@ -138,8 +138,8 @@ async def waits(seed: int) -> list[float]:
             await asyncio.sleep(40)
         assert not rival.done()
         rival.cancel()
-        assert simulation.application.keeper.tables.violations() == []
-        assert simulation.application.keeper.tables.gangs.by_key
+        assert simulation.application.scheduler.cache.violations() == []
+        assert simulation.application.scheduler.cache.gangs.by_key
     return found
 
 

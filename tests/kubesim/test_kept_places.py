@@ -60,7 +60,7 @@ async def two_nodes(kind: str, **settings: Any) -> AsyncIterator[Stage]:
             yield made
         finally:
             made.stop()
-        assert sim.application.keeper.tables.violations() == []
+        assert sim.application.scheduler.cache.violations() == []
         await asyncio.sleep(120)
         witness.finish(sim.clock.now())
         assert witness.violations() == []
@@ -143,7 +143,7 @@ async def test_room_is_saved_for_a_gang_that_single_pods_pass_without_end(kind: 
 
 async def test_whom_a_place_keeps_from_a_whole_zone_goes_there_when_the_gang_is_gone() -> None:
     async with two_nodes("host port") as made:
-        for name in made.sim.application.keeper.tables.nodes:
+        for name in made.sim.application.scheduler.cache.nodes:
             labels = {"metadata": {"labels": {"zone": "a"}}}
             await made.sim.ask("PATCH", f"/api/v1/nodes/{name}", labels, content_type="application/merge-patch+json")
         await made.create(*(dressed("host port", pod(f"low-{n}")) for n in range(2)))
@@ -172,7 +172,7 @@ async def test_a_node_that_is_deleted_takes_its_kept_places_along_and_the_gang_r
         await until(lambda: made.runs("low-") == 2)
         await gang(made, kind)
         await until(lambda: made.evictions("low-") == 2)
-        [name, _] = made.sim.application.keeper.tables.nodes
+        [name, _] = made.sim.application.scheduler.cache.nodes
         [node] = [each for each in made.store.list(NODE) if each["metadata"]["name"] == name]
         await made.sim.ask("DELETE", f"{NODE.path('')}/{name}")
         await asyncio.sleep(30)

@@ -8,8 +8,8 @@ from typing import Any, get_args
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.kube.losses import MEANWHILE, NEVER_READ, TOLD_AFTER
-from extender.adapters.kube.narrowing import START_SECONDS
+from extender.adapters.kubernetes.safety_kinds import START_SECONDS
+from extender.adapters.kubernetes.unreadable_kinds import MEANWHILE, NEVER_READ, TOLD_AFTER
 from extender.app.contracts.api import Invalid, Transact
 from extender.kube.errors import Refused
 from extender.settings import OptionalKind, Settings

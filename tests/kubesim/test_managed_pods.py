@@ -41,11 +41,11 @@ async def test_a_gang_bears_the_mark_and_who_asks_for_nothing_costs_one_call() -
         await until(lambda: bound(simulation, "train") == 3 and bound(simulation, "ordinary") == 1, within=10)
         assert simulation.verbs_about("ordinary") == {"filter-only"}
         assert simulation.verbs_about("train-0") == {"filter-only", "bind"}
-        tables = simulation.application.keeper.tables
-        assert {each.name for each in tables.pods.values()} == {"train-0", "train-1", "train-2", "ordinary"}
+        cache = simulation.application.scheduler.cache
+        assert {each.name for each in cache.pods.values()} == {"train-0", "train-1", "train-2", "ordinary"}
         # It is no resource of theirs: no node has it.
-        assert MANAGED not in {key for each in tables.pods.values() for key, _ in each.requests.items()}
-        assert not tables.violations()
+        assert MANAGED not in {key for each in cache.pods.values() for key, _ in each.requests.items()}
+        assert not cache.violations()
 
 
 @pytest.mark.anyio
@@ -63,7 +63,7 @@ async def test_a_gang_that_was_missed_waits_and_is_told_why() -> None:
 
         await until(told, within=10)
         assert bound(simulation, "train") == 0
-        assert not simulation.application.keeper.tables.violations()
+        assert not simulation.application.scheduler.cache.violations()
 
 
 @pytest.mark.anyio
@@ -88,4 +88,4 @@ async def test_a_pod_without_the_mark_preempts_no_part_of_a_gang() -> None:
         await until(lambda: bound(simulation, "urgent") == 1, within=30)
         assert simulation.verbs_about("urgent") == {"filter-only", "preempt"}
         await until(lambda: not pods(simulation, "train"), within=30)
-        assert not simulation.application.keeper.tables.violations()
+        assert not simulation.application.scheduler.cache.violations()

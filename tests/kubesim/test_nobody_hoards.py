@@ -28,7 +28,7 @@ def bound(simulation: Simulation, prefix: str) -> int:
 
 
 def saved(simulation: Simulation) -> int:
-    holdings = simulation.application.keeper.tables.ledger.rows.holdings()
+    holdings = simulation.application.scheduler.cache.ledger.rows.holdings()
     return sum(held.units.get(CPU, 0) for held in holdings if held.kind is HoldingKind.SAVING)
 
 
@@ -37,12 +37,12 @@ async def half_a_day(*, static: bool) -> tuple[int, int, int]:
     such time."""
     settings = Settings.model_validate({"gang_patience_seconds": 60.0})
     async with Simulation(nodes=4, node_shape=NodeShape(cpu="8"), settings=settings) as simulation:
-        for number, node in enumerate(list(simulation.application.keeper.tables.nodes)):
+        for number, node in enumerate(list(simulation.application.scheduler.cache.nodes)):
             # Not static: something small that does not end, though nobody can know.
             small = pod(f"small-thing-{number}", cpu="100m")
             small["spec"]["nodeName"] = node
             if static:
-                uid = simulation.application.keeper.tables.nodes[node].uid
+                uid = simulation.application.scheduler.cache.nodes[node].uid
                 owner = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid, "controller": True}
                 small["metadata"]["annotations"]["kubernetes.io/config.mirror"] = "m"
                 small["metadata"] |= {"namespace": "kube-system", "ownerReferences": [owner]}
@@ -60,7 +60,7 @@ async def half_a_day(*, static: bool) -> tuple[int, int, int]:
             over, longest = over + (run > 0), max(longest, run)
             if minute % 10 == 9:
                 ran += bound(simulation, f"g{minute - 9}-") == 2
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
         assert bound(simulation, "whole") == 0
         return ran, over, longest
 

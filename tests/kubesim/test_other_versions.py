@@ -67,7 +67,7 @@ async def test_an_ephemeral_resource_keeps_what_this_version_does_not_know_and_i
         assert found["metadata"]["annotations"]["example.com/future"] == "kept"
         assert found["spec"]["nodes"] == {"n0": 2, "n1": 3}
         assert _ready(found) == "True"
-        assert town.keeper.tables.ledger.rows[NodeName("n1")].ephemeral == {"escher.dev/default.r": 3}
+        assert town.scheduler.cache.ledger.rows[NodeName("n1")].ephemeral == {"escher.dev/default.r": 3}
 
 
 async def test_a_policy_keeps_what_this_version_does_not_know_and_is_in_force() -> None:

@@ -70,7 +70,7 @@ class Cluster:
     def heeded(self, name: str) -> PolicyInForce | None:
         """What those who heed policies were told of this one."""
         found = self.simulation.application.policies.tending.in_force.get(Identity("team", name))
-        assert self.simulation.application.keeper.tables.governing.in_force("team").get(name) == found
+        assert self.simulation.application.scheduler.cache.policy_matching.in_force("team").get(name) == found
         return found
 
     async def finalizers(self, name: str, *those: str) -> None:
@@ -83,7 +83,7 @@ async def cluster() -> AsyncIterator[Cluster]:
     async with Simulation(nodes=2) as simulation:
         await simulation.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, NAMESPACE)
         yield Cluster(simulation)
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
         assert len(simulation.application.policies.tending.writing.locks) == 0
 
 

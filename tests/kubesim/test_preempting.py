@@ -90,7 +90,7 @@ class Stage:
             task.cancel()
 
     def explained(self, gang: str) -> str:
-        found = Explain(self.sim.application.keeper.tables).gang(GangKey("default", gang))
+        found = Explain(self.sim.application.scheduler.cache).gang(GangKey("default", gang))
         return f"{found.summary} {found.remedies}"
 
 
@@ -107,7 +107,7 @@ async def stage(nodes: int, **settings: Any) -> AsyncIterator[Stage]:
             yield made
         finally:
             made.stop()
-        assert sim.application.keeper.tables.violations() == []
+        assert sim.application.scheduler.cache.violations() == []
 
 
 def repelling(name: str) -> Json:
@@ -124,7 +124,7 @@ def with_a_claim(name: str) -> Json:
 
 
 async def in_one_zone(made: Stage) -> None:
-    for name in made.sim.application.keeper.tables.nodes:
+    for name in made.sim.application.scheduler.cache.nodes:
         labels = {"metadata": {"labels": {"zone": "a"}}}
         path = f"{NODE.path('')}/{name}"
         await made.sim.ask("PATCH", path, labels, content_type="application/merge-patch+json")

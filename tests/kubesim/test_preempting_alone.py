@@ -57,7 +57,7 @@ class Alone(Stage):
         await until(lambda: self.runs("low-") == count)
 
     def why(self, name: str) -> str:
-        found = Explain(self.sim.application.keeper.tables).pod("default", name)
+        found = Explain(self.sim.application.scheduler.cache).pod("default", name)
         return f"{found.summary} {found.remedies}"
 
     def told(self, reason: str) -> list[str]:
@@ -110,7 +110,7 @@ async def alone(
             yield made
         finally:
             made.stop()
-        assert sim.application.keeper.tables.violations() == []
+        assert sim.application.scheduler.cache.violations() == []
 
 
 @pytest.mark.parametrize("scheduler", [FIT, LEDGER])
@@ -280,12 +280,12 @@ async def test_what_if_shows_whose_end_would_place_the_pod_as_for_a_gang() -> No
         await made.lows("default-scheduler")
         await made.create(licensed("high", LEDGER, "high"))
         await asyncio.sleep(60)
-        keeper = made.sim.application.keeper
-        [waits] = (each for each in keeper.tables.pods.values() if each.name == "high")
-        told = [ladder.rung(1).said for family in Remedies(keeper.tables).for_pod(waits) for ladder in family]
+        scheduler = made.sim.application.scheduler
+        [waits] = (each for each in scheduler.cache.pods.values() if each.name == "high")
+        told = [ladder.rung(1).said for family in Remedies(scheduler.cache).for_pod(waits) for ladder in family]
         assert "pod default/low-0 on node-0 ends" in told
         there = PodThere("default", "high")
-        assert suppose(keeper, Wondered([Ended("default", "low-0")], there)).fits
+        assert suppose(scheduler, Wondered([Ended("default", "low-0")], there)).fits
 
 
 async def test_a_gang_of_one_is_no_gang_to_those_who_look_at_gangs() -> None:
@@ -293,8 +293,8 @@ async def test_a_gang_of_one_is_no_gang_to_those_who_look_at_gangs() -> None:
         await made.lows("default-scheduler")
         await made.create(licensed("high", LEDGER, "high"))
         await asyncio.sleep(5)
-        tables = made.sim.application.keeper.tables
-        assert len(tables.gangs.by_key) == 1
+        cache = made.sim.application.scheduler.cache
+        assert len(cache.gangs.by_key) == 1
         assert list(made.sim.application.management.gangs.gangs("default")) == []
         assert all("gang" not in note.removeprefix("pod high: ") for note in made.told("PodWaiting"))
 
@@ -518,7 +518,7 @@ async def test_of_one_that_escher_cannot_handle_explain_says_so() -> None:
         await made.lows("default-scheduler")
         await made.create(licensed("high", LEDGER, "high"))
         await asyncio.sleep(5)
-        gangs = made.sim.application.keeper.tables.gangs
+        gangs = made.sim.application.scheduler.cache.gangs
         [key] = gangs.by_key
         with gangs.quarantine.containing(key):
             raise RuntimeError("planted")
@@ -537,7 +537,7 @@ async def test_an_annotated_group_that_comes_later_makes_it_a_pod_of_no_gang_aga
         path = "/api/v1/namespaces/default/pods/high"
         await made.sim.ask("PATCH", path, patch, content_type="application/merge-patch+json")
         await asyncio.sleep(5)
-        assert made.sim.application.keeper.tables.gangs.by_key == {}
+        assert made.sim.application.scheduler.cache.gangs.by_key == {}
         await made.sim.ask("DELETE", "/api/v1/namespaces/default/pods/low-0")
         await until(lambda: made.runs("high") == 1)
 
@@ -545,11 +545,11 @@ async def test_an_annotated_group_that_comes_later_makes_it_a_pod_of_no_gang_aga
 async def test_a_pod_of_which_no_watch_tells_is_forgotten_though_kube_scheduler_would_evict_for_it() -> None:
     async with alone(1) as made:
         await made.lows(LEDGER)
-        keeper = made.sim.application.keeper
+        scheduler = made.sim.application.scheduler
         key = ResourceKey(LICENCE)
         unseen = Pod(PodUid("u"), "default", "unseen", {key: 1, PODS: 1}, scheduler=LEDGER, priority=1000)
-        assert keeper.preempt(unseen, {NodeName("node-0"): Victims([PodUid("none")])}).answer == {}
-        assert len(keeper.tables.gangs.by_key) == 1
+        assert scheduler.preempt(unseen, {NodeName("node-0"): Victims([PodUid("none")])}).answer == {}
+        assert len(scheduler.cache.gangs.by_key) == 1
         await asyncio.sleep(300)
-        assert unseen.uid not in keeper.tables.pods
-        assert keeper.tables.gangs.by_key == {}
+        assert unseen.uid not in scheduler.cache.pods
+        assert scheduler.cache.gangs.by_key == {}

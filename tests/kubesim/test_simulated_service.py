@@ -38,7 +38,7 @@ async def test_nobody_answers_while_it_is_dead_and_its_next_life_goes_on_from_th
         await simulation.restart()
         await until(lambda: bound(simulation) == 3)
         assert simulation.lives == 2
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_it_plans_nothing_on_what_is_too_old_and_goes_on_when_it_hears_again() -> None:
@@ -54,7 +54,7 @@ async def test_it_plans_nothing_on_what_is_too_old_and_goes_on_when_it_hears_aga
         simulation.release_watches()
         await until(lambda: bound(simulation) == 2)
         assert max(simulation.application.ages().values()) < 70
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_whoever_waits_at_its_barrier_when_it_dies_hears_of_it() -> None:
@@ -94,11 +94,11 @@ async def test_it_hears_what_it_has_missed_when_its_watches_are_let_go(forgotten
         simulation.hold_watches()
         await simulation.create(pod("p", "default-scheduler"), POD)
         await asyncio.sleep(5)
-        assert not simulation.application.keeper.tables.pods
+        assert not simulation.application.scheduler.cache.pods
         if forgotten:
             simulation.forget_changes()
         simulation.release_watches()
-        await until(lambda: len(simulation.application.keeper.tables.pods) == 1, within=120)
+        await until(lambda: len(simulation.application.scheduler.cache.pods) == 1, within=120)
 
 
 async def test_a_scheduler_that_is_started_anew_places_what_is_pending() -> None:
@@ -120,10 +120,10 @@ async def test_watches_are_held_by_what_they_are_about_and_others_tell_on() -> N
         [more] = plain(1, NodeShape(), start=1)
         await simulation.create(more, NODE)
         await asyncio.sleep(1)
-        tables = simulation.application.keeper.tables
-        assert (len(tables.nodes), len(tables.pods)) == (2, 0)
+        cache = simulation.application.scheduler.cache
+        assert (len(cache.nodes), len(cache.pods)) == (2, 0)
         simulation.release_watches()
-        await until(lambda: len(tables.pods) == 1)
+        await until(lambda: len(cache.pods) == 1)
 
 
 @pytest.mark.parametrize(("seconds", "arrives"), [(ARRIVES_WITHIN - 0.3, True), (5.0, False)])

@@ -46,7 +46,7 @@ async def test_a_gang_that_fits_is_bound_one_that_does_not_waits_and_is_woken() 
         for number in range(3):
             await simulation.ask("DELETE", POD.path("default", f"first-{number}"))
         await until(lambda: bound(simulation, "second") == 3)
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 @pytest.mark.anyio
@@ -72,7 +72,7 @@ async def test_members_beyond_a_quorum_are_not_woken_by_room_that_is_saved_for_a
         await asyncio.sleep(2)
         await gang(simulation, "whole", 2, cpu=8)
         await asyncio.sleep(90)
-        saver = simulation.application.keeper.tables.gangs.waiting.queue.saved.gang
+        saver = simulation.application.scheduler.cache.gangs.waiting.queue.saved.gang
         assert saver is not None
         assert saver.key.name == "whole"
         await elastic(4, 4 + asleep)
@@ -82,7 +82,7 @@ async def test_members_beyond_a_quorum_are_not_woken_by_room_that_is_saved_for_a
             await asyncio.sleep(10)
         beyond = [name for name in woken if name.startswith("elastic")]
         assert len(beyond) <= bound(simulation, "elastic")
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def a_day(seed: int, *, hours: float = 24.0, gangs_an_hour: int = 8) -> dict[str, Any]:
@@ -106,7 +106,7 @@ async def a_day(seed: int, *, hours: float = 24.0, gangs_an_hour: int = 8) -> di
             what="the end of the day's work",
             every=1.0,
         )
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
         return {"digest": seen.hexdigest(), "writes": store.version, "seconds": simulation.clock.now()}
 
 

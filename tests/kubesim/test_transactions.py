@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
-from extender.adapters.kube.intents import TransactionIntents
-from extender.adapters.kube.resources import to_json
+from extender.adapters.kubernetes.intents import TransactionIntents
+from extender.adapters.kubernetes.resources import to_json
 from extender.app.contracts.api import SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, NodeChoice
 from extender.app.objects.kind import Declared, Identity
-from extender.app.objects.marks import Marks
+from extender.app.objects.write_ids import WriteIds
 from extender.app.resources import set_resource as resources
 from extender.app.resources.reconciler import digest
 from extender.app.resources.set_resource_plan import plan
@@ -98,7 +98,7 @@ async def test_killed_at_any_moment_all_of_it_is_in_force_after_the_restart_or_n
         await asyncio.sleep(60)
         assert await intents(simulation) == []
         assert await objects(simulation) == now
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []
 
 
 async def test_undisturbed_it_is_in_force_when_it_is_answered() -> None:
@@ -154,7 +154,7 @@ async def test_what_another_service_has_left_is_counted_and_taken_back_after_a_m
             INTENTS,
             TransactionIntents().manifest(Declared(Identity(OWN_NAMESPACE, "transaction-theirs"), left)),
         )
-        marks, path = Marks(), "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
+        marks, path = WriteIds(), "/apis/escher.dev/v1alpha1/namespaces/default/ephemeralresources"
         changed = replace(was, nodes={NodeName("node-0"): 5})
         for each in (replace(each, mark=marks.of("theirs", digest(each))) for each in (made, changed)):
             await simulation.ask("POST", path, to_json(each))

@@ -47,4 +47,4 @@ async def test_pods_of_kinds_beyond_the_quota_run_as_soon_as_there_is_room(sched
             await simulation.ask("DELETE", f"/api/v1/namespaces/default/pods/{ends}?gracePeriodSeconds=0")
             await until(running, within=5)
             await asyncio.sleep(5)
-        assert simulation.application.keeper.tables.violations() == []
+        assert simulation.application.scheduler.cache.violations() == []

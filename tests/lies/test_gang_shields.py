@@ -34,7 +34,7 @@ async def test_a_pod_of_some_priority_has_no_others_evicted_in_place_of_its_gang
             await town.create(VICTIM, pod("two-0", cpu="7", priority_class="high"))
         await town.bound_within(VICTIM, "two-", 1 + gang, 60)
         assert len(town.bound(THIRD)) == 2
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []
 
 
 async def a_large_gang(town: Town, pods: int) -> None:
@@ -45,7 +45,7 @@ async def a_large_gang(town: Town, pods: int) -> None:
 
 
 def bounded(town: Town, pods: int) -> None:
-    victims = town.simulation.application.keeper.tables.gangs.waiting.preempting.victims
+    victims = town.simulation.application.scheduler.cache.gangs.waiting.preempting.victims
     victims.bounds = replace(Bounds(), pods=pods)
 
 
@@ -55,7 +55,7 @@ async def test_many_small_pods_in_a_gang_do_not_keep_it_from_leaving() -> None:
         await a_large_gang(town, 30)
         await town.gang(VICTIM, "two", 2, cpu="7", priority_class="high")
         await town.bound_within(VICTIM, "two-", 2, 120)
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []
 
 
 async def test_where_a_gang_is_larger_than_the_bound_others_leave() -> None:

@@ -72,4 +72,4 @@ async def test_a_small_gang_that_waits_closes_no_nodes_to_other_tenants(
             await town.create(VICTIM, body)
         await town.bound_within(VICTIM, "new-", 2)
         assert town.bound(LIAR) == {}
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []

@@ -41,4 +41,4 @@ async def test_labels_of_a_gang_that_waits_keep_no_others_away(where: Any, key: 
             await town.create(VICTIM, body)
         await town.bound_within(VICTIM, "quiet-", 2)
         assert town.bound(LIAR) == {}
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []

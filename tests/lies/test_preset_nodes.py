@@ -66,7 +66,7 @@ async def test_others_leave_in_place_of_pods_that_come_again(owned: str) -> None
         await town.gang(VICTIM, "two", 2, cpu="8", priority_class="mid")
         await town.bound_within(VICTIM, "two-", 2, 30)
         assert len(made) == 4, "each was evicted once"
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []
 
 
 @OWNERS

@@ -42,7 +42,7 @@ async def test_each_namespace_keeps_the_turn_once_however_many_gangs_it_has(name
         await asyncio.sleep(5)
         await town.gang(VICTIM, "two", 2, cpu="8", priority_class="mid")
         await town.bound_within(VICTIM, "two-", 2, 60 + 610 * namespaces)
-        assert town.simulation.application.keeper.tables.violations() == []
+        assert town.simulation.application.scheduler.cache.violations() == []
 
 
 @pytest.mark.parametrize("deletes", [False, True], ids=("stays", "is deleted when it has lost its turn"))

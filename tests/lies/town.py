@@ -111,7 +111,7 @@ class Town(Tenants):
         return {each["metadata"]["name"]: each for each in self.simulation.cluster.api.store.list(kind, namespace)}
 
     def violations(self) -> int:
-        return len(self.simulation.application.keeper.tables.violations())
+        return len(self.simulation.application.scheduler.cache.violations())
 
 
 def said(namespace: str, body: Mapping[str, Any], kind: Kind) -> Json:

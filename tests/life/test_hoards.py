@@ -27,16 +27,16 @@ class Cluster:
         held = Holding(
             Holder(f"held-{number}"), NodeName(f"n{number}"), units({"cpu": cpu}), kind, owner=KEY, until=1e12
         )
-        assert not self.world.keeper.tables.ledger.commit([held]).conflicts
+        assert not self.world.scheduler.cache.ledger.commit([held]).conflicts
 
     def let_go(self, number: int) -> None:
-        self.world.keeper.tables.ledger.release(Holder(f"held-{number}"))
+        self.world.scheduler.cache.ledger.release(Holder(f"held-{number}"))
 
     def watch(self, seconds: float) -> list[str]:
         end = self.now + seconds
         while self.now < end:
             self.now += 60
-            self.hoards.look(self.world.keeper, self.now)
+            self.hoards.look(self.world.scheduler, self.now)
         return self.found
 
 

@@ -79,7 +79,7 @@ class TestBest:
 
 class TestTables:
     def test_a_row_tells_placements_and_latency_of_every_way(self) -> None:
-        text = report.tables(
+        text = report.cache(
             run_of({"native": batches(1, 2, 4), "extender": batches(3, 2, 4, shape="other"), "esl": batches(8, 8, 8)}),
             WORKS,
         )
@@ -90,15 +90,15 @@ class TestTables:
 
     def test_what_is_missing_wrong_or_stuck_is_said(self) -> None:
         wrong = [*batches(1, 1, amount=2, held=False), *batches(1, amount=3, held=False)]
-        text = report.tables(run_of({"native": wrong, "esl": batches(2, None, 2)}), WORKS)
+        text = report.cache(run_of({"native": wrong, "esl": batches(2, None, 2)}), WORKS)
         assert "| 0 of 3: 2 to 3 | — | 3 of 3: 1; 3 alike |" in text
         assert "; 1 not in time | none |" in text
-        stuck = report.tables(run_of({"native": batches(None, None, None, held=False)}), WORKS)
+        stuck = report.cache(run_of({"native": batches(None, None, None, held=False)}), WORKS)
         assert "| never all bound | — | — | none |" in stuck
 
     def test_pods_that_were_refused_are_counted(self) -> None:
         refused = [Batch.of(Verdict(False, 0, "2"), 2, [1.0], 1.0)] * 3
-        assert "| 0 of 3: 0, 2 refused |" in report.tables(run_of({"native": refused}), WORKS)
+        assert "| 0 of 3: 0, 2 refused |" in report.cache(run_of({"native": refused}), WORKS)
 
     def test_a_page_is_written_between_its_marks_and_nowhere_else(self) -> None:
         page = f"# A\n\n{report.BEGIN}\nold\n{report.END}\n\nend\n"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from extender.core.cluster import Node, Pod
-from extender.core.policy import Allow, Facts, Judge, Permit, Refuse, Scorer, Wait
+from extender.core.policy import Allow, Facts, NodeFilter, Permit, Refuse, Scorer, Wait
 from extender.kube.names import PODS, NodeName, PodUid
 
 CALM = "escher.dev/calm"
@@ -32,7 +32,7 @@ class CalmHours:
         if isinstance(fact, Node):
             self.closed.discard(fact.name)
 
-    def filter(self, pod: Pod, facts: Facts) -> Judge | None:
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
         if CALM not in pod.annotations:
             return None
         return lambda node: Refuse("the node is closed", preemption_helps=False) if node in self.closed else None

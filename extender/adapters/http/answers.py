@@ -18,9 +18,9 @@ from extender.adapters.http.problems import Problem, ProblemKind, quoted
 from extender.adapters.http.quantities import shown, shown_units
 from extender.app.contracts.api import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
 from extender.app.contracts.ports import FIRST_MOMENT, LAST_MOMENT
-from extender.app.observability.decision_stream import Announcement
-from extender.core.brake import Switches
+from extender.app.observability.decision_events import DecisionEvent
 from extender.core.ledger import Stale
+from extender.core.safety_switches import Switches
 from extender.core.units import Short
 
 _MOST_IN_PAGE = 5000
@@ -296,7 +296,7 @@ def gang_view(state: GangState) -> GangView:
     )
 
 
-def event_view(told: Announcement) -> EventView:
+def event_view(told: DecisionEvent) -> EventView:
     return EventView(**{**asdict(told), "time": timestamp(told.time)})
 
 

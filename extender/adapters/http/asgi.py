@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.adapters.http.api import Lifespan, create_api
-from extender.adapters.http.auditing import audited
+from extender.adapters.http.audit_log import audited
 from extender.adapters.http.bodies import (
     AS_SAID,
     Answer,
@@ -30,12 +30,12 @@ from extender.adapters.http.bodies import (
     replaying,
     told,
 )
-from extender.adapters.http.entry import Entry
+from extender.adapters.http.call_admission import Entry
+from extender.adapters.http.load_shedding import ALWAYS, LoadShedding
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.peer import Peer
 from extender.adapters.http.problems import Problem, ProblemKind
 from extender.adapters.http.readiness import Gaps, Standing, unready
-from extender.adapters.http.shedding import ALWAYS, Shedding
 from extender.adapters.http.verbs import VerbCalls
 from extender.app.contracts.api import Management
 from extender.app.contracts.extender_api import Verbs
@@ -64,7 +64,7 @@ def create_app(
     lifespan: Lifespan | None = None,
     entry: Entry | None = None,
     replica: Callable[[], Standing] | None = None,
-    shedding: Shedding | None = None,
+    shedding: LoadShedding | None = None,
 ) -> Service:
     """The whole service as one ASGI callable.
 
@@ -86,7 +86,7 @@ def create_app(
         room or BodyRoom(2 * body_limit),
         entry,
         replica,
-        shedding or Shedding(),
+        shedding or LoadShedding(),
     )
 
 
@@ -102,7 +102,7 @@ class Service:
         room: BodyRoom,
         entry: Entry,
         replica: Callable[[], Standing] | None,
-        shedding: Shedding,
+        shedding: LoadShedding,
     ) -> None:
         self.calls = calls
         self._make_behind = make_behind

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import uvicorn
 
 from extender.adapters.http.connections import Bounds
-from extender.adapters.http.direct import Served, direct
+from extender.adapters.http.fast_path import Served, direct
 from extender.adapters.http.tls import CannotListen, ServedCertificates
 from extender.settings import Settings
 

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
+from extender.adapters.http.lazy_node_names import LazyNodeNames, cut_out, sent_names
 from extender.adapters.http.problems import Problem, ProblemKind, dotted
-from extender.adapters.http.sent_names import SentNames, cut_out, sent_names
 from extender.adapters.pod_sizes import outlined
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.kube.names import NodeName, PodUid
@@ -318,7 +318,7 @@ def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> byte
     names: Sequence[str] | Raw | None = None
     if not verdict.error:
         if sent is None:
-            names = passed.raw if isinstance(passed, SentNames) else list(passed)
+            names = passed.raw if isinstance(passed, LazyNodeNames) else list(passed)
         else:
             nodes = _NodesAnswer([sent[name] for name in passed])
     rejected, unresolvable = (_NONE, _NONE) if passed else (_dict(verdict.rejected), _dict(verdict.unresolvable))

@@ -19,8 +19,8 @@ from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
 from starlette.types import Message, Receive, Scope, Send
 
 from extender.adapters.http.bodies import Answer
-from extender.adapters.http.direct import Served
-from extender.adapters.http.entry import address_of
+from extender.adapters.http.call_admission import address_of
+from extender.adapters.http.fast_path import Served
 from extender.adapters.http.peer import Peer
 from extender.adapters.tracing import words
 

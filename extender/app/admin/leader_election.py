@@ -35,7 +35,7 @@ class Ballot(Protocol):
         ...
 
 
-class Leading:
+class LeaderElection:
     """One replica's part in it. `clock`: seconds that only ever pass. `won` is called once, when this replica leads.
     `turns`: whether the loop that decides still turns: a lease is not renewed for one that hangs."""
 

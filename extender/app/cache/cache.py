@@ -1,6 +1,6 @@
 """Tables: what is known of the cluster and what is decided, of this moment. Everybody may read them.
 
-The keeper and its parts alone change them. Must not know who asks, nor what is to be done.
+The `Scheduler` and its parts alone change them. Must not know who asks, nor what is to be done.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from extender.app.cache.claims import is_claim
-from extender.app.cache.dry_run import Observing
-from extender.app.cache.foreign_pods import Strangers
-from extender.app.cache.removed_nodes import Departures
-from extender.app.cache.staleness import Knowledge
-from extender.app.cache.wait_reasons import Waits
+from extender.app.cache.dry_run import DryRun
+from extender.app.cache.foreign_pods import ForeignPods
+from extender.app.cache.removed_nodes import RemovedNodes
+from extender.app.cache.staleness import Staleness
+from extender.app.cache.wait_reasons import WaitReasons
 from extender.app.contracts.ports import Clock
 from extender.app.gangs_of_one import GangsOfOne
 from extender.app.policies import Policies
 from extender.core import audit as ledger_audit
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
-from extender.core.brake import FREE, Brake, Switches
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import Daemons
 from extender.core.gangs import audit as gang_audit
-from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, Promises
+from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, ExpectedMembers
 from extender.core.gangs.gangs import Gangs
-from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, Staying
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, Thrift
-from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience
-from extender.core.gangs.state.environment import Surroundings
+from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, ResidentPods
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
+from extender.core.gangs.state.environment import Environment
 from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
-from extender.core.governing import Governing
 from extender.core.isolation import UNLIMITED, Allowance, Isolation
 from extender.core.ledger import Ledger
 from extender.core.names import in_domain
 from extender.core.node_matching import NodeTable
 from extender.core.policy import Facts, GivingWay, Policy
+from extender.core.policy_matching import PolicyMatching
+from extender.core.safety_switches import FREE, SafetySwitches, Switches
 from extender.core.tenancy import Tenancy
 from extender.filters import made
 from extender.filters.gang import gang_policies
@@ -58,15 +58,15 @@ class Rules:
     gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
     nobody waits for a pod to leave that has run for so long, see `core.gangs.placement.resident_pods`. `gather_limit`:
     how many places in a namespace are held for pods that do not exist yet, see `core.gangs.cycle.expected_members`.
-    `switches`: what is allowed at first, see `core.brake`. `preemption`: how often others leave for a gang, and how
-    many at most. `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how many
-    ephemeral resources a node may have.
+    `switches`: what is allowed at first, see `core.safety_switches`. `preemption`: how often others leave for a gang,
+    and how many at most. `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how
+    many ephemeral resources a node may have.
     """
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
-    patience: Patience = DEFAULT_PATIENCE
-    thrift: Thrift = DEFAULT_THRIFT
+    patience: BackfillTrigger = DEFAULT_PATIENCE
+    thrift: BackfillLimits = DEFAULT_THRIFT
     long_running_seconds: float = LONG_RUNNING_SECONDS
     gather_limit: int = GATHER_LIMIT
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
@@ -84,7 +84,7 @@ class Rules:
 DEFAULT_RULES = Rules()
 
 
-class Tables:
+class Cache:
     """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
     those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
     ask us. `waits`: why who waits does. `of_one`: pods that are gangs by themselves. `gangs`: for those who
@@ -102,19 +102,20 @@ class Tables:
         `governed_anew`."""
         self.ledger = Ledger()
         self.nodes = NodeTable()
-        self.departures = Departures()
-        self.waits = Waits()
+        self.removed_nodes = RemovedNodes()
+        self.waits = WaitReasons()
         self.pods: dict[PodUid, Pod] = {}
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
-        self.strangers = Strangers(rules.schedulers)
-        self.governing = Governing()
-        self.brake = Brake(rules.switches)
+        self.foreign_pods = ForeignPods(rules.schedulers)
+        self.policy_matching = PolicyMatching()
+        self.brake = SafetySwitches(rules.switches)
         self.isolation = Isolation(*rules.allowances)
         self.tenancy = Tenancy(crossing=rules.cross_namespace_units, domain=self.ledger.capacity.domain)
         daemons = Daemons(self.nodes)
-        staying = Staying(self.pods, self._may_leave, rules.long_running_seconds, comes_again=daemons.comes_again)
+        staying = ResidentPods(self.pods, self._may_leave, rules.long_running_seconds, comes_again=daemons.comes_again)
         daemons.flipped = staying.judge_anew
-        self.around = Surroundings(staying, Promises(rules.gather_limit), isolation=self.isolation, daemons=daemons)
+        expected = ExpectedMembers(rules.gather_limit)
+        self.around = Environment(staying, expected, isolation=self.isolation, daemons=daemons)
         self.gangs = Gangs(
             self.ledger,
             self.nodes,
@@ -137,8 +138,8 @@ class Tables:
         following = self.policies.following
         order.of, order.version, order.alike = following.order, following.order_version, following.order_alike
         self.of_one = GangsOfOne(self)
-        self.observing = Observing(self.policies)
-        self.knowledge = Knowledge()
+        self.observing = DryRun(self.policies)
+        self.staleness = Staleness()
 
     # -- pods ----------------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class Tables:
         known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
         self.around.daemons.observe(pod)
         self.around.staying.observe(pod, known)
-        self.around.bystanders.put(pod)
+        self.around.pod_affinity.put(pod)
         self.gangs.kept_places.observe(pod)
         self.of_one.count(known, pod)
 
@@ -155,14 +156,14 @@ class Tables:
         """It is gone, or has finished. How it looked last; None: it was not known."""
         self.around.staying.forget(uid)
         self.around.daemons.forget(uid)
-        self.around.bystanders.remove(uid)
+        self.around.pod_affinity.remove(uid)
         known = self.pods.pop(uid, None)
         self.of_one.count(known, None)
         return known
 
     def ours(self, pod: Pod) -> bool:
         """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
-        return self.strangers.are_ours(pod.scheduler)
+        return self.foreign_pods.are_ours(pod.scheduler)
 
     def _may_leave(self, pod: Pod) -> bool:
         return self.ours(pod) or self.gangs.waiting.preempting.victims.bounds.others
@@ -190,7 +191,7 @@ class Tables:
 
     def has_left(self, node: NodeName) -> bool:
         """For good, that is: see `removed_nodes`."""
-        return node not in self.nodes and self.departures.for_good(node, self.clock.steady())
+        return node not in self.nodes and self.removed_nodes.for_good(node, self.clock.steady())
 
     def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:
         """Where the node's status differs from what is desired of our domain: (desired, the most deviant of what it
@@ -208,5 +209,5 @@ class Tables:
     def violations(self) -> list[Violation]:
         """Every invariant of ledger and gangs that does not hold now. O(everything)."""
         bound = {uid: pod for uid, pod in self.pods.items() if pod.node is not None}
-        beside = (*self.around.bystanders.violations(bound), *self.around.daemons.violations())
+        beside = (*self.around.pod_affinity.violations(bound), *self.around.daemons.violations())
         return [*ledger_audit.violations(self.ledger), *gang_audit.violations(self.gangs, is_claim), *beside]

@@ -1,7 +1,8 @@
 """Observing: what would have been refused where the brake lets nothing be refused.
 
-It asks the same rules as the keeper does, and holds nothing: where nobody is refused, what is held for one pod would
-only be another's missing room. What a gang would be told is worked out anew after a while, not for each of its members.
+It asks the same rules as the `Scheduler` does, and holds nothing: where nobody is refused, what is held for one pod
+would only be another's missing room. What a gang would be told is worked out anew after a while, not for each of its
+members.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Sequence
 
 from extender.app.policies import Policies
 from extender.core.bounded import Bounded
-from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, Withheld
 from extender.kube.names import NodeName
 
 HOLDS_GOOD = 5.0
@@ -21,7 +22,7 @@ HOLDS_GOOD = 5.0
 _GANGS_REMEMBERED = 1024
 
 
-class Observing:
+class DryRun:
     def __init__(self, policies: Policies) -> None:
         self._policies = policies
         self._said: Bounded[GangKey, tuple[float, str]] = Bounded(_GANGS_REMEMBERED)

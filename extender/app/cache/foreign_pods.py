@@ -12,7 +12,7 @@ from extender.core.cluster import Pod
 from extender.kube.names import PodUid
 
 
-class Strangers:
+class ForeignPods:
     def __init__(self, ours: Iterable[str]) -> None:
         self._ours = set(ours)
         self._pods: dict[PodUid, Pod] = {}

@@ -13,7 +13,7 @@ FOR_GOOD = 300.0
 _REMEMBERED = 65_536
 
 
-class Departures:
+class RemovedNodes:
     """Times are seconds of the steady clock. A node that was never there counts as away since the first news of any."""
 
     def __init__(self) -> None:

@@ -33,7 +33,7 @@ class Loss:
     meanwhile: str
 
 
-class Knowledge:
+class Staleness:
     """`ages`: seconds by kind, none of which grows faster than time passes. `limit`: seconds beyond which nothing new
     is planned; 0: it always is. `lost_for`: seconds for which each kind could not be followed, 0 while it can."""
 

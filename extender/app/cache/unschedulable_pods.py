@@ -28,7 +28,7 @@ class Group(NamedTuple):
     beyond: bool = False
 
 
-class TurnedAway:
+class UnschedulablePods:
     def __init__(self, ledger: Ledger, isolation: Isolation) -> None:
         self._ledger = ledger
         self._isolation = isolation

@@ -48,7 +48,7 @@ class WaitTold:
     note: str
 
 
-class Waits:
+class WaitReasons:
     def __init__(self) -> None:
         self._waiting: Bounded[PodUid | GangKey, _Waiting] = Bounded(_REMEMBERED)
         self._told_for: Bounded[PodUid, GangKey] = Bounded(_REMEMBERED)

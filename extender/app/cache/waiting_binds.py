@@ -47,7 +47,7 @@ class _Waiting:
         return inf if self.wait.until is None else self.wait.until
 
 
-class Permits:
+class WaitingBinds:
     """`ask`: whether the pod may be bound to the node now; if so its units are held there."""
 
     def __init__(self, ask: Callable[[PodUid, NodeName], Permit]) -> None:

@@ -17,14 +17,14 @@ from extender.app.contracts.policy_answers import AskCalls
 from extender.app.contracts.policy_state import PolicyState
 from extender.app.contracts.ports import NodeChoice, PodOwner, PodRef
 from extender.app.contracts.quota_state import QuotaCalls
-from extender.app.contracts.simulation_request import Supposition, Wondered
-from extender.app.decision_stream import Following
+from extender.app.contracts.simulation_request import SimulationRequest, Wondered
 from extender.app.objects.kind import Identity
-from extender.core.brake import Switches
+from extender.app.observability.decision_stream import Following
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
+from extender.core.safety_switches import Switches
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
@@ -378,7 +378,7 @@ class EventCalls(Protocol):
 class WhatIfCalls(Protocol):
     """What would be, on a cluster that is not so."""
 
-    async def wonder(self, wondered: Wondered) -> Supposition:
+    async def wonder(self, wondered: Wondered) -> SimulationRequest:
         """Nothing changes. Raises NotFound, Invalid, Unavailable."""
         ...
 

@@ -1,4 +1,4 @@
-"""Decisions: what the keeper answers, and with it the effects that are to be performed, by one who performs them.
+"""Decisions: what the `Scheduler` answers, and with it the effects that are to be performed, by one who performs them.
 
 Effects go out; what became of them comes back as feedback (`feedback`).
 """
@@ -11,7 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 from extender.app.cache.wait_reasons import WaitTold
 from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.policies.containment import PolicyFailed
+from extender.app.policies.fault_isolation import PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.state.gang import GangEffect

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import NoneType
 
+from extender.core.affinity_rules import APART, NEAR, SPREAD, TOO_MANY
 from extender.core.budgets import Overlapping, Spent
 from extender.core.gangs.placement.affinity_packing import TOO_LARGE
 from extender.core.gangs.state.bin_packing import Shortfall
@@ -20,8 +21,7 @@ from extender.core.gangs.state.preemption_limits import (
 )
 from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.gangs.vain import NAMESPACE_TIMES
-from extender.core.governed import Governed, of_type
-from extender.core.neighbours import APART, NEAR, SPREAD, TOO_MANY
+from extender.core.matched_policy import MatchedPolicy, of_type
 from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU, MEMORY, ResourceKey
 
@@ -79,7 +79,7 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
     return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
 
 
-def in_words(shortfall: Shortfall, governed: Sequence[Governed] = (), *, alone: bool = False) -> str:
+def in_words(shortfall: Shortfall, governed: Sequence[MatchedPolicy] = (), *, alone: bool = False) -> str:
     """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
     found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
     if shortfall.rule in (TOO_LARGE, TOO_MANY):

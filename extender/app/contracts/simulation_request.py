@@ -85,7 +85,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Supposition:
+class SimulationRequest:
     """What would be. `moved`: the pods of drained nodes. `places`: those of the pods asked about; of a gang that does
     not fit, none. `explanation`: where some have no place, why."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
-from extender.app.cache.cache import Tables
-from extender.app.cache.nominated_pods import InFlight
-from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, Permits, WaitForRoom
+from extender.app.cache.assumed_pods import AssumedPods
+from extender.app.cache.cache import Cache
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, WaitForRoom, WaitingBinds
 from extender.app.contracts.effects import Effect
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, NotBound
@@ -26,11 +26,11 @@ PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
 class Binds:
     """`effects`: what is to be done is added there."""
 
-    def __init__(self, tables: Tables, in_flight: InFlight, effects: list[Effect]) -> None:
-        self._tables = tables
-        self._in_flight = in_flight
+    def __init__(self, cache: Cache, assumed_pods: AssumedPods, effects: list[Effect]) -> None:
+        self._cache = cache
+        self._assumed_pods = assumed_pods
         self._effects = effects
-        self._permits = Permits(self._claim)
+        self._waiting_binds = WaitingBinds(self._claim)
 
     # -- may it be bound -----------------------------------------------------------------------------------------
 
@@ -39,67 +39,66 @@ class Binds:
         if self._observes(uid):
             return self._let_bind(uid, node)
         permit = self._claim(uid, node)
-        self._in_flight.ended(uid)
+        self._assumed_pods.ended(uid)
         if isinstance(permit, Refuse):
             # Until now kube-scheduler counted the pod there, and maybe offered the node to no other.
-            self._tables.ledger.capacity.reconsider(node)
+            self._cache.ledger.capacity.reconsider(node)
         elif isinstance(permit, Wait) and permit.until is not None:
-            self._permits.wait(uid, node, permit)
+            self._waiting_binds.wait(uid, node, permit)
         return permit
 
     def _observes(self, uid: PodUid) -> bool:
-        pod = self._tables.pods.get(uid)
-        return pod is not None and self._tables.brake.observes(pod.namespace)
+        pod = self._cache.pods.get(uid)
+        return pod is not None and self._cache.brake.observes(pod.namespace)
 
     def _let_bind(self, uid: PodUid, node: NodeName) -> Permit:
         """The pod may be bound to the node, of whatever gang it is; its units are held there if they can be."""
-        tables = self._tables
-        pod, held = tables.pods[uid], tables.ledger.holding(uid)
-        self._in_flight.ended(uid)
+        cache = self._cache
+        pod, held = cache.pods[uid], cache.ledger.holding(uid)
+        self._assumed_pods.ended(uid)
         if held is not None and held.node == node and held.kind is HoldingKind.ASSUMPTION:
-            tables.ledger.keep(uid, None)
+            cache.ledger.keep(uid, None)
         elif pod.node is None and not self.assume(pod, node, None):
-            self._effects.append(tables.observing.overfull(pod, node))
+            self._effects.append(cache.observing.overfull(pod, node))
         return Allow()
 
     def _claim(self, uid: PodUid, node: NodeName) -> Permit:
-        tables = self._tables
-        pod, now = tables.pods.get(uid), tables.clock.steady()
-        if uid in tables.ended:
+        cache = self._cache
+        pod, now = cache.pods.get(uid), cache.clock.steady()
+        if uid in cache.ended:
             return Refuse(GONE)
         if pod is None:
             # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
-        if not tables.is_decided(pod) and self._is_judged(pod, node):
-            return Wait(now + WAITS, KNOWN_ANEW if tables.whole else PARTLY_KNOWN)
-        if not tables.policies.placing.owned(uid):
+        if not cache.is_decided(pod) and self._is_judged(pod, node):
+            return Wait(now + WAITS, KNOWN_ANEW if cache.whole else PARTLY_KNOWN)
+        if not cache.policies.placing.owned(uid):
             claimed = self._claim_alone(pod, node, now)
             if not isinstance(claimed, Allow):
                 return claimed
-        permit = tables.policies.placing.permit(pod, node, now)
+        permit = cache.policies.placing.permit(pod, node, now)
         if isinstance(permit, Refuse):
             self._let_go(uid)
         return permit
 
     def _is_judged(self, pod: Pod, node: NodeName) -> bool:
         """Whether it depends on other pods that the pod may be there: also where something is held for others."""
-        ledger = self._tables.ledger
+        ledger = self._cache.ledger
         held = ledger.holding(pod.uid)
-        guarded = node in ledger.totals.unbound_on and (held is None or held.node != node)
-        return guarded or self._tables.judges(pod)
+        return (node in ledger.totals.unbound_on and (held is None or held.node != node)) or self._cache.judges(pod)
 
     def _claim_alone(self, pod: Pod, node: NodeName, now: float) -> Permit:
         """As `permit`, for a pod that no policy owns."""
-        uid, ledger = pod.uid, self._tables.ledger
+        uid, ledger = pod.uid, self._cache.ledger
         if pod.node is not None:
             return Refuse(f"the pod is bound to {pod.node} already")
         held = ledger.holding(uid)
         if held is not None and held.node == node:
             ledger.keep(uid, None)
             return Allow()
-        refusal = self._tables.policies.judging.refusal(pod, node)
+        refusal = self._cache.policies.judging.refusal(pod, node)
         if refusal is not None:
             return refusal
         if self.assume(pod, node, None):
@@ -112,84 +111,84 @@ class Binds:
 
     def assume(self, pod: Pod, node: NodeName, until: float | None) -> bool:
         """The pod's units are held on the node, if they fit beside what does not give way to it."""
-        ledger = self._tables.ledger
+        ledger = self._cache.ledger
         claim = Holding(Holder(pod.uid), node, pod.requests, HoldingKind.ASSUMPTION, until=until)
         giving_way: Sequence[Holder] = ()
         if ledger.rows.short(node, pod.requests, (pod.uid,)) is not None:
-            giving_way = self._tables.policies.placing.gives_way(pod).get(node, ())
+            giving_way = self._cache.policies.placing.gives_way(pod).get(node, ())
         if ledger.commit([claim], releasing=giving_way).conflicts:
             return False
-        self._tables.policies.placing.heed_held(pod, node)
+        self._cache.policies.placing.heed_held(pod, node)
         return True
 
     # -- it is bound, or not -------------------------------------------------------------------------------------
 
     def bound(self, told: Bound) -> None:
-        tables, uid, now = self._tables, told.pod, self._tables.clock.steady()
-        known = tables.pods.get(uid)
+        cache, uid, now = self._cache, told.pod, self._cache.clock.steady()
+        known = cache.pods.get(uid)
         if known is not None:
             pod = replace(known, node=told.node, attempt=told.attempt or known.attempt)
-            tables.keep(pod)
-            tables.ledger.confirm(uid, on=told.node, units=pod.requests)
-            tables.policies.following.bound(pod, now)
+            cache.keep(pod)
+            cache.ledger.confirm(uid, on=told.node, units=pod.requests)
+            cache.policies.following.bound(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
         """Of a try whose answer is lost the place stays held: it may still arrive, whatever was said to a later one."""
-        held = self._tables.ledger.holding(told.pod)
+        held = self._cache.ledger.holding(told.pod)
         if told.surely or told.for_good or held is None or held.owner is not None:
             self._let_go(told.pod)
         else:
-            self._tables.ledger.keep(told.pod, self._tables.clock.steady() + self._tables.rules.assume_seconds)
+            self._cache.ledger.keep(told.pod, self._cache.clock.steady() + self._cache.rules.assume_seconds)
 
     def reconsider(self, uid: PodUid) -> None:
         """What its filter holds for the pod is free: it is judged again when it comes to be bound."""
-        held = self._tables.ledger.holding(uid)
+        held = self._cache.ledger.holding(uid)
         if held is not None and held.until is not None:
             self._let_go(uid)
 
     def _let_go(self, uid: PodUid) -> None:
         """Nothing is held for the pod that is not bound. Whoever owns what is held for it has the say on that, and on
         nothing that the pod held before."""
-        held = self._tables.ledger.holding(uid)
+        held = self._cache.ledger.holding(uid)
         if held is not None and held.kind is not HoldingKind.BOUND and held.owner is None:
-            self._tables.ledger.forget(uid)
+            self._cache.ledger.forget(uid)
 
     # -- those that wait -----------------------------------------------------------------------------------------
 
     def heed_change(self) -> None:
         """Something has changed, of which policies may make something."""
-        self._answer(self._permits.heed_change())
+        self._answer(self._waiting_binds.heed_change())
 
     def heed_nodes(self, gains: Collection[NodeName]) -> None:
         """These nodes have gained room."""
-        self._answer(self._permits.heed_nodes(gains))
+        self._answer(self._waiting_binds.heed_nodes(gains))
 
     def is_bound(self, uid: PodUid) -> None:
         """The watch says so."""
-        self._in_flight.ended(uid)
-        self._answer(self._permits.heed_pod(uid))
+        self._assumed_pods.ended(uid)
+        self._answer(self._waiting_binds.heed_pod(uid))
 
     def heed_time(self, now: float) -> None:
         """Those that have waited long enough are refused."""
-        self._answer(self._permits.overdue(now))
+        self._answer(self._waiting_binds.overdue(now))
 
     def heed_brake(self) -> None:
         """Nobody waits where nobody is refused any more."""
-        for uid in self._permits.waiting():
+        for uid in self._waiting_binds.waiting():
             if self._observes(uid):
-                self._answer(self._permits.end(uid, ""))
+                self._answer(self._waiting_binds.end(uid, ""))
 
     def end(self, uid: PodUid) -> None:
         """The pod is no more."""
-        self._in_flight.ended(uid)
-        self._answer(self._permits.end(uid, GONE))
+        self._assumed_pods.ended(uid)
+        self._answer(self._waiting_binds.end(uid, GONE))
 
     def next_deadline(self) -> float | None:
-        return self._permits.next_deadline()
+        return self._waiting_binds.next_deadline()
 
     def _answer(self, answers: Iterable[BindAnswered]) -> None:
         for answer in answers:
             self._effects.append(answer)
             if answer.refusal:
                 self._let_go(answer.pod)
-                self._tables.ledger.capacity.reconsider(answer.node)
+                self._cache.ledger.capacity.reconsider(answer.node)

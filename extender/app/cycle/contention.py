@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from extender.app.cache.cache import Tables
-from extender.app.cache.unschedulable_pods import TurnedAway
+from extender.app.cache.cache import Cache
+from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.core.cluster import Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.ledger import Holder, HoldingKind
@@ -20,10 +20,10 @@ MOST_LOOKED_AT = 2000
 """So many nodes are looked at, for one kind of pods or another: a few milliseconds."""
 
 
-class Rivals:
-    def __init__(self, tables: Tables, turned_away: TurnedAway) -> None:
-        self._tables = tables
-        self._turned_away = turned_away
+class Contention:
+    def __init__(self, cache: Cache, turned_away: UnschedulablePods) -> None:
+        self._cache = cache
+        self._unschedulable = turned_away
 
     def wait_for_room_of(self, gang: GangKey) -> bool:
         """Whether somebody of another namespace may wait for what is held for the gang, or was until just now. True,
@@ -45,19 +45,19 @@ class Rivals:
 
     def _of_others(self, namespace: str) -> Iterator[Pod]:
         """One of each kind."""
-        yield from self._turned_away.kinds_of_others(namespace)
-        tables = self._tables
-        for key in tables.gangs.waiting.queue:
+        yield from self._unschedulable.kinds_of_others(namespace)
+        cache = self._cache
+        for key in cache.gangs.waiting.queue:
             if key.namespace != namespace:
                 seen: set[EquivalenceClass] = set()
-                for member in tables.gangs.by_key[key].roster.unplaced():
+                for member in cache.gangs.by_key[key].roster.unplaced():
                     if (kind := equivalence_of(member)) not in seen:
                         seen.add(kind)
                         yield member
 
     def _freed(self, gang: GangKey) -> Mapping[NodeName, Sequence[Holder]]:
         """The nodes, and who of the namespace's gangs hold room there without being bound."""
-        ledger = self._tables.ledger
+        ledger = self._cache.ledger
         unbound = [held.node for held in ledger.held_for(gang) if held.kind is not HoldingKind.BOUND]
         found: dict[NodeName, Sequence[Holder]] = {}
         # What has run out is free by now, and nobody was told yet.
@@ -73,8 +73,8 @@ class Rivals:
         return found
 
     def _could_go(self, pod: Pod, freed: Mapping[NodeName, Sequence[Holder]]) -> bool:
-        judging = self._tables.policies.judging
+        judging = self._cache.policies.judging
         # A gang finds places for its members together: one of them says nothing of what the rest make possible. And who
         # has alternatives is governed by another one soon.
-        alone = pod.gang is None and next(self._tables.governing.alternatives(pod), None) is None
+        alone = pod.gang is None and next(self._cache.policy_matching.alternatives(pod), None) is None
         return any(map((judging.passes if alone else judging.has_room)(pod, freed), freed))

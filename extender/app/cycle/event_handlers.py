@@ -1,4 +1,5 @@
-"""The keeper as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, DaemonSets, disruption budgets.
+"""The `Scheduler` as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, DaemonSets, disruption
+budgets.
 
 News is noted in the journal, but for that of controllers: their status changes with each of their pods.
 
@@ -11,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from extender.app.contracts.effects import Performer
-from extender.app.cycle.scheduler import Fact, Keeper
-from extender.app.observability.flight_recorder import Journal
+from extender.app.cycle.scheduler import Fact, Scheduler
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
@@ -34,27 +35,27 @@ _WORDS: dict[type[Fact], str] = {
 class Facts(Generic[F]):
     """All of one kind."""
 
-    def __init__(self, kind: type[F], keeper: Keeper, performer: Performer, journal: Journal) -> None:
+    def __init__(self, kind: type[F], scheduler: Scheduler, performer: Performer, recorder: FlightRecorder) -> None:
         self._kind: type[Fact] = kind
         self._word = _WORDS[kind]
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._performer = performer
-        self._journal = journal
+        self._flight_recorder = recorder
 
     def replace(self, objects: Iterable[F]) -> Iterator[None]:
-        self._journal.note(f"{self._word}s listed")
-        yield from self._keeper.replace(self._kind, objects)
-        self._performer.do(self._keeper.settle())
+        self._flight_recorder.note(f"{self._word}s listed")
+        yield from self._scheduler.replace(self._kind, objects)
+        self._performer.do(self._scheduler.settle())
 
     def upsert(self, item: F) -> None:
         if self._kind not in _CONTROLLERS:
-            self._journal.note(f"{self._word} seen", *_seen(item))
-        self._performer.do(self._keeper.observe(item))
+            self._flight_recorder.note(f"{self._word} seen", *_seen(item))
+        self._performer.do(self._scheduler.observe(item))
 
     def remove(self, item: F) -> None:
         if self._kind not in _CONTROLLERS:
-            self._journal.note(f"{self._word} gone", *_gone(item))
-        self._performer.do(self._keeper.forget(item))
+            self._flight_recorder.note(f"{self._word} gone", *_gone(item))
+        self._performer.do(self._scheduler.forget(item))
 
 
 def _seen(item: Fact) -> tuple[object, ...]:

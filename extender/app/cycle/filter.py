@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from extender.app.cache.cache import Tables
-from extender.app.cache.nominated_pods import InFlight
+from extender.app.cache.assumed_pods import AssumedPods
+from extender.app.cache.cache import Cache
 from extender.app.cache.staleness import STALE
-from extender.app.cache.unschedulable_pods import TurnedAway
+from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.app.cache.waiting_binds import OVERFULL
 from extender.app.contracts.effects import Effect
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.bind import GONE, KNOWN_ANEW, Binds
-from extender.app.cycle.pod_events import Population
-from extender.app.cycle.requeue import Settlement
-from extender.app.policies.containment import REFUSED
+from extender.app.cycle.pod_events import PodEvents
+from extender.app.cycle.requeue import Requeue
+from extender.app.policies.fault_isolation import REFUSED
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import WAITS
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR
 from extender.core.gangs.state.gang import NO_ROOM, WakePod
-from extender.core.governed import is_placed_by
-from extender.core.governing import MOST_GOVERNING, bare, governed_form
+from extender.core.matched_policy import is_placed_by
 from extender.core.names import MANAGED
 from extender.core.policy import Refuse
+from extender.core.policy_matching import MOST_GOVERNING, bare, governed_form
 from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"
@@ -44,37 +44,37 @@ class Filtering:
 
     def __init__(
         self,
-        tables: Tables,
-        population: Population,
+        cache: Cache,
+        pod_events: PodEvents,
         binds: Binds,
-        turned_away: TurnedAway,
-        in_flight: InFlight,
-        settlement: Settlement,
+        turned_away: UnschedulablePods,
+        assumed_pods: AssumedPods,
+        settlement: Requeue,
         effects: list[Effect],
     ) -> None:
-        self._tables = tables
-        self._population = population
+        self._cache = cache
+        self._pod_events = pod_events
         self._binds = binds
-        self._turned_away = turned_away
-        self._in_flight = in_flight
+        self._unschedulable = turned_away
+        self._assumed_pods = assumed_pods
         self._settlement = settlement
         self._effects = effects
 
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         """A gang's member, and whoever reserves, gets exactly one node. `alone`: it is bound without us. So nobody is
         let pass whose bind has to be judged, and who may go to several nodes gets the best of them."""
-        tables = self._tables
-        if tables.brake.observes(pod.namespace):
+        cache = self._cache
+        if cache.brake.observes(pod.namespace):
             return self._let_pass(pod, sent)
-        if pod.uid in tables.ended:
+        if pod.uid in cache.ended:
             return _nowhere(sent, GONE)
-        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else tables.policies.judging.malformed(pod)
+        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else cache.policies.judging.malformed(pod)
         if ask is not None:
-            self._population.believe(pod)
-            self._population.misunderstood.refuse(pod, ask)
+            self._pod_events.believe(pod)
+            self._pod_events.invalid_pods.refuse(pod, ask)
             return _nowhere(sent, ask.reason)
-        self._population.misunderstood.is_understood(pod.uid)
-        known = tables.pods.get(pod.uid, pod)
+        self._pod_events.invalid_pods.is_understood(pod.uid)
+        known = cache.pods.get(pod.uid, pod)
         if known.deleting:
             return _nowhere(sent, GONE)
         if pod.gated or pod.at_our_gate:
@@ -85,25 +85,25 @@ class Filtering:
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
         # Of who is bound without us this is all that is asked.
-        guarded = alone and not tables.ledger.totals.unbound_on.keys().isdisjoint(sent)
-        if not tables.whole and (guarded or tables.judges(pod)):
-            self._in_flight.ended(pod.uid)
+        guarded = alone and not cache.ledger.totals.unbound_on.keys().isdisjoint(sent)
+        if not cache.whole and (guarded or cache.judges(pod)):
+            self._assumed_pods.ended(pod.uid)
             self._effects.append(WakePod(pod))
             return _nowhere(sent, STALE)
-        self._population.believe(pod)
-        if pod.namespace in tables.known_anew and tables.judges(pod):
-            self._population.anew.was_asked(pod)
+        self._pod_events.believe(pod)
+        if pod.namespace in cache.known_anew and cache.judges(pod):
+            self._pod_events.anew.was_asked(pod)
             return self._not_now(pod, sent, KNOWN_ANEW)
-        placed_by_us = tables.policies.placing.places(pod)
-        if alone and (placed_by_us or tables.asks_ephemeral(pod)):
-            self._population.misunderstood.leave_out(pod, UNMANAGED)
+        placed_by_us = cache.policies.placing.places(pod)
+        if alone and (placed_by_us or cache.asks_ephemeral(pod)):
+            self._pod_events.invalid_pods.leave_out(pod, UNMANAGED)
             self._settlement.settle()
             return _nowhere(sent, UNMANAGED)
-        self._population.misunderstood.take_back_in(pod)
-        if self._needs_a_place(pod, placed_by_us, alone=alone) and tables.knowledge.is_stale():
+        self._pod_events.invalid_pods.take_back_in(pod)
+        if self._needs_a_place(pod, placed_by_us, alone=alone) and cache.staleness.is_stale():
             return self._not_now(pod, sent, STALE)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
-        if alone and len(verdict.passed) > 1 and (scores := tables.policies.judging.scores(pod, verdict.passed)):
+        if alone and len(verdict.passed) > 1 and (scores := cache.policies.judging.scores(pod, verdict.passed)):
             best = max(scores.values())
             verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
         self._settlement.settle()
@@ -111,19 +111,19 @@ class Filtering:
 
     def _have_placed(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """By the policy that finds the pod's place by itself."""
-        tables = self._tables
+        cache = self._cache
         # All that has changed counts: who is before it in turn may have it.
         self._settlement.settle()
-        allowed = tables.policies.judging.verdict_beside_plans(pod, sent)
+        allowed = cache.policies.judging.verdict_beside_plans(pod, sent)
         if sent and not allowed.passed:
-            self._turned_away.add(pod)
+            self._unschedulable.add(pod)
             return allowed
-        place = tables.policies.placing.place(pod, allowed.passed, tables.clock.steady())
+        place = cache.policies.placing.place(pod, allowed.passed, cache.clock.steady())
         if isinstance(place, Refuse):
             if place is REFUSED:
                 # Nobody else wakes it.
-                self._turned_away.add(pod)
-            of_one = pod.uid in tables.of_one.uids and place.reason == NO_ROOM
+                self._unschedulable.add(pod)
+            of_one = pod.uid in cache.of_one.uids and place.reason == NO_ROOM
             refused = dict.fromkeys(sent, WAITS if of_one else place.reason)
             return replace(allowed, passed=(), unresolvable=refused | dict(allowed.unresolvable))
         return self._judged(pod, [place])
@@ -131,23 +131,23 @@ class Filtering:
     def _place_alone(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool) -> Verdict:
         pod = self._first_to_be_had(pod, sent)
         verdict = self._judged(pod, sent)
-        if not verdict.passed and not alone and self._tables.of_one.wants(pod, verdict):
-            return self._have_placed(self._population.take_for_one(pod), sent)
+        if not verdict.passed and not alone and self._cache.of_one.wants(pod, verdict):
+            return self._have_placed(self._pod_events.take_for_one(pod), sent)
         if verdict.passed:
             if self._reserves(pod, alone=alone):
                 verdict = self._reserve_one(pod, verdict, alone=alone)
             if verdict.passed:
-                self._in_flight.passed(pod, verdict.passed, self._tables.clock.steady())
+                self._assumed_pods.passed(pod, verdict.passed, self._cache.clock.steady())
         return verdict
 
     def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
         """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
         node; if none does by that one: another reason each time would have kube-scheduler try it again at once."""
-        governing, judging = self._tables.governing, self._tables.policies.judging
-        if not sent or governing.its_own(pod) < 2:
+        policy_matching, judging = self._cache.policy_matching, self._cache.policies.judging
+        if not sent or policy_matching.its_own(pod) < 2:
             return pod
         # What all of them share is judged once, and of the nodes that it leaves each by what is its own.
-        ahead = governing.ahead(bare(pod))
+        ahead = policy_matching.ahead(bare(pod))
         shared = frozenset(ahead[0]).intersection(*ahead[1:])
         common = tuple(each for each in ahead[0] if each in shared)
         if len(common) > MOST_GOVERNING:
@@ -156,57 +156,57 @@ class Filtering:
         for number, governed in enumerate(ahead if left else ()):
             own = tuple(each for each in governed if each not in shared)
             if len(governed) <= MOST_GOVERNING and judging.verdict(governed_form(bare(pod), own), left).passed:
-                return self._population.next_alternative(pod, number) if number else pod
+                return self._pod_events.next_alternative(pod, number) if number else pod
         return pod
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        verdict = self._tables.policies.judging.verdict(pod, sent)
+        verdict = self._cache.policies.judging.verdict(pod, sent)
         if verdict.passed:
-            self._turned_away.drop(pod.uid)
-            self._tables.waits.passed(pod.uid)
+            self._unschedulable.drop(pod.uid)
+            self._cache.waits.passed(pod.uid)
         else:
-            self._turned_away.add(pod)
-            if sent and pod.governed and (told := self._tables.waits.of_pod(pod, verdict, self._tables.clock.steady())):
+            self._unschedulable.add(pod)
+            if sent and pod.governed and (told := self._cache.waits.of_pod(pod, verdict, self._cache.clock.steady())):
                 self._effects.append(told)
-            self._in_flight.ended(pod.uid)
+            self._assumed_pods.ended(pod.uid)
             self._wake_for_another_sample(pod, sent)
         return verdict
 
     def _wake_for_another_sample(self, pod: Pod, sent: Sequence[NodeName]) -> None:
         """kube-scheduler, which looks at some nodes at a time, may not have come to the few that policies leave it."""
-        tables = self._tables
-        if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(tables.nodes):
+        cache = self._cache
+        if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(cache.nodes):
             return
-        could_go = tables.policies.judging.passes(pod)
+        could_go = cache.policies.judging.passes(pod)
         offered = frozenset(sent)
-        if not any(could_go(node) for node in tables.nodes if node not in offered):
+        if not any(could_go(node) for node in cache.nodes if node not in offered):
             return
         # Or it never will: of volumes and the like we know nothing.
-        if self._turned_away.woken_for_a_sample(pod.uid, _ROUNDS * -(-len(tables.nodes) // len(sent))):
+        if self._unschedulable.woken_for_a_sample(pod.uid, _ROUNDS * -(-len(cache.nodes) // len(sent))):
             self._effects.append(WakePod(pod))
 
     def _reserves(self, pod: Pod, *, alone: bool) -> bool:
         """Whoever is judged at its bind may do without."""
-        tables = self._tables
-        if alone and tables.policies.judging.judges_bind(pod):
+        cache = self._cache
+        if alone and cache.policies.judging.judges_bind(pod):
             return True
-        return (alone or tables.rules.reserve_at_filter) and (tables.asks_ephemeral(pod) or is_placed_by(pod.governed))
+        return (alone or cache.rules.reserve_at_filter) and (cache.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
     def _reserve_one(self, pod: Pod, verdict: Verdict, *, alone: bool) -> Verdict:
         """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""
-        tables = self._tables
-        before = tables.ledger.holding(pod.uid)
+        cache = self._cache
+        before = cache.ledger.holding(pod.uid)
         kept = before is not None and before.node in verdict.passed
-        judging = tables.policies.judging
+        judging = cache.policies.judging
         wanted = [before.node] if before is not None and kept else judging.best_first(pod, verdict.passed)
-        until = tables.clock.steady() + tables.rules.assume_seconds
+        until = cache.clock.steady() + cache.rules.assume_seconds
         for node in wanted:
             if self._binds.assume(pod, node, until):
-                self._population.holds_without_us(pod.uid, alone)
+                self._pod_events.holds_without_us(pod.uid, alone)
                 return replace(verdict, passed=[node])
         if alone:
             # Others would be judged as if it were nowhere. It waits until we know what kube-scheduler knows.
-            self._turned_away.add(pod)
+            self._unschedulable.add(pod)
             full = dict.fromkeys(verdict.passed, OVERFULL)
             return replace(verdict, passed=(), unresolvable=full | dict(verdict.unresolvable))
         # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
@@ -214,24 +214,23 @@ class Filtering:
 
     def _needs_a_place(self, pod: Pod, placed_by_us: bool, *, alone: bool) -> bool:
         """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
-        wants = placed_by_us or self._reserves(pod, alone=alone)
-        return wants and self._tables.ledger.holding(pod.uid) is None
+        return (placed_by_us or self._reserves(pod, alone=alone)) and self._cache.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName], why: str) -> Verdict:
         """Nothing is planned; the pod is woken when it may be."""
-        if not self._tables.policies.placing.sleeps(pod, self._tables.clock.steady()):
-            self._turned_away.add(pod)
-        self._in_flight.ended(pod.uid)
+        if not self._cache.policies.placing.sleeps(pod, self._cache.clock.steady()):
+            self._unschedulable.add(pod)
+        self._assumed_pods.ended(pod.uid)
         self._settlement.settle()
         return _nowhere(sent, why)
 
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Every node passes, and nothing is held; what would have been refused is told."""
-        tables, now = self._tables, self._tables.clock.steady()
-        self._population.believe(pod)
-        self._turned_away.drop(pod.uid)
-        self._in_flight.passed(pod, sent, now)
-        self._effects += tables.observing.filtered(tables.pods.get(pod.uid, pod), sent, now)
+        cache, now = self._cache, self._cache.clock.steady()
+        self._pod_events.believe(pod)
+        self._unschedulable.drop(pod.uid)
+        self._assumed_pods.passed(pod, sent, now)
+        self._effects += cache.observing.filtered(cache.pods.get(pod.uid, pod), sent, now)
         self._settlement.settle()
         return Verdict(sent)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.effects import AskRefused, Effect
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
@@ -21,11 +21,11 @@ _MARK_IT = f"apply deploy/policies/mark-pods.yaml, which has new pods ask for {M
 _REMEMBERED = 16_384
 
 
-class Misunderstood:
+class InvalidPods:
     """`effects`: what is to be done is added there."""
 
-    def __init__(self, tables: Tables, groups: PodGroups, effects: list[Effect]) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, groups: PodGroups, effects: list[Effect]) -> None:
+        self._cache = cache
         self._groups = groups
         self._effects = effects
         self._misread: Bounded[PodUid, None] = Bounded(_REMEMBERED)
@@ -56,8 +56,8 @@ class Misunderstood:
     def heed_brake(self) -> None:
         """Nobody is turned away for what it asks where nobody is refused."""
         for uid in list(self._misread):
-            pod = self._tables.pods.get(uid)
-            if pod is not None and self._tables.brake.observes(pod.namespace):
+            pod = self._cache.pods.get(uid)
+            if pod is not None and self._cache.brake.observes(pod.namespace):
                 del self._misread[uid]
                 if pod.node is None:
                     self._effects.append(WakePod(pod))
@@ -67,15 +67,15 @@ class Misunderstood:
     def leave_out(self, pod: Pod, reason: str) -> None:
         """The pod needs us to bind it, and kube-scheduler would do so itself: it is turned away, and its gang does not
         count on it. Only the brake wakes it."""
-        tables = self._tables
+        cache = self._cache
         self._misread[pod.uid] = None
         ask = self.left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
-        known = tables.pods.get(pod.uid)
+        known = cache.pods.get(pod.uid)
         if known is not None and isinstance(known.gang, GangAsk):
-            tables.keep(known := replace(known, gang=ask))
-            tables.policies.following.observe(known, tables.clock.steady())
+            cache.keep(known := replace(known, gang=ask))
+            cache.policies.following.observe(known, cache.clock.steady())
 
     def take_back_in(self, pod: Pod) -> None:
         """kube-scheduler asks as one that has us bind the pod, or that need not."""
-        if self.left_out.pop(pod.uid, None) is not None and (known := self._tables.pods.get(pod.uid)) is not None:
-            self._tables.keep(replace(known, gang=pod.gang))
+        if self.left_out.pop(pod.uid, None) is not None and (known := self._cache.pods.get(pod.uid)) is not None:
+            self._cache.keep(replace(known, gang=pod.gang))

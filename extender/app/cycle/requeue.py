@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from extender.app.cache.cache import Tables
-from extender.app.cache.unschedulable_pods import TurnedAway
+from extender.app.cache.cache import Cache
+from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.app.contracts.effects import Effect
 from extender.app.cycle.bind import Binds
-from extender.app.waking import Waking
+from extender.app.wake_search import WakeSearch
 from extender.core.gangs.state.gang import WakePod
 from extender.kube.names import NodeName, PodUid
 
@@ -20,21 +20,21 @@ _WITHDRAWN = 500
 """Steps that it costs to look whether what some were told for ever is true still."""
 
 
-class Settlement:
+class Requeue:
     """`effects`: what is to be done is added there."""
 
-    def __init__(self, tables: Tables, binds: Binds, turned_away: TurnedAway, effects: list[Effect]) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, binds: Binds, turned_away: UnschedulablePods, effects: list[Effect]) -> None:
+        self._cache = cache
         self._binds = binds
-        self._turned_away = turned_away
+        self._unschedulable = turned_away
         self._effects = effects
         self.more_to_do = False
         """Whether a slice of work was over before all was settled."""
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, which those who were turned away were not asked about yet."""
-        policies = tables.policies
-        self.waking = Waking(turned_away, policies.judging, tables.nodes.keys(), policies.following.order)
+        policies = cache.policies
+        self.waking = WakeSearch(turned_away, policies.judging, cache.nodes.keys(), policies.following.order)
 
     def governed_anew(self, namespace: str) -> None:
         """Its policies have changed."""
@@ -45,25 +45,25 @@ class Settlement:
         self.waking.concerns(pods)
 
     def settle(self) -> None:
-        tables = self._tables
-        if not tables.whole:
+        cache = self._cache
+        if not cache.whole:
             return
         self._binds.heed_change()
-        tables.policies.placing.heed_released()
-        tables.policies.following.heed_held()
-        tables.around.daemons.settle()
-        tables.around.staying.heed_time(tables.clock.now())
-        if tables.knowledge.is_stale():
+        cache.policies.placing.heed_released()
+        cache.policies.following.heed_held()
+        cache.around.daemons.settle()
+        cache.around.staying.heed_time(cache.clock.now())
+        if cache.staleness.is_stale():
             self._was_stale, self.more_to_do = True, False
         else:
-            self._settle(tables.clock.steady())
+            self._settle(cache.clock.steady())
 
     def _settle(self, now: float) -> None:
-        tables, policies, changes = self._tables, self._tables.policies.settling, self._tables.ledger.changes
+        cache, policies, changes = self._cache, self._cache.policies.settling, self._cache.ledger.changes
         if self._was_stale:
             self._was_stale = False
-            for node in tables.nodes:
-                tables.ledger.capacity.reconsider(node)
+            for node in cache.nodes:
+                cache.ledger.capacity.reconsider(node)
         policies.begin_slice(now)
         while (gains := changes.drain_gains()) or policies.has_work(now):
             # First: kube-scheduler counts those pods there already.
@@ -77,25 +77,25 @@ class Settlement:
             if policies.slice_is_over():
                 break
         self._wake()
-        more_to_wake = self.waking.has_work or tables.policies.judging.in_doubt
-        self.more_to_do = policies.slice_is_over() or tables.around.daemons.has_work or more_to_wake
+        more_to_wake = self.waking.has_work or cache.policies.judging.in_doubt
+        self.more_to_do = policies.slice_is_over() or cache.around.daemons.has_work or more_to_wake
 
     def _wake(self) -> None:
         """Whoever lacked room, or was kept away by policies, and could go somewhere now."""
-        tables = self._tables
-        for namespace in tables.policies.following.take_stirred():
+        cache = self._cache
+        for namespace in cache.policies.following.take_requeue_hints():
             self.waking.stirred(namespace, all_kinds=False)
         self._effects += map(WakePod, self.waking.go_on())
-        in_slices = tables.policies.judging.in_doubt and not self.waking.work.is_over
+        in_slices = cache.policies.judging.in_doubt and not self.waking.work.is_over
         if in_slices:
             self.waking.work.take(_WITHDRAWN)
         # Not that they could go anywhere: they were told for ever, and it is not.
-        for pod in tables.policies.judging.take_withdrawn(in_slices=in_slices):
-            if pod.uid in self._turned_away:
-                self._turned_away.drop(pod.uid)
+        for pod in cache.policies.judging.take_withdrawn(in_slices=in_slices):
+            if pod.uid in self._unschedulable:
+                self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, where others have something to do at `due`."""
         # What is not planned now stays due.
-        return max(due, self._tables.clock.steady() + 1.0) if due is not None and self._was_stale else due
+        return max(due, self._cache.clock.steady() + 1.0) if due is not None and self._was_stale else due

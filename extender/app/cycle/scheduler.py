@@ -1,4 +1,4 @@
-"""The keeper: sole owner of the ledger, of the tables of nodes and pods, and of the gangs.
+"""The `Scheduler`: sole owner of the ledger, of the tables of nodes and pods, and of the gangs.
 
 Facts and feedback come in, questions are answered; what should be done about it is returned as effects, for a
 `effects.Performer`. Every method is synchronous: nothing else runs between what it reads and what it writes, so there
@@ -12,22 +12,21 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from extender.app.cache.cache import DEFAULT_RULES, Rules, Tables
-from extender.app.cache.nominated_pods import InFlight
-from extender.app.cache.unschedulable_pods import TurnedAway
+from extender.app.cache.assumed_pods import AssumedPods
+from extender.app.cache.cache import DEFAULT_RULES, Cache, Rules
+from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.app.contracts.effects import AdvertiseCapacity, Decided, Effect
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import Clock
 from extender.app.cycle.bind import Binds
-from extender.app.cycle.contention import Rivals
+from extender.app.cycle.contention import Contention
 from extender.app.cycle.filter import Filtering
-from extender.app.cycle.pod_events import Population
-from extender.app.cycle.requeue import Settlement
-from extender.app.governed_anew import Done
+from extender.app.cycle.pod_events import PodEvents
+from extender.app.cycle.requeue import Requeue
+from extender.app.policy_rematch import Done
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
-from extender.core.due import earliest
 from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
@@ -36,6 +35,7 @@ from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.ledger import Commit, Detection, Holder, Holding, Mode
 from extender.core.policy import Permit, Policy
 from extender.core.policy_types import PolicyInForce
+from extender.core.timers import earliest
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 Fact = Node | Pod | PodGroup | Promise | Budget | DaemonSet
@@ -43,29 +43,29 @@ Fact = Node | Pod | PodGroup | Promise | Budget | DaemonSet
 T = TypeVar("T")
 
 
-class Keeper:
+class Scheduler:
     """`policies`: in the order in which they are asked; None: those that come with Escher. `life` names this life of
     the service: no other has the same."""
 
     def __init__(
         self, clock: Clock, rules: Rules = DEFAULT_RULES, policies: Sequence[Policy] | None = None, life: str = "0"
     ) -> None:
-        self.tables = tables = Tables(clock, rules, policies, life)
+        self.cache = cache = Cache(clock, rules, policies, life)
         self.decisions = 0
         """How often anything was decided: while it is the same, invariants need no second look."""
         self._effects: list[Effect] = []
-        self._in_flight = InFlight(tables.ledger)
-        self._turned_away = TurnedAway(tables.ledger, tables.isolation)
-        tables.gangs.planning.plans.others_wait = Rivals(tables, self._turned_away).wait_for_room_of
-        self._binds = Binds(tables, self._in_flight, self._effects)
-        self.population = Population(tables, self._binds, self._turned_away, self._effects)
-        self._settlement = Settlement(tables, self._binds, self._turned_away, self._effects)
+        self._assumed_pods = AssumedPods(cache.ledger)
+        self._unschedulable = UnschedulablePods(cache.ledger, cache.isolation)
+        cache.gangs.planning.plans.others_wait = Contention(cache, self._unschedulable).wait_for_room_of
+        self._binds = Binds(cache, self._assumed_pods, self._effects)
+        self.pod_events = PodEvents(cache, self._binds, self._unschedulable, self._effects)
+        self._settlement = Requeue(cache, self._binds, self._unschedulable, self._effects)
         self._filtering = Filtering(
-            tables,
-            self.population,
+            cache,
+            self.pod_events,
             self._binds,
-            self._turned_away,
-            self._in_flight,
+            self._unschedulable,
+            self._assumed_pods,
             self._settlement,
             self._effects,
         )
@@ -76,20 +76,20 @@ class Keeper:
         """It is there and looks like this."""
         match fact:
             case Node():
-                self.tables.departures.hear(self.tables.clock.steady())
+                self.cache.removed_nodes.hear(self.cache.clock.steady())
                 self._take_node(fact)
             case Pod():
-                self.population.observe(fact)
+                self.pod_events.observe(fact)
             case PodGroup():
-                self.population.group_news.hear(fact, gone=False)
+                self.pod_events.group_news.hear(fact, gone=False)
             case Promise():
-                self.tables.around.promises.see(fact)
+                self.cache.around.promises.see(fact)
                 if not self._heed_controller(fact):
                     return Decided(None)
             case Budget():
-                self.tables.around.budgets.see(fact)
+                self.cache.around.budgets.see(fact)
             case DaemonSet():
-                self.tables.around.daemons.see(fact)
+                self.cache.around.daemons.see(fact)
         return self.settle()
 
     def forget(self, fact: Fact) -> Decided[None]:
@@ -98,28 +98,28 @@ class Keeper:
             case Node():
                 self._drop_node(fact.name)
             case Pod():
-                self.population.forget(fact.uid)
+                self.pod_events.forget(fact.uid)
             case PodGroup():
                 # Members that are bound stay; the others wait until it is there again, or its kind is uninstalled.
-                self.population.group_news.hear(fact, gone=True)
+                self.pod_events.group_news.hear(fact, gone=True)
             case Promise():
-                self.tables.around.promises.lose(fact.controller)
+                self.cache.around.promises.lose(fact.controller)
                 if not self._heed_controller(fact):
                     return Decided(None)
             case Budget():
-                self.tables.around.budgets.lose(fact)
+                self.cache.around.budgets.lose(fact)
             case DaemonSet():
-                self.tables.around.daemons.lose(fact)
+                self.cache.around.daemons.lose(fact)
         return self.settle()
 
     def _heed_controller(self, promise: Promise) -> bool:
         """Whether its gang has another quorum for that."""
-        members, now = self.tables.gangs.members, self.tables.clock.steady()
+        members, now = self.cache.gangs.members, self.cache.clock.steady()
         return promise.gang is not None and members.heed_controllers([promise.gang], now)
 
     def pod_groups_uninstalled(self) -> Decided[None]:
         """The cluster has no PodGroups any more: whose label names one is of no gang."""
-        self.population.group_news.uninstalled()
+        self.pod_events.group_news.uninstalled()
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:
@@ -129,66 +129,66 @@ class Keeper:
         if kind is Node:
             self._replace_nodes(_of(Node, facts))
         elif kind is Pod:
-            self.tables.whole = False
-            yield from self.population.replace(_of(Pod, facts))
-            self.tables.whole = True
+            self.cache.whole = False
+            yield from self.pod_events.replace(_of(Pod, facts))
+            self.cache.whole = True
         elif kind is PodGroup:
-            yield from self.population.group_news.replace(_of(PodGroup, facts))
+            yield from self.pod_events.group_news.replace(_of(PodGroup, facts))
         elif kind is Promise:
-            tables = self.tables
-            tables.around.promises.replace(_of(Promise, facts))
-            tables.gangs.members.heed_controllers(list(tables.gangs.by_key), tables.clock.steady())
+            cache = self.cache
+            cache.around.promises.replace(_of(Promise, facts))
+            cache.gangs.members.heed_controllers(list(cache.gangs.by_key), cache.clock.steady())
         elif kind is DaemonSet:
-            self.tables.around.daemons.replace(_of(DaemonSet, facts))
+            self.cache.around.daemons.replace(_of(DaemonSet, facts))
         else:
-            self.tables.around.budgets.replace(_of(Budget, facts))
+            self.cache.around.budgets.replace(_of(Budget, facts))
 
     def _replace_nodes(self, nodes: Sequence[Node]) -> None:
-        self.tables.departures.hear(self.tables.clock.steady())
+        self.cache.removed_nodes.hear(self.cache.clock.steady())
         present = {node.name: node for node in nodes}
-        for name in [name for name in self.tables.nodes if name not in present]:
+        for name in [name for name in self.cache.nodes if name not in present]:
             self._drop_node(name)
         for node in present.values():
             self._take_node(node)
 
     def _drop_node(self, name: NodeName) -> None:
-        tables = self.tables
-        if (node := tables.nodes.pop(name, None)) is not None:
-            tables.departures.leave(name, tables.clock.steady())
-            tables.policies.following.forget(node)
-            tables.around.daemons.node_changed(name)
-        tables.ledger.capacity.remove_node(name)
+        cache = self.cache
+        if (node := cache.nodes.pop(name, None)) is not None:
+            cache.removed_nodes.leave(name, cache.clock.steady())
+            cache.policies.following.forget(node)
+            cache.around.daemons.node_changed(name)
+        cache.ledger.capacity.remove_node(name)
 
     def _take_node(self, node: Node) -> None:
-        tables = self.tables
-        tables.departures.come(node.name)
-        known = tables.nodes.get(node.name)
-        tables.nodes[node.name] = node
-        tables.ledger.capacity.set_node(node.name, node.allocatable)
-        tables.policies.following.observe(node, tables.clock.steady())
+        cache = self.cache
+        cache.removed_nodes.come(node.name)
+        known = cache.nodes.get(node.name)
+        cache.nodes[node.name] = node
+        cache.ledger.capacity.set_node(node.name, node.allocatable)
+        cache.policies.following.observe(node, cache.clock.steady())
         if known is None or _welcomes(node) != _welcomes(known):
-            tables.around.daemons.node_changed(node.name)
+            cache.around.daemons.node_changed(node.name)
             if known is not None:
-                tables.ledger.capacity.reconsider(node.name)
-        if tables.drift(node):
+                cache.ledger.capacity.reconsider(node.name)
+        if cache.drift(node):
             self._effects.append(AdvertiseCapacity(node.name))
 
     def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
         """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
         anew, in slices, and who waits and could go somewhere for that is woken."""
-        self.population.governed_anew(namespace, name, policy)
-        self._heed_known_anew(self.population.anew.go_on())
+        self.pod_events.governed_anew(namespace, name, policy)
+        self._heed_known_anew(self.pod_events.anew.go_on())
         return self.settle()
 
     def _heed_known_anew(self, done: Iterable[Done]) -> None:
-        for namespace in self.population.are_known_anew(done):
+        for namespace in self.pod_events.are_known_anew(done):
             self._settlement.governed_anew(namespace)
 
     def _hurry(self, pod: Pod) -> None:
         """Of what policies that have changed come to for a pod of which kube-scheduler asks, as much as one slice
         holds is done first."""
-        if pod.namespace in self.tables.known_anew:
-            self._heed_known_anew(self.population.anew.finish_soon(pod.namespace, pod.uid))
+        if pod.namespace in self.cache.known_anew:
+            self._heed_known_anew(self.pod_events.anew.finish_soon(pod.namespace, pod.uid))
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class Keeper:
     def set_capacities(self, resource: ResourceKey, units: Mapping[NodeName, int]) -> Decided[None]:
         """The same for several nodes, and who waits is looked at once."""
         for node, count in units.items():
-            self.tables.ledger.capacity.set(node, resource, count)
-            if node in self.tables.nodes:
+            self.cache.ledger.capacity.set(node, resource, count)
+            if node in self.cache.nodes:
                 self._effects.append(AdvertiseCapacity(node))
         return self.settle()
 
@@ -216,7 +216,7 @@ class Keeper:
     ) -> Decided[Commit]:
         """Somebody's claims, and what is given up with them: see `core.ledger.Ledger.commit`. What `given_up` hold is
         released before, whatever becomes of the claims."""
-        ledger = self.tables.ledger
+        ledger = self.cache.ledger
         for holder in given_up:
             ledger.release(holder)
         outcome = ledger.commit(claims, mode=mode, detection=detection, read=read, releasing=releasing)
@@ -233,13 +233,13 @@ class Keeper:
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Decided[Verdict]:
         """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
         as for `Verbs.filter`."""
-        self.population.learn(pod.scheduler)
+        self.pod_events.learn(pod.scheduler)
         self._hurry(pod)
-        return self._decided(self._filtering.filter(self.population.as_asked(pod), sent, alone=alone))
+        return self._decided(self._filtering.filter(self.pod_events.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """How good the nodes are for the pod, from 0 to 10; those left out have 0."""
-        return self.tables.policies.judging.scores(self.tables.governing.resolved(pod), sent)
+        return self.cache.policies.judging.scores(self.cache.policy_matching.resolved(pod), sent)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Decided[Mapping[NodeName, Victims]]:
         """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
@@ -247,45 +247,45 @@ class Keeper:
         None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself. None for a
         pod that is gone, or about to go.
         """
-        tables = self.tables
-        self.population.learn(pod.scheduler)
+        cache = self.cache
+        self.pod_events.learn(pod.scheduler)
         self._hurry(pod)
-        pod = self.population.as_asked(pod)
-        if tables.brake.observes(pod.namespace):
+        pod = self.pod_events.as_asked(pod)
+        if cache.brake.observes(pod.namespace):
             return self._decided(dict(victims))
-        known = tables.pods.get(pod.uid, pod)
-        if pod.uid in tables.ended or known.deleting:
+        known = cache.pods.get(pod.uid, pod)
+        if pod.uid in cache.ended or known.deleting:
             # It went while kube-scheduler was trying it.
             return self._decided({})
         if pod.gang is not None:
-            self.population.believe(pod)
-            if known.node is None and tables.policies.placing.sleeps(pod, tables.clock.steady()):
+            self.pod_events.believe(pod)
+            if known.node is None and cache.policies.placing.sleeps(pod, cache.clock.steady()):
                 self._settlement.settle()
             return self._decided({})
-        if not tables.whole:
+        if not cache.whole:
             # Nobody leaves for what may not be so: it is tried again when all is known.
             self._effects.append(WakePod(known))
             return self._decided({})
-        if not tables.is_decided(pod) and tables.judges(pod):
-            self.population.anew.was_asked(pod)
+        if not cache.is_decided(pod) and cache.judges(pod):
+            self.pod_events.anew.was_asked(pod)
             return self._decided({})
-        if tables.tenancy.foreign(pod.namespace, pod.requests) is not None:
+        if cache.tenancy.foreign(pod.namespace, pod.requests) is not None:
             return self._decided({})
         # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
-        open_to_it = tables.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
-        with_units = tables.of_one.with_units(pod, victims, open_to_it)
-        if open_to_it and not with_units and tables.of_one.wants_more(pod, open_to_it):
-            tables.policies.placing.sleeps(self.population.take_for_one(pod), tables.clock.steady())
+        open_to_it = cache.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
+        with_units = cache.of_one.with_units(pod, victims, open_to_it)
+        if open_to_it and not with_units and cache.of_one.wants_more(pod, open_to_it):
+            cache.policies.placing.sleeps(self.pod_events.take_for_one(pod), cache.clock.steady())
             self._settlement.settle()
         open_to_it = with_units
         chosen = {node: victims[node].pods for node in open_to_it}
-        safe = tables.policies.placing.may_evict(pod, chosen, tables.clock.steady())
+        safe = cache.policies.placing.may_evict(pod, chosen, cache.clock.steady())
         return self._decided({node: each for node, each in victims.items() if node in safe})
 
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
         """Whether the pod may be bound to the node now; if so, its units are held there. If it is to wait, an effect
         will tell: BindAnswered, or for a gang's member OpenBarrier or TurnBack."""
-        if (pod := self.tables.pods.get(uid)) is not None:
+        if (pod := self.cache.pods.get(uid)) is not None:
             self._hurry(pod)
         permit = self._binds.permit(uid, node)
         self._settlement.settle()
@@ -296,19 +296,19 @@ class Keeper:
     def heed(self, told: Feedback) -> Decided[None]:
         """What became of an effect, or what else has happened."""
         if isinstance(told, Bound):
-            self.population.is_there(told.pod)
+            self.pod_events.is_there(told.pod)
             self._binds.bound(told)
-        self.tables.policies.following.heed(told, self.tables.clock.steady())
+        self.cache.policies.following.heed(told, self.cache.clock.steady())
         match told:
             case NotBound():
                 self._binds.not_bound(told)
             case Evicted(pod):
-                self.population.is_leaving(pod.uid)
+                self.pod_events.is_leaving(pod.uid)
             case BrakeChanged():
                 self._binds.heed_brake()
-                self.population.misunderstood.heed_brake()
-                self._effects += map(WakePod, self._turned_away.woken_in(self.tables.brake.observes))
-                self._effects += (WakePod(self.tables.pods[uid]) for uid in self.tables.of_one.take_let_go())
+                self.pod_events.invalid_pods.heed_brake()
+                self._effects += map(WakePod, self._unschedulable.woken_in(self.cache.brake.observes))
+                self._effects += (WakePod(self.cache.pods[uid]) for uid in self.cache.of_one.take_let_go())
             case _:
                 pass
         return self.settle()
@@ -317,7 +317,7 @@ class Keeper:
 
     def asleep(self) -> list[PodUid]:
         """Pods that our filters turned away everywhere, and that nothing has woken since."""
-        return list(self._turned_away)
+        return list(self._unschedulable)
 
     def begin(
         self,
@@ -329,72 +329,72 @@ class Keeper:
         """All of this is so, as another life knew it; nothing is decided for that. Policies, and what is known beside
         nodes and pods, are there already. See `snapshot`."""
         self._replace_nodes(nodes)
-        self.population.begin(pods, left_out)
+        self.pod_events.begin(pods, left_out)
         for holding in held:
-            self.tables.ledger.resume(holding)
+            self.cache.ledger.resume(holding)
 
     def resume(self, asleep: Sequence[PodUid], not_asked_about: Sequence[PodUid]) -> None:
         """These pods sleep, or were not asked about; whatever has happened until now is settled."""
-        for pod in (self.tables.pods.get(uid) for uid in asleep):
+        for pod in (self.cache.pods.get(uid) for uid in asleep):
             if pod is not None:
-                self._turned_away.add(pod)
-        self.population.not_asked_about = set(not_asked_about)
-        self.tables.ledger.changes.drain_gains()
-        self.tables.policies.following.take_stirred()
-        list(self.tables.policies.take_effects())
+                self._unschedulable.add(pod)
+        self.pod_events.not_asked_about = set(not_asked_about)
+        self.cache.ledger.changes.drain_gains()
+        self.cache.policies.following.take_requeue_hints()
+        list(self.cache.policies.take_effects())
         self._effects.clear()
 
     # -- time ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> Decided[None]:
         """What has passed its deadline is released, gang by gang."""
-        tables, now = self.tables, self.tables.clock.steady()
-        if not tables.whole:
+        cache, now = self.cache, self.cache.clock.steady()
+        if not cache.whole:
             return Decided(None)
-        for held in tables.ledger.expire(now, self.population.stays_held):
-            tables.policies.following.heed(Expired(held), now)
-        for node in tables.policies.following.tick(now):
-            tables.ledger.capacity.reconsider(node)
-        self.population.heed_time(now)
-        self._settlement.governed_otherwise(self.population.heed_turns(now))
+        for held in cache.ledger.expire(now, self.pod_events.stays_held):
+            cache.policies.following.heed(Expired(held), now)
+        for node in cache.policies.following.tick(now):
+            cache.ledger.capacity.reconsider(node)
+        self.pod_events.heed_time(now)
+        self._settlement.governed_otherwise(self.pod_events.heed_turns(now))
         self._binds.heed_time(now)
-        self.population.anew.work.renew()
+        self.pod_events.anew.work.renew()
         self._settlement.waking.work.renew()
-        self._heed_known_anew(self.population.anew.go_on())
+        self._heed_known_anew(self.pod_events.anew.go_on())
         return self.settle()
 
     def next_deadline(self) -> float | None:
         """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
-        tables = self.tables
-        if not tables.whole:
+        cache = self.cache
+        if not cache.whole:
             return None
         if self.more_to_do:
-            return tables.clock.steady()
+            return cache.clock.steady()
         due = earliest(
-            tables.ledger.next_deadline(),
-            tables.policies.following.next_deadline(),
+            cache.ledger.next_deadline(),
+            cache.policies.following.next_deadline(),
             self._binds.next_deadline(),
-            self._in_flight.next_deadline(),
-            self.population.next_deadline(),
+            self._assumed_pods.next_deadline(),
+            self.pod_events.next_deadline(),
         )
         return self._settlement.next_deadline(due)
 
     @property
     def more_to_do(self) -> bool:
         """Whether a slice of work was over before all was settled: `tick` goes on."""
-        return self._settlement.more_to_do or bool(self.tables.known_anew)
+        return self._settlement.more_to_do or bool(self.cache.known_anew)
 
     def take_no_turns(self) -> None:
         """From now on nobody else waits for this one: what is done in slices is done at once."""
-        self.population.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
+        self.pod_events.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         """Whether our filters turned the pod away everywhere, and nothing has woken it since."""
-        return uid in self._turned_away
+        return uid in self._unschedulable
 
     def waiting_kinds(self, namespace: str) -> tuple[int, int]:
         """How many kinds of pods of the namespace sleep, within its quota and beyond."""
-        return self._turned_away.counted(namespace)
+        return self._unschedulable.counted(namespace)
 
     def settle(self) -> Decided[None]:
         """Whoever waits and could go now is planned for and woken, once for each change."""
@@ -405,17 +405,17 @@ class Keeper:
         """The answer, and all that is to be done by now: nothing before all is known. A wake is held back while
         somebody is in its way."""
         self.decisions += 1
-        tables = self.tables
-        if not tables.whole:
+        cache = self.cache
+        if not cache.whole:
             return Decided(answer)
-        now = tables.clock.steady()
-        for told in tables.policies.take_effects():
+        now = cache.clock.steady()
+        for told in cache.policies.take_effects():
             self._effects.append(told)
-            if (waits := tables.waits.of_gang(told, now, tables.gangs.naming.of)) is not None:
+            if (waits := cache.waits.of_gang(told, now, cache.gangs.naming.of)) is not None:
                 self._effects.append(waits)
-        effects: list[Effect] = list(self._in_flight.let_go(now))
+        effects: list[Effect] = list(self._assumed_pods.let_go(now))
         for effect in self._effects:
-            if not (isinstance(effect, WakePod) and self._in_flight.holds_back(effect, now)):
+            if not (isinstance(effect, WakePod) and self._assumed_pods.holds_back(effect, now)):
                 effects.append(effect)
         self._effects.clear()
         return Decided(answer, effects)

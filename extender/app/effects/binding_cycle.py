@@ -1,7 +1,7 @@
-"""kube-scheduler's verbs, done: the keeper decides, here it is waited for and written.
+"""kube-scheduler's verbs, done: the `Scheduler` decides, here it is waited for and written.
 
 Knows asyncio and the ports; must not decide anything about placement. A bind of a gang's member waits here for its
-barrier, which the keeper opens; then every member writes its own Binding, all at the same time.
+barrier, which the `Scheduler` opens; then every member writes its own Binding, all at the same time.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import Binder, PodRef
-from extender.app.cycle.scheduler import Keeper
-from extender.app.effects.permit_gates import Gates, Passage
-from extender.app.effects.retry import insist
-from extender.app.observability.decision_stream import BindEnded, Filtered
-from extender.app.observability.flight_recorder import Journal
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.effects.permit_gates import Passage, PermitGates
+from extender.app.effects.retry import until_answered
+from extender.app.observability.decision_events import BindEnded, Filtered
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
@@ -39,26 +39,26 @@ class _Tries:
     """What the Binding says that was surely written by us."""
 
 
-class Scheduling:
+class BindingCycle:
     """The verbs. `write_within`: for how many seconds a Binding is tried again before its caller is told no."""
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
-        gates: Gates,
+        gates: PermitGates,
         binder: Binder,
         *,
         write_within: float,
-        journal: Journal,
+        flight_recorder: FlightRecorder,
         announced: Callable[[Filtered | BindEnded], None] = lambda told: None,
     ) -> None:
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._performer = performer
         self._gates = gates
         self._binder = binder
         self._write_within = write_within
-        self._journal = journal
+        self._flight_recorder = flight_recorder
         self._announced = announced
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
         self._refused: Bounded[PodUid, NodeName | None] = Bounded(_REMEMBERED)
@@ -68,17 +68,17 @@ class Scheduling:
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
         self._refused.pop(pod.uid, None)
-        decided = self._keeper.filter(pod, nodes, alone=alone)
-        self._journal.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
+        decided = self._scheduler.filter(pod, nodes, alone=alone)
+        self._flight_recorder.note("filter", pod, pod.uid, len(nodes), _outcome(decided.answer))
         self._announced(Filtered(pod, len(nodes), decided.answer))
         return self._performer.do(decided)
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
-        return self._keeper.prioritize(pod, nodes)
+        return self._scheduler.prioritize(pod, nodes)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
-        allowed = self._performer.do(self._keeper.preempt(pod, victims))
-        self._journal.note("preempt", pod, pod.uid, len(victims), tuple(allowed))
+        allowed = self._performer.do(self._scheduler.preempt(pod, victims))
+        self._flight_recorder.note("preempt", pod, pod.uid, len(victims), tuple(allowed))
         return allowed
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
@@ -98,11 +98,11 @@ class Scheduling:
         return await asyncio.shield(task)
 
     async def _bind(self, pod: PodRef, node: NodeName) -> str:
-        self._journal.note("bind", pod, pod.uid, node)
+        self._flight_recorder.note("bind", pod, pod.uid, node)
         refusal = await self._pass_and_write(pod, node)
         if self._refused.pop(pod.uid, node) is None and refusal:
             self._refused[pod.uid] = node
-        self._journal.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
+        self._flight_recorder.note("bound" if not refusal else "not bound", pod, pod.uid, refusal or node)
         self._announced(BindEnded(pod, node, refusal))
         return refusal
 
@@ -124,13 +124,13 @@ class Scheduling:
         return ""
 
     def _told(self, feedback: Feedback) -> None:
-        self._performer.do(self._keeper.heed(feedback))
+        self._performer.do(self._scheduler.heed(feedback))
 
     async def _pass_barrier(self, pod: PodRef, node: NodeName) -> Passage:
-        # Before the keeper is asked: its answer may be to let this very one through.
+        # Before the `Scheduler` is asked: its answer may be to let this very one through.
         gate = self._gates.enter(pod.uid)
         if not gate.done():
-            match self._performer.do(self._keeper.permit(pod.uid, node)):
+            match self._performer.do(self._scheduler.permit(pod.uid, node)):
                 case Allow():
                     self._gates.let(pod.uid, "")
                 case Refuse(reason):
@@ -144,8 +144,8 @@ class Scheduling:
 
         Raises Refused, and Unavailable after a while.
         """
-        said = None if attempt is None else replace(attempt, at=self._keeper.tables.clock.now())
-        await insist(
+        said = None if attempt is None else replace(attempt, at=self._scheduler.cache.clock.now())
+        await until_answered(
             lambda: self._try_to_write(pod, node, said, tries), self._write_within, what="bind", pod=str(pod), node=node
         )
 

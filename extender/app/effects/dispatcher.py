@@ -1,4 +1,4 @@
-"""Effects: what the keeper has decided is done, here and nowhere else, or is under way.
+"""Effects: what the `Scheduler` has decided is done, here and nowhere else, or is under way.
 
 Knows asyncio and the ports; must not decide anything about placement. What takes longer is done in the background.
 """
@@ -26,17 +26,16 @@ from extender.app.contracts.ports import (
     Recorder,
     Waker,
 )
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects.eviction import Evicting
-from extender.app.effects.eviction_audit import Destroyed, Destruction, logged
-from extender.app.effects.permit_gates import Gates
-from extender.app.effects.pod_events_writer import Telling
-from extender.app.effects.timer import Alarm
-from extender.app.observability.flight_recorder import Journal
+from extender.app.effects.eviction_audit import Destroyed, EvictionAudit, logged
+from extender.app.effects.permit_gates import PermitGates
+from extender.app.effects.pod_events_writer import EventRecorder
+from extender.app.effects.timer import Timer
+from extender.app.observability.flight_recorder import FlightRecorder
 from extender.app.pod_edits import PodEdits
-from extender.app.policies.containment import PolicyFailed
+from extender.app.policies.fault_isolation import PolicyFailed
 from extender.app.unit_check import confirm
-from extender.core.brake import Act, Withheld
 from extender.core.cluster import Pod
 from extender.core.feedback import NotEvicted
 from extender.core.gang_of_one import called, lone_pod
@@ -61,6 +60,7 @@ from extender.core.gangs.state.gang import (
     WakePod,
 )
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, Withheld
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
 
@@ -80,7 +80,7 @@ class Effects:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         binder: Binder,
         waker: Waker,
         evictor: Evictor,
@@ -89,8 +89,8 @@ class Effects:
         nominator: Nominator,
         disruptions: Disruptions,
         live_pods: LivePods,
-        journal: Journal,
-        gates: Gates,
+        flight_recorder: FlightRecorder,
+        gates: PermitGates,
         announced: Callable[[Effect], None] = lambda effect: None,
         advertise: Callable[[NodeName], None] = lambda node: None,
         ended: Callable[[Pod], None] = lambda pod: None,
@@ -99,15 +99,15 @@ class Effects:
         withheld: Callable[[Act], None] = lambda act: None,
         evictions_per_second: float = 5.0,
     ) -> None:
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._binder = binder
         self._waker = waker
         self._evictor = evictor
-        self._alarm = Alarm(keeper, self)
-        self._telling = Telling(recorder, self._start)
+        self._alarm = Timer(scheduler, self)
+        self._telling = EventRecorder(recorder, self._start)
         self._edits = PodEdits(self._start)
         self._evicting = Evicting(
-            keeper,
+            scheduler,
             self,
             binder,
             evictor,
@@ -119,7 +119,7 @@ class Effects:
             start=self._start,
             destroyed=destroyed or logged(),
         )
-        self._journal = journal
+        self._flight_recorder = flight_recorder
         self._gates = gates
         self._announced = announced
         self._advertise = advertise
@@ -135,13 +135,13 @@ class Effects:
         """The effects are done, or under way. What has a deadline now has its alarm, though no call may follow."""
         self._alarm.set()
         for effect in decided.effects:
-            self._journal.note(type(effect).__name__, *_subject(effect))
+            self._flight_recorder.note(type(effect).__name__, *_subject(effect))
             self._announced(effect)
             self._perform(effect)
         return decided.answer
 
     def _perform(self, effect: Effect) -> None:
-        named = self._keeper.tables.gangs.naming.of
+        named = self._scheduler.cache.gangs.naming.of
         match effect:
             case AdvertiseCapacity(node):
                 self._advertise(node)
@@ -155,7 +155,7 @@ class Effects:
                 self._gates.let(uid, refusal)
             case WakePod(pod):
                 self._wakes += 1
-                self._wake(pod, f"{self._keeper.tables.clock.now():.3f}-{self._wakes}")
+                self._wake(pod, f"{self._scheduler.cache.clock.now():.3f}-{self._wakes}")
             case PodEnded(pod):
                 self._evicting.ended(pod)
                 self._ended(pod)
@@ -226,15 +226,15 @@ class Effects:
         """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
         async with self._evicting.share(key.namespace, len(members)) as share:
             why = await self._disproved(members, proof)
-            if not self._keeper.tables.brake.allows(Act.EVICT_PART, key.namespace):
+            if not self._scheduler.cache.brake.allows(Act.EVICT_PART, key.namespace):
                 # Put on while that was asked.
                 why = "the brake is on"
             if why:
                 _log.warning("a gang's part is left alone", gang=str(key), why=why)
                 for pod in members:
-                    self.do(self._keeper.heed(NotEvicted(pod.uid)))
+                    self.do(self._scheduler.heed(NotEvicted(pod.uid)))
                 return
-            name = self._keeper.tables.gangs.naming.of(key)
+            name = self._scheduler.cache.gangs.naming.of(key)
             note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
             share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof), note) for pod in members)))
 
@@ -254,9 +254,9 @@ class Effects:
         evicted = await self._evict(pod)
         if evicted:
             self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
-            self._destroyed(Destruction.PART, pod, why)
+            self._destroyed(EvictionAudit.PART, pod, why)
         else:
-            self.do(self._keeper.heed(NotEvicted(pod.uid)))
+            self.do(self._scheduler.heed(NotEvicted(pod.uid)))
         return evicted
 
     async def _evict(self, pod: Pod) -> bool:

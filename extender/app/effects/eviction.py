@@ -37,19 +37,19 @@ import structlog
 
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
-from extender.app.cycle.scheduler import Keeper
-from extender.app.effects.eviction_audit import Destroyed, Destruction
-from extender.app.effects.pod_events_writer import Telling
-from extender.app.fair import FairSemaphore
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.effects.eviction_audit import Destroyed, EvictionAudit
+from extender.app.effects.pod_events_writer import EventRecorder
+from extender.app.fair_semaphore import FairSemaphore
 from extender.app.unit_check import UnitCheck
-from extender.core.back_off import BackOff
-from extender.core.brake import Act
+from extender.core.backoff import BackOff
 from extender.core.cluster import Pod
 from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.state.gang import EvictFor
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act
 from extender.core.shares import SharedRate
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
@@ -86,7 +86,7 @@ class Evicting:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
         binder: Binder,
         evictor: Evictor,
@@ -95,16 +95,16 @@ class Evicting:
         live_pods: LivePods,
         *,
         per_second: float,
-        telling: Telling,
+        telling: EventRecorder,
         start: _Start,
         destroyed: Destroyed,
     ) -> None:
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._performer = performer
         self._evictor = evictor
         self._nominator = nominator
         self._live_pods = live_pods
-        self._check = UnitCheck(keeper.tables, binder, evictor, disruptions)
+        self._check = UnitCheck(scheduler.cache, binder, evictor, disruptions)
         self._rate = SharedRate(per_second)
         self._telling = telling
         self._start = start
@@ -117,16 +117,16 @@ class Evicting:
         self._to_nominate: set[PodUid] = set()
 
     def _told(self, feedback: Feedback) -> None:
-        self._performer.do(self._keeper.heed(feedback))
+        self._performer.do(self._scheduler.heed(feedback))
 
     # -- for a gang ----------------------------------------------------------------------------------------------
 
     def preempt(self, order: EvictFor) -> None:
-        """The order is carried out as far as it goes; the keeper is told of each step."""
+        """The order is carried out as far as it goes; the `Scheduler` is told of each step."""
         self._start(self._preempt(order))
 
     async def _preempt(self, order: EvictFor) -> None:
-        key, named = order.gang, self._keeper.tables.gangs.naming.spoken(order.gang)
+        key, named = order.gang, self._scheduler.cache.gangs.naming.spoken(order.gang)
         try:
             if order.despite_budgets:
                 async with self._turn.held(key.namespace):
@@ -136,7 +136,7 @@ class Evicting:
                 async with self.share(key.namespace, len(unit)) as share, self._turn.held(key.namespace):
                     await self._pods_are_followed(key)
                     await self._all_is_known()
-                    if not self._keeper.tables.gangs.waiting.preempting.is_wanted(key):
+                    if not self._scheduler.cache.gangs.waiting.preempting.is_wanted(key):
                         break
                     checks = [self._waits(order)]
                     if unit is order.units[0]:
@@ -148,7 +148,7 @@ class Evicting:
                         share,
                         f"for {called_in_full(key, named)} of higher priority",
                         "" if unit[0].namespace == key.namespace else f"for {called_apart(key)} of higher priority",
-                        wanted=lambda: self._keeper.tables.gangs.waiting.preempting.is_wanted(key),
+                        wanted=lambda: self._scheduler.cache.gangs.waiting.preempting.is_wanted(key),
                         by="PreemptedByPod" if lone_pod(key) else "PreemptedByGang",
                         begin=lambda: self._announce(order),
                         took=lambda pod: self._told(Evicted(pod, key)),
@@ -198,9 +198,9 @@ class Evicting:
 
     async def _announce(self, order: EvictFor) -> None:
         """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
-        if not self._keeper.tables.gangs.waiting.preempting.tells(order.gang):
+        if not self._scheduler.cache.gangs.waiting.preempting.tells(order.gang):
             return
-        name = self._keeper.tables.gangs.naming.of(order.gang)
+        name = self._scheduler.cache.gangs.naming.of(order.gang)
         note = f"{called(order.gang, name)}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
             self._telling.tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
@@ -215,7 +215,7 @@ class Evicting:
         self._start(self._follow(order))
 
     async def _follow(self, order: EvictRest) -> None:
-        named = self._keeper.tables.gangs.naming.spoken(order.gang)
+        named = self._scheduler.cache.gangs.naming.spoken(order.gang)
         is_own = order.preemptor.namespace == order.gang.namespace
         namespace = order.preemptor.namespace
         async with self.share(namespace, len(order.rest)) as share, self._turn.held(namespace):
@@ -236,7 +236,7 @@ class Evicting:
 
     def _still_wants(self, order: EvictRest) -> bool:
         """Whether the pod that a gang leaves for is there, waiting or bound: what was begun for it is gone on with."""
-        brake, known = self._keeper.tables.brake, self._keeper.tables.pods.get(order.preemptor.uid)
+        brake, known = self._scheduler.cache.brake, self._scheduler.cache.pods.get(order.preemptor.uid)
         allowed = not brake.protects(order.gang.namespace) and brake.allows(Act.PREEMPT, order.preemptor.namespace)
         return known is not None and not known.deleting and allowed
 
@@ -244,7 +244,7 @@ class Evicting:
         """kube-scheduler has evicted a pod that it asked us about."""
         victim, pod = preempted.victim, preempted.preemptor
         self._destroyed(
-            Destruction.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
+            EvictionAudit.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
         )
 
     # -- a unit --------------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ class Evicting:
                 left += 1
                 share.evicted += 1
                 back_off.succeeded()
-                kind = Destruction.PREEMPTED if by == "PreemptedByGang" else Destruction.PREEMPTED_BY_POD
+                kind = EvictionAudit.PREEMPTED if by == "PreemptedByGang" else EvictionAudit.PREEMPTED_BY_POD
                 self._telling.tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
@@ -334,14 +334,14 @@ class Evicting:
     async def _pods_are_followed(self, key: GangKey) -> None:
         """The service sees which pods take the room that it makes free, or the order is not wanted any more. Others
         have their turn meanwhile."""
-        tables = self._keeper.tables
-        while not tables.knowledge.sees("pods") and tables.gangs.waiting.preempting.is_wanted(key):
+        cache = self._scheduler.cache
+        while not cache.staleness.sees("pods") and cache.gangs.waiting.preempting.is_wanted(key):
             async with self._turn.lent(key.namespace):
                 await asyncio.sleep(_LOOKS_EVERY)
 
     async def _all_is_known(self) -> None:
         """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""
-        while not self._keeper.tables.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
+        while not self._scheduler.cache.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
             await asyncio.sleep(_LOOKS_EVERY)
 
     @asynccontextmanager
@@ -361,7 +361,7 @@ class Evicting:
                 self._rate.give_back(namespace, count - share.evicted, loop.time())
 
     def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
-        gang = self._keeper.tables.gangs.of(rest[0].uid)
+        gang = self._scheduler.cache.gangs.of(rest[0].uid)
         if gang is not None and not gang.needed:
             # Its owner has made it whole again.
             return
@@ -383,8 +383,8 @@ class Evicting:
     async def _nominate_again(self, pod: Pod, after: float) -> None:
         await asyncio.sleep(after)
         self._to_nominate.discard(pod.uid)
-        known = self._keeper.tables.pods.get(pod.uid)
-        node = self._keeper.tables.gangs.waiting.preempting.nomination_of(pod)
+        known = self._scheduler.cache.pods.get(pod.uid)
+        node = self._scheduler.cache.gangs.waiting.preempting.nomination_of(pod)
         if known is not None and known.node is None and known.nominated is None and node is not None:
             await self._nominate(pod, node)
 

@@ -15,7 +15,7 @@ from extender.core.cluster import Pod
 _log = structlog.get_logger(__name__)
 
 
-class Destruction(Enum):
+class EvictionAudit(Enum):
     """Why a pod was evicted. The value is its name in metrics."""
 
     PART = "part"
@@ -26,14 +26,14 @@ class Destruction(Enum):
     """A pod of higher priority has its room, and that of the rest of its gang."""
 
 
-Destroyed = Callable[[Destruction, Pod, str], None]
+Destroyed = Callable[[EvictionAudit, Pod, str], None]
 """Takes what was destroyed, and the proof, in words, that it was allowed."""
 
 
 def logged(count: Callable[[str], None] = lambda kind: None) -> Destroyed:
     """Each is one line of the log and one of the metric."""
 
-    def destroyed(kind: Destruction, pod: Pod, why: str) -> None:
+    def destroyed(kind: EvictionAudit, pod: Pod, why: str) -> None:
         _log.warning(
             "destroyed",
             kind=kind.value,

@@ -19,7 +19,7 @@ class Passage:
     attempt: Attempt | None = None
 
 
-class Gates:
+class PermitGates:
     def __init__(self) -> None:
         self._waiting: dict[PodUid, asyncio.Future[Passage]] = {}
         self._closed = False

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from extender.app.contracts.ports import EventType, Notice, PodRef, Recorder
-from extender.app.effects.retry import insist
+from extender.app.effects.retry import until_answered
 from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
 from extender.kube.errors import Refused, Unavailable
@@ -26,7 +26,7 @@ MOST_WAITING = 4096
 """Events of one namespace that wait to be stored: one edit of what thousands of its pods name makes one for each."""
 
 
-class Telling:
+class EventRecorder:
     """`start` has work done in the background."""
 
     def __init__(self, recorder: Recorder, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
@@ -53,7 +53,7 @@ class Telling:
     async def _record(self, notice: Notice) -> None:
         """Tried for a while: that the API server was away may be what there is to tell."""
         try:
-            await insist(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
+            await until_answered(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
         except Unavailable as error:
             self._told.pop((notice.pod.uid, notice.note), None)
             _log.info("an event is lost", pod=str(notice.pod), reason=notice.reason, why=str(error))

@@ -11,7 +11,7 @@ from math import inf
 
 import structlog
 
-from extender.core.back_off import BackOff
+from extender.core.backoff import BackOff
 from extender.kube.errors import Unavailable
 
 _log = structlog.get_logger(__name__)
@@ -21,7 +21,7 @@ _TELLS_AT = 8
 """So many failures in a row are told to people: of those that are usual, few last so long."""
 
 
-async def insist(
+async def until_answered(
     attempt: Callable[[], Awaitable[None]],
     within: float = inf,
     *,

@@ -1,4 +1,4 @@
-"""The alarm: the keeper ticks when its next deadline comes. One for everything that has a deadline.
+"""Timer: calls `Scheduler.tick` at the next deadline. There is one timer for all deadlines.
 
 Knows the event loop's timers; must not know what is due.
 """
@@ -9,35 +9,35 @@ import asyncio
 from contextvars import Context
 
 from extender.app.contracts.effects import Performer
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 
 
-class Alarm:
-    def __init__(self, keeper: Keeper, performer: Performer) -> None:
-        self._keeper = keeper
+class Timer:
+    def __init__(self, scheduler: Scheduler, performer: Performer) -> None:
+        self._scheduler = scheduler
         self._performer = performer
         self._timer: asyncio.TimerHandle | None = None
         self._at = float("inf")
         self._stopped = False
 
     def set(self) -> None:
-        """The keeper ticks at its next deadline."""
+        """The `Scheduler` ticks at its next deadline."""
         if self._stopped:
             return
-        deadline = self._keeper.next_deadline()
+        deadline = self._scheduler.next_deadline()
         if deadline is None or deadline >= self._at:
             return
         if self._timer is not None:
             self._timer.cancel()
         self._at = deadline
-        wait = max(0.0, deadline - self._keeper.tables.clock.steady())
+        wait = max(0.0, deadline - self._scheduler.cache.clock.steady())
         # What is due then is nobody's who is being answered now.
         self._timer = asyncio.get_running_loop().call_later(wait, self._ring, context=Context())
 
     def _ring(self) -> None:
         self._timer, self._at = None, float("inf")
         try:
-            self._performer.do(self._keeper.tick())
+            self._performer.do(self._scheduler.tick())
         finally:
             # Whatever happened: a clock that has stopped would be the end of every gang.
             self.set()

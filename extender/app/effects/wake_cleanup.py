@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 import structlog
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.ports import PodRef, Tidier
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.names import PodUid
@@ -24,9 +24,9 @@ ROUND = 60.0
 """Seconds between rounds."""
 
 
-class StaleWakes:
-    def __init__(self, tables: Tables, tidier: Tidier, every: float = ROUND) -> None:
-        self._tables = tables
+class WakeCleanup:
+    def __init__(self, cache: Cache, tidier: Tidier, every: float = ROUND) -> None:
+        self._cache = cache
         self._tidier = tidier
         self._every = every
 
@@ -38,10 +38,10 @@ class StaleWakes:
             await asyncio.sleep(self._every)
             stale = {
                 pod.uid: PodRef.of(pod)
-                for pod in self._tables.pods.values()
-                if pod.woken and pod.node is not None and not pod.deleting and self._tables.ours(pod)
+                for pod in self._cache.pods.values()
+                if pod.woken and pod.node is not None and not pod.deleting and self._cache.ours(pod)
             }
-            done.intersection_update(self._tables.pods)
+            done.intersection_update(self._cache.pods)
             await self._take_off({uid: pod for uid, pod in stale.items() if uid in before and uid not in done}, done)
             before = frozenset(stale)
 

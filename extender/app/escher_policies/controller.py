@@ -1,8 +1,8 @@
 """EscherPolicies: the policies that people create, change and remove while the cluster runs.
 
-What is in force of each is told to whoever heeds it (`Governing`), as soon as it is known, and its status says whether
-it is, for how many pods, and which policies it names that are not there: these may come later. One that would be led
-back to itself, by parents or by preferences, is refused; whoever closes the circle is. So is one more than the
+What is in force of each is told to whoever heeds it (`PolicyMatching`), as soon as it is known, and its status says
+whether it is, for how many pods, and which policies it names that are not there: these may come later. One that would
+be led back to itself, by parents or by preferences, is refused; whoever closes the circle is. So is one more than the
 namespace's quota; those that are in force stay so. Where the circle opens again, or another is gone, it comes into
 force. Must not know how a policy is carried out, nor how its parameters are spelt.
 """
@@ -19,8 +19,8 @@ from extender.app.contracts.api import Invalid, NotFound
 from extender.app.contracts.policy_state import PolicyState
 from extender.app.contracts.ports import Clock
 from extender.app.escher_policies.quota import QUOTA_EXCEEDED, PolicyQuota
-from extender.app.escher_policies.status import Object, PolicyStandings
-from extender.app.objects.in_force import InForce
+from extender.app.escher_policies.status import Object, PolicyStatus
+from extender.app.objects.effective import Effective
 from extender.app.objects.kind import (
     Declared,
     Identity,
@@ -31,8 +31,8 @@ from extender.app.objects.kind import (
     declared,
 )
 from extender.app.objects.known import Entry, Known
-from extender.app.objects.marks import Marks
-from extender.app.objects.tending import Tending
+from extender.app.objects.object_controller import ObjectController
+from extender.app.objects.write_ids import WriteIds
 from extender.core.isolation import Isolation
 from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
 
@@ -71,18 +71,18 @@ class EscherPolicies:
         store: ObjectStore[Object, Replacement[PolicySpec], Standing[PolicySpec]],
         clock: Clock,
         understand: Understand,
-        governing: Governing,
+        policy_matching: Governing,
         pods: Callable[[Identity, PolicyInForce], int],
         *,
         isolation: Isolation | None = None,
         installed: Callable[[], bool] = lambda: True,
         attempt: Try = lambda name, policy: None,
         trouble: Callable[[Identity], Sequence[str]] = lambda name: (),
-        marks: Marks | None = None,
+        marks: WriteIds | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._understand = understand
-        self.governing = governing
+        self.policy_matching = policy_matching
         self._installed = installed
         self._attempt = attempt
         self._trouble = trouble
@@ -90,14 +90,14 @@ class EscherPolicies:
         self.quota = PolicyQuota(isolation or Isolation())
         self._refused: dict[Identity, str] = {}
         """Those that may come into force though they do not change, and why they are not, in one word."""
-        self._standings: PolicyStandings | None = None
+        self._standings: PolicyStatus | None = None
 
-        def reports(in_force: InForce[Object, PolicyInForce]) -> PolicyStandings:
-            self._standings = PolicyStandings(in_force, pods)
+        def reports(in_force: Effective[Object, PolicyInForce]) -> PolicyStatus:
+            self._standings = PolicyStatus(in_force, pods)
             return self._standings
 
         kind = declared(KIND, self._reconcile)
-        self.tending = Tending(kind, store, clock, marks=marks, reports=reports, chance=chance)
+        self.tending = ObjectController(kind, store, clock, marks=marks, reports=reports, chance=chance)
         self.tending.in_force.followers.append(self._follow)
         self.sink = _WellFirst(self.tending.known)
         """That of the kind's watch."""
@@ -148,9 +148,9 @@ class EscherPolicies:
         for each in _named_in(name, after):
             self._named_by.setdefault(each, {})[name] = None
         if after is None and before is not None:
-            self.governing.drop(name)
+            self.policy_matching.drop(name)
         elif after is not None and after != before:
-            self.governing.put(name, after)
+            self.policy_matching.put(name, after)
         why_not = self.tending.in_force.why_not(name)
         self.quota.count(name, in_force=after is not None)
         if why_not is not None and why_not.reason in (CIRCLE, QUOTA_EXCEEDED):
@@ -243,8 +243,7 @@ class EscherPolicies:
             self.quota.let_through(name)
         if isinstance(decided, NotInForce):
             raise Invalid(decided.field, spec, decided.message)
-        standing = self._judging().of(name, decided)
-        return _stands(name, spec, standing, decided)
+        return _stands(name, spec, self._judging().of(name, decided), decided)
 
     def _state(self, entry: Entry[Object]) -> PolicyState:
         item = entry.item
@@ -259,7 +258,7 @@ class EscherPolicies:
             state = replace(state, message="; ".join((state.message, *trouble)))
         return replace(state, version=entry.version, finalizers=item.finalizers if item.deleting else ())
 
-    def _judging(self) -> PolicyStandings:
+    def _judging(self) -> PolicyStatus:
         assert self._standings is not None, "made with the tending"
         return self._standings
 

@@ -21,10 +21,10 @@ from extender.app.contracts.api import Invalid, NotInForce, NotYet
 from extender.app.contracts.policy_answers import Answer
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.escher_policies.controller import Governing
-from extender.app.escher_policies.esl_host import HostedPolicies, Hosting
+from extender.app.escher_policies.esl_host import EslHost, HostedPolicies
 from extender.app.objects.kind import Identity
-from extender.core.back_off import BackOff
-from extender.core.governing import POLICY
+from extender.core.backoff import BackOff
+from extender.core.policy_matching import POLICY
 from extender.core.policy_types import Hosted, PolicyInForce, type_of
 from extender.esl import hosted
 from extender.esl.base import Effect, Notice, PodRequirement, RemoveCapacity, SetCapacity
@@ -65,11 +65,11 @@ class _Host:
         return "" if self.parameters is None else f"{type_of(self.parameters)}/{self.name.name}"
 
 
-class AskedPolicies:
+class EslController:
     """`escher_policies.Governing`, and `management.AskCalls`. `first` is told of every policy before; `listed`: whether
     all policies that there are have been told of."""
 
-    def __init__(self, hosting: Hosting, first: Governing, find: Find, listed: Callable[[], bool]) -> None:
+    def __init__(self, hosting: EslHost, first: Governing, find: Find, listed: Callable[[], bool]) -> None:
         self._hosting = hosting
         self._first = first
         self._find = find
@@ -144,7 +144,7 @@ class AskedPolicies:
         del self._hosts[host.name]
 
     async def _host(self, host: _Host, parameters: Hosted) -> None:
-        esl = hosted.made(host.name.namespace, host.name.name, parameters, self._hosting.tables.ledger.capacity.domain)
+        esl = hosted.made(host.name.namespace, host.name.name, parameters, self._hosting.cache.ledger.capacity.domain)
         space = self._hosting.space([esl], namespace=host.name.namespace, keep=True, mark=host.mark)
         async with space:
             if type(host.parameters) is type(parameters):

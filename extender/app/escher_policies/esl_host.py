@@ -23,19 +23,18 @@ from typing import Self
 
 import structlog
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.api import BeingDeleted, ManagementError, NotYet
 from extender.app.contracts.ports import Sink
-from extender.app.effects.retry import insist
+from extender.app.effects.retry import until_answered
 from extender.app.escher_policies.esl_nodes import NodesTold
 from extender.app.objects.kind import Identity
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import taken
-from extender.core.back_off import BackOff
+from extender.core.backoff import BackOff
 from extender.core.cluster import Node, Pod
 from extender.core.names import EphemeralName
-from extender.esl.at_work import AtWork, Pace
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -53,9 +52,10 @@ from extender.esl.base import (
     TaskChange,
 )
 from extender.esl.facts import Nodes, PodFacts
-from extender.esl.furnishing import units_of
 from extender.esl.policy_asks import PolicyAsks, Tell
 from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.policy_loop import Pace, PolicyLoop
+from extender.esl.resource_sync import units_of
 from extender.esl.several import Several
 from extender.kube.errors import Refused, Unavailable, rights_may_come
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -67,22 +67,22 @@ _TRY_AGAIN_SECONDS = 30.0
 _NO_PODS = "the service makes and deletes no pods of applications: run this policy in the application"
 
 
-class Hosting:
+class EslHost:
     """All spaces that are at work in the service."""
 
-    def __init__(self, tables: Tables, resources: Resources, known: Callable[[], Awaitable[object]]) -> None:
+    def __init__(self, cache: Cache, resources: Resources, known: Callable[[], Awaitable[object]]) -> None:
         """`known`: waits until there is a first list of everything."""
-        self.tables = tables
+        self.cache = cache
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
         self.pace = Pace()
-        self.told = Nodes({tables.ledger.capacity.domain}, self._node_seen, self._node_gone)
+        self.told = Nodes({cache.ledger.capacity.domain}, self._node_seen, self._node_gone)
         """Nodes as policies know them: looked through once for all."""
         self.finished: dict[PodUid, Pod] = {}
-        """Pods of tasks that have finished and are there, which the tables do not keep."""
+        """Pods of tasks that have finished and are there, which the `Cache` does not keep."""
         self.listed: list[Pod] | None = None
-        """All pods, while a list of them is being taken in, and the tables know a part."""
+        """All pods, while a list of them is being taken in, and the `Cache` knows a part."""
         resources.known.listeners.append(self._hear)
 
     def space(
@@ -96,9 +96,9 @@ class Hosting:
         mark: str = "",
     ) -> HostedPolicies:
         """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
-        `adapters.kube`. `mark`: what the objects that they set are known by as theirs; empty: by their names alone.
-        Raises ValueError as `Several`, and where a policy is not of the service's domain."""
-        several, domain = Several(policies, namespace), self.tables.ledger.capacity.domain
+        `adapters.kubernetes`. `mark`: what the objects that they set are known by as theirs; empty: by their names
+        alone. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
+        several, domain = Several(policies, namespace), self.cache.ledger.capacity.domain
         for policy in several.policies:
             if policy.domain != domain:
                 raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
@@ -127,7 +127,7 @@ class Hosting:
 
 
 class _PodsTold:
-    def __init__(self, first: Sink[Pod], hosting: Hosting) -> None:
+    def __init__(self, first: Sink[Pod], hosting: EslHost) -> None:
         self._first, self._hosting = first, hosting
 
     def replace(self, objects: Iterable[Pod]) -> Iterator[None]:
@@ -163,7 +163,7 @@ class HostedPolicies(PolicyAsks):
 
     def __init__(
         self,
-        hosting: Hosting,
+        hosting: EslHost,
         policies: Several,
         namespace: str,
         keep: bool,
@@ -191,7 +191,7 @@ class HostedPolicies(PolicyAsks):
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
-        self._work = AtWork(policies, self._heed, self._failed, hosting.pace)
+        self._work = PolicyLoop(policies, self._heed, self._failed, hosting.pace)
         self._first: list[Event] | None = []
         """What was there at first, until all of it is told."""
         self._seen: set[NodeName] = set()
@@ -211,7 +211,7 @@ class HostedPolicies(PolicyAsks):
             for entry in list(self._resources.known.entries()):
                 if entry.item.name.namespace == self.namespace:
                     self.look_at(Identity(self.namespace, entry.item.name.name))
-            known = (*self._hosting.finished.values(), *self._hosting.tables.pods.values())
+            known = (*self._hosting.finished.values(), *self._hosting.cache.pods.values())
             pods = known if self._hosting.listed is None else self._hosting.listed
             self.pods.replace([pod for pod in pods if pod.namespace == self.namespace])
             first, self._first = self._first or [], None
@@ -291,7 +291,7 @@ class HostedPolicies(PolicyAsks):
         if after:
             self._told[key] = after
         for node in sorted(before.keys() | after.keys()):
-            if before.get(node, 0) != after.get(node, 0) and node in self._hosting.tables.nodes:
+            if before.get(node, 0) != after.get(node, 0) and node in self._hosting.cache.nodes:
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
 
     def _tell(self, event: Event) -> None:
@@ -299,7 +299,7 @@ class HostedPolicies(PolicyAsks):
 
     def _sees(self, node: Node) -> bool:
         """Whether the policies are told of the node."""
-        return self._hosting.tables.isolation.of(self.namespace).has_node(node.labels) or node.name in self._seen
+        return self._hosting.cache.isolation.of(self.namespace).has_node(node.labels) or node.name in self._seen
 
     def node_seen(self, node: Node) -> None:
         if not self._sees(node):
@@ -349,7 +349,7 @@ class HostedPolicies(PolicyAsks):
         waiting = self._waiting[key]
         while waiting:
             back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
-            await insist(lambda: self._write(key, waiting), back_off=back_off, what="a policy's resource", key=key)
+            await until_answered(lambda: self._write(key, waiting), back_off=back_off, what="policy resource", key=key)
         del self._waiting[key]
 
     async def _write(self, key: ResourceKey, waiting: dict[NodeName, int]) -> None:

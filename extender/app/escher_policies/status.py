@@ -13,13 +13,13 @@ from itertools import chain
 from typing import NamedTuple
 
 from extender.app.contracts.ports import Clock
-from extender.app.objects.in_force import InForce, Standings
+from extender.app.objects.effective import Effective, Standings
 from extender.app.objects.kind import Declared, Identity, Standing, Status
 from extender.core.cluster import Pod
 from extender.core.feasible import cannot_meet
-from extender.core.governed import Governed
-from extender.core.governing import ANSWERED
+from extender.core.matched_policy import MatchedPolicy
 from extender.core.names import DOMAIN
+from extender.core.policy_matching import ANSWERED
 from extender.core.policy_types import AntiAffinity, CoLocation, FairShare, Hosted, PolicyInForce, PolicySpec, names_of
 from extender.kube.label_match import LabelRequirement, Selector, matches
 
@@ -123,13 +123,13 @@ def _side(name: Identity, policy: PolicyInForce) -> _Side | None:
     return _Side(name.namespace, frozenset(policy.selector), isinstance(policy.parameters, CoLocation))
 
 
-class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
+class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
     """What the status of each says: also which policies it names that are not there, and how many pods it governs, as
     counted when it came into force and in each full round since. Counting at each look would have a status written for
     every pod that comes and goes."""
 
     def __init__(
-        self, in_force: InForce[Object, PolicyInForce], pods: Callable[[Identity, PolicyInForce], int]
+        self, in_force: Effective[Object, PolicyInForce], pods: Callable[[Identity, PolicyInForce], int]
     ) -> None:
         super().__init__(in_force)
         self._policies = in_force
@@ -205,9 +205,9 @@ class PolicyStandings(Standings[PolicySpec, PolicyInForce]):
         if policy is None or kind is None:
             return {}
         found: dict[str, list[str]] = {}
-        mine = Governed(name.name, policy.parameters)
+        mine = MatchedPolicy(name.name, policy.parameters)
         for other, there in sorted(self._by_selector.get(kind.other, {}).items()):
-            if other != name.name and (key := cannot_meet(mine, Governed(other, there.parameters))) is not None:
+            if other != name.name and (key := cannot_meet(mine, MatchedPolicy(other, there.parameters))) is not None:
                 found.setdefault(key, []).append(other)
         return found
 

@@ -1,4 +1,4 @@
-"""Explain: why a pod or a gang waits, with numbers, and what would help. Reads the tables, changes nothing.
+"""Explain: why a pod or a gang waits, with numbers, and what would help. Only reads the `Cache`.
 
 The same rules that decide are asked again, node by node (`node_groups`), and policies that people create are told with
 what they come to (`policy_details`). What is told here as a remedy is what rules say; `remedy_search` tries what would
@@ -12,14 +12,14 @@ from copy import copy
 from dataclasses import replace
 from typing import Self
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim, namespace_of
 from extender.app.contracts.explanation import Explanation
 from extender.app.contracts.messages import amount, left_in_part, what_runs, why_gang_waits
 from extender.app.explain.node_groups import ABSENT, CORDONED, NO_ROOM, TAINTED, Group, Judged, NodeGroups
 from extender.app.explain.policy_details import PolicyNumbers
 from extender.app.explain.queries import gang_of, pod_of
-from extender.app.who_leaves import what_is_done, who_leaves_for
+from extender.app.preemption_notes import what_is_done, who_leaves_for
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import lone_pod
@@ -39,7 +39,7 @@ from extender.core.isolation import Over
 from extender.core.ledger import Holding
 from extender.core.names import GangKey, in_domain
 from extender.core.units import Short
-from extender.filters.governing import NAMED, POLICIES
+from extender.filters.escher_policies import NAMED, POLICIES
 from extender.filters.tenancy import TENANT_UNITS
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
@@ -63,10 +63,10 @@ def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
 class Explain:
     """`why_withheld`: why there is less of an ephemeral resource than is asked for; empty where there is not."""
 
-    def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
-        self._tables = tables
-        self._nodes = NodeGroups(tables)
-        self._numbers = PolicyNumbers(tables)
+    def __init__(self, cache: Cache, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
+        self._cache = cache
+        self._nodes = NodeGroups(cache)
+        self._numbers = PolicyNumbers(cache)
         self.why_withheld = why_withheld
         self._within: str | None = None
 
@@ -80,29 +80,29 @@ class Explain:
 
     def pod(self, namespace: str, name: str) -> Explanation:
         """Raises NotFound."""
-        pod = pod_of(self._tables, namespace, name)
-        gang = self._tables.gangs.of(pod.uid)
+        pod = pod_of(self._cache, namespace, name)
+        gang = self._cache.gangs.of(pod.uid)
         return self._aged(self._dated(self._pod(pod), [pod], pod.uid if gang is None else gang.key))
 
     def gang(self, key: GangKey) -> Explanation:
         """Raises NotFound, Invalid."""
-        gang = gang_of(self._tables, key)
+        gang = gang_of(self._cache, key)
         return self._aged(self._dated(self._gang(gang), list(gang.roster.unplaced()), gang.key))
 
     def _dated(self, explanation: Explanation, pods: Sequence[Pod], subject: PodUid | GangKey) -> Explanation:
         """With since when these wait, and for this reason."""
         if not explanation.waits:
             return explanation
-        tables, since = self._tables, self._tables.waits.since(subject)
+        cache, since = self._cache, self._cache.waits.since(subject)
         if since is None and isinstance(subject, GangKey):
-            since = tables.gangs.by_key[subject].wait.since
-        reason_since = None if since is None else tables.clock.now() - (tables.clock.steady() - since)
+            since = cache.gangs.by_key[subject].wait.since
+        reason_since = None if since is None else cache.clock.now() - (cache.clock.steady() - since)
         created = [pod.created for pod in pods if pod.created]
         return replace(explanation, since=min(created, default=None), reason_since=reason_since)
 
     def _aged(self, explanation: Explanation) -> Explanation:
         """With how old what it rests on is, where that is of weight."""
-        told = self._tables.knowledge.told() if explanation.waits else ""
+        told = self._cache.staleness.told() if explanation.waits else ""
         if not told:
             return explanation
         remedy = "see whether Escher can reach the API server: its log, and the ages in /readyz"
@@ -115,40 +115,40 @@ class Explain:
             return _rests(subject, f"is bound to {pod.node}", pod.node)
         if pod.deleting:
             return _rests(subject, "is being deleted")
-        if not self._tables.ours(pod):
+        if not self._cache.ours(pod):
             summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
             remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
             return _waits(subject, summary, remedy)
-        if self._tables.brake.observes(pod.namespace):
+        if self._cache.brake.observes(pod.namespace):
             return self._observed(subject, pod)
         if isinstance(pod.gang, MalformedAsk):
             return _waits(subject, pod.gang.reason, pod.gang.remedy)
-        gang = self._tables.gangs.of(pod.uid)
+        gang = self._cache.gangs.of(pod.uid)
         if gang is not None and not lone_pod(gang.key):
             of_gang = self._gang(gang)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
         if pod.gated or pod.at_our_gate:
             summary = "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
             return _waits(subject, summary, "remove its scheduling gates")
-        if (held := self._tables.ledger.holding(pod.uid)) is not None:
+        if (held := self._cache.ledger.holding(pod.uid)) is not None:
             return _waits(subject, f"its room is held on {held.node} until it is bound")
         judged = self._nodes.judge(pod)
         summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
-        never = None if judged.fitting else self._tables.policies.judging.why_never(pod)
+        never = None if judged.fitting else self._cache.policies.judging.why_never(pod)
         if never is not None:
             # Whatever else lets this one be placed keeps another of its policies' pods waiting.
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
         found, groups = _waits(subject, summary, *remedies), list(self._nodes.shown(pod, judged.groups))
         said, remedy = (
-            ("", "") if judged.fitting or never is not None else who_leaves_for(self._tables, pod, judged.groups)
+            ("", "") if judged.fitting or never is not None else who_leaves_for(self._cache, pod, judged.groups)
         )
         return replace(_adding(found, said, remedy), groups=groups, for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
         """What would be answered, where nothing is refused."""
-        now = self._tables.clock.steady()
-        would = self._tables.observing.would_refuse(pod, list(self._tables.nodes), now)
+        now = self._cache.clock.steady()
+        would = self._cache.observing.would_refuse(pod, list(self._cache.nodes), now)
         said = f"it would be turned away: {would}" if would else "it would pass"
         summary = f"is left to kube-scheduler, for Escher only observes here; {said}"
         return _waits(subject, summary, "`kubectl describe pod` tells why kube-scheduler has not placed it")
@@ -156,7 +156,7 @@ class Explain:
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def _gang(self, gang: Gang) -> Explanation:
-        key, subject = gang.key, f"gang {self._tables.gangs.naming.spoken(gang.key)}"
+        key, subject = gang.key, f"gang {self._cache.gangs.naming.spoken(gang.key)}"
         match gang.phase:
             case Phase.BOUND:
                 return _rests(subject, f"is placed: {gang.roster.placed} members are bound")
@@ -165,20 +165,20 @@ class Explain:
             case Phase.QUARANTINED:
                 remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
                 return _waits(subject, f"waits: {QUARANTINE}", remedy)
-        if self._tables.brake.observes(key.namespace) and (member := next(gang.roster.unplaced(), None)) is not None:
+        if self._cache.brake.observes(key.namespace) and (member := next(gang.roster.unplaced(), None)) is not None:
             return self._observed(subject, member)
         explanation = self._waiting(gang, subject)
-        if (unfinished := self._tables.gangs.waiting.preempting.victims.unfinished.get(key)) is not None:
+        if (unfinished := self._cache.gangs.waiting.preempting.victims.unfinished.get(key)) is not None:
             by = unfinished.by
             if self._within is not None and not by.startswith(f"{self._within}/"):
                 by = "a pod or gang of another namespace"
             explanation = _adding(explanation, *left_in_part(replace(unfinished, by=by)))
-        in_doubt = key in self._tables.gangs.quorums.in_doubt
+        in_doubt = key in self._cache.gangs.quorums.in_doubt
         remedy = "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran"
         return _adding(explanation, what_runs(gang, in_doubt=in_doubt), remedy if in_doubt else "")
 
     def _waiting(self, gang: Gang, subject: str) -> Explanation:
-        reason = why_gang_waits(gang, saved=gang is self._tables.gangs.waiting.queue.saved.gang)
+        reason = why_gang_waits(gang, saved=gang is self._cache.gangs.waiting.queue.saved.gang)
         if gang.missing:
             absent, remedies = gang.absent, list[str]()
             if absent < gang.missing:
@@ -199,13 +199,13 @@ class Explain:
         fitting, remedies = judged.fitting, self._remedies(template, Judged(judged.groups, []))
         if gang.wait.shortfall is None and judged.groups and not fitting:
             # No plan was looked for: there is no node to begin with.
-            reason = f"none of {len(self._tables.nodes)} nodes can have one of its {gang.needed} members"
+            reason = f"none of {len(self._cache.nodes)} nodes can have one of its {gang.needed} members"
         if template.governed:
             reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"
-        over = self._tables.gangs.waiting.quota.over(gang)
+        over = self._cache.gangs.waiting.quota.over(gang)
         if over is not None:
             return self._over_quota(subject, over)
-        why_not = self._tables.gangs.planning.why_not(gang, self._tables.clock.steady())
+        why_not = self._cache.gangs.planning.why_not(gang, self._cache.clock.steady())
         if why_not == HOPELESS:
             reason = f"{reason}; it would have no place if the nodes were empty either"
             remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
@@ -218,13 +218,13 @@ class Explain:
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
             remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
         if fitting:
-            reason = f"{reason} ({len(fitting)} of {len(self._tables.nodes)} nodes have room for one member)"
+            reason = f"{reason} ({len(fitting)} of {len(self._cache.nodes)} nodes have room for one member)"
             shortfall = gang.wait.shortfall
             if shortfall is not None and shortfall.cause is not None:
                 each = amount(shortfall.cause.resource, shortfall.cause.asked)
                 more = f"{gang.needed - shortfall.placed} more members"
                 remedies.insert(0, f"free or add {each} for each of {more}, or lower the quorum")
-        is_done, helps = what_is_done(self._tables, gang)
+        is_done, helps = what_is_done(self._cache, gang)
         reason, remedies = "; ".join([reason, *is_done]), [*remedies, *helps]
         found = _waits(subject, f"waits: {reason}", *remedies)
         return replace(found, groups=list(self._nodes.shown(template, judged.groups)), for_a_place=True)
@@ -240,7 +240,7 @@ class Explain:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def _summary(self, groups: Sequence[Group], fitting: Sequence[NodeName]) -> str:
-        total = len(self._tables.nodes)
+        total = len(self._cache.nodes)
         if not total:
             return "waits: the cluster has no nodes"
         if fitting:
@@ -268,13 +268,13 @@ class Explain:
             elif group.rule == NAMED and not group.policy:
                 others.append("have fewer policies govern it: by escher.dev/policy, or by their selectors")
             elif group.rule == NAMED:
-                there = group.policy in self._tables.governing.in_force(pod.namespace)
+                there = group.policy in self._cache.policy_matching.in_force(pod.namespace)
                 to_do = f"ask it: escher policy ask {group.policy} --task NAME" if there else "create it"
                 others.append(f"policy {group.policy}: {to_do}; or do without it")
             elif group.rule.startswith(POLICIES):
                 others.append("change that policy, or add nodes where it lets the pod be")
             elif group.rule == TENANT_UNITS:
-                key = self._tables.tenancy.foreign(pod.namespace, pod.requests)
+                key = self._cache.tenancy.foreign(pod.namespace, pod.requests)
                 others.append(
                     f"have the owner of {key} export it to namespace {pod.namespace} (spec.exportTo), or ask for a"
                     " resource of your own namespace or for a shared one"
@@ -292,7 +292,7 @@ class Explain:
         part = key.partition("/")[2]
         namespace, dot, name = part.partition(".")
         where = f"--namespace {namespace} {name}" if dot else f"--shared {part}"
-        somewhere = self._tables.ledger.totals.providers.get(key)
+        somewhere = self._cache.ledger.totals.providers.get(key)
         told = f"create {key} where the pod may run: escher resource set {where} {asked} --node NODE"
         return f"{told} (it exists on {len(somewhere)} other nodes)" if somewhere else told
 
@@ -301,14 +301,14 @@ class Explain:
         holders = self._holders(node, short.resource)
         lacking = amount(short.resource, short.asked - short.free)
         told = f"{lacking} more on {node}, where least is missing"
-        if in_domain(short.resource, self._tables.ledger.capacity.domain):
+        if in_domain(short.resource, self._cache.ledger.capacity.domain):
             told = f"raise its capacity: {told}"
         elif group.rule == NO_ROOM:
             told = f"a larger node, or room: {told}"
         return f"{told}; held there by {holders}" if holders else told
 
     def _holders(self, node: NodeName, resource: ResourceKey) -> str:
-        row = self._tables.ledger.rows[node]
+        row = self._cache.ledger.rows[node]
         held = [each for each in row.holdings.values() if each.units.get(resource)]
         held.sort(key=lambda each: (-each.units[resource], each.holder))
         said = [self._named(each) for each in held[:_HOLDERS_SHOWN]]
@@ -316,7 +316,7 @@ class Explain:
         return ", ".join(dict.fromkeys(said)) + (f" and {more} more" if more > 0 else "")
 
     def _named(self, holding: Holding) -> str:
-        pod = self._tables.pods.get(PodUid(holding.holder))
+        pod = self._cache.pods.get(PodUid(holding.holder))
         namespace = namespace_of(holding) if pod is None else pod.namespace
         if self._within not in (None, namespace):
             return "others of another namespace"

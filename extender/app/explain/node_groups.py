@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.explanation import NodeGroup
 from extender.app.contracts.messages import amount, number
 from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.cluster import Node, Pod
-from extender.core.policy import Judge, Refuse
+from extender.core.policy import NodeFilter, Refuse
 from extender.core.policy_types import type_of
 from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT as NOT_THERE
@@ -79,13 +79,13 @@ class Judged:
 
 
 class NodeGroups:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-        self._numbers = PolicyNumbers(tables)
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._numbers = PolicyNumbers(cache)
 
     def judge(self, pod: Pod) -> Judged:
         """All nodes, for the pod; of a gang's member by what is there now, without its plan."""
-        judging = self._tables.policies.judging
+        judging = self._cache.policies.judging
         # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
         judges = judging.judges_of_nodes(pod)
         if pod.governed and pod.gang is not None:
@@ -94,7 +94,7 @@ class NodeGroups:
         room = judging.room(pod)
         groups: dict[tuple[str, str, str], Group] = {}
         fitting: list[NodeName] = []
-        for node in self._tables.nodes.values():
+        for node in self._cache.nodes.values():
             rule, refusal = _first_rule(node, pod, judges, room)
             if not rule:
                 fitting.append(node.name)
@@ -108,14 +108,14 @@ class NodeGroups:
         return Judged(sorted(groups.values(), key=lambda group: (-len(group.nodes), group.rule, group.policy)), fitting)
 
     def shown(self, pod: Pod, groups: Sequence[Group]) -> Iterator[NodeGroup]:
-        in_force = self._tables.governing.in_force(pod.namespace)
+        in_force = self._cache.policy_matching.in_force(pod.namespace)
         for group in groups:
             policy = in_force.get(group.policy)
             yield group.shown("" if policy is None else type_of(policy.parameters))
 
 
 def _first_rule(
-    node: Node, pod: Pod, judges: Sequence[tuple[str, Judge]], room: Callable[[NodeName], Short | None]
+    node: Node, pod: Pod, judges: Sequence[tuple[str, NodeFilter]], room: Callable[[NodeName], Short | None]
 ) -> tuple[str, Refuse]:
     """Name of the rule that keeps the pod off the node, and what it says; an empty name if none."""
     if not accepts(node, pod):

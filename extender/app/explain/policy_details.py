@@ -1,6 +1,6 @@
 """Policy numbers: what policies that people create come to for a pod just now, in words with numbers.
 
-Worked out from the tables when somebody asks, pod by pod: who decides (`filters.governing`) gives constant reasons.
+Worked out from the `Cache` when somebody asks, pod by pod: who decides (`filters.governing`) gives constant reasons.
 Must not decide anything.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.messages import number
 from extender.core.cluster import Pod
 from extender.core.fit import asked_of, copies
-from extender.core.governed import Governed
+from extender.core.matched_policy import MatchedPolicy
 from extender.core.names import EphemeralName
 from extender.core.policy_types import (
     HOSTNAME,
@@ -52,8 +52,8 @@ class Places:
 
 
 class PolicyNumbers:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
 
     def summed_up(self, pod: Pod) -> str:
         """All that governs the pod, with numbers."""
@@ -88,7 +88,7 @@ class PolicyNumbers:
 
     def _kept_away_by(self, pod: Pod, policy: str) -> str:
         """By one that governs others, which are to be away from such pods."""
-        found = self._tables.governing.in_force(pod.namespace).get(policy)
+        found = self._cache.policy_matching.in_force(pod.namespace).get(policy)
         if found is None or not isinstance(found.parameters, AntiAffinity):
             return ""
         return self._taken(self.places(pod, (policy,), found.parameters.topology_key), "one of its pods")
@@ -98,12 +98,12 @@ class PolicyNumbers:
     def places(self, pod: Pod, policies: Sequence[str], key: str, *, living: bool = False) -> Places:
         """Of pods of these policies, the pod itself aside."""
         nodes: dict[str, list[NodeName]] = {}
-        for node in self._tables.nodes.values():
+        for node in self._cache.nodes.values():
             if key in node.labels and accepts(node, pod):
                 nodes.setdefault(node.labels[key], []).append(node.name)
         counts, standing = dict[str, int](), dict[str, Pod]()
         for other, at in self._standing(pod, policies):
-            there = self._tables.nodes.get(at)
+            there = self._cache.nodes.get(at)
             value = None if there is None else there.labels.get(key)
             if value is not None and not (living and other.deleting):
                 counts[value] = counts.get(value, 0) + 1
@@ -111,10 +111,10 @@ class PolicyNumbers:
         return Places(key, nodes, counts, standing)
 
     def _standing(self, pod: Pod, policies: Sequence[str]) -> Iterable[tuple[Pod, NodeName]]:
-        others = (each for each in self._tables.pods.values() if each.governed and each.namespace == pod.namespace)
+        others = (each for each in self._cache.pods.values() if each.governed and each.namespace == pod.namespace)
         theirs = (each for each in others if each.uid != pod.uid and not set(policies).isdisjoint(_names(each)))
         for other in sorted(theirs, key=str):
-            held = self._tables.ledger.holding(other.uid)
+            held = self._cache.ledger.holding(other.uid)
             at = other.node if other.node is not None or held is None else held.node
             if at is not None:
                 yield other, at
@@ -133,7 +133,7 @@ class PolicyNumbers:
             return ""
         need, room = asked_of(pod.requests), dict[str, int]()
         for value, names in places.nodes.items():
-            rows = (self._tables.ledger.rows[name] for name in names)
+            rows = (self._cache.ledger.rows[name] for name in names)
             room[value] = sum(copies(row.capacity, row.held, need, None, near.size) for row in rows)
         if not room:
             return f"room for {near.size} like it is needed in one of {places.word}, and there is none"
@@ -155,19 +155,19 @@ class PolicyNumbers:
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def _data(self, pod: Pod, data: str) -> str:
-        key = EphemeralName(pod.namespace, data).key(self._tables.ledger.capacity.domain)
-        having = sorted(self._tables.ledger.totals.providers.get(key, ()))
+        key = EphemeralName(pod.namespace, data).key(self._cache.ledger.capacity.domain)
+        having = sorted(self._cache.ledger.totals.providers.get(key, ()))
         if not having:
             return f"{data} is on no node"
         more = f" and {len(having) - _SHOWN} more" if len(having) > _SHOWN else ""
         return f"{data} is on {', '.join(having[:_SHOWN])}{more}"
 
-    def _share(self, pod: Pod, governed: Governed, share: FairShare) -> str:
+    def _share(self, pod: Pod, governed: MatchedPolicy, share: FairShare) -> str:
         used: dict[ResourceKey, int] = {}
-        for other in self._tables.pods.values():
+        for other in self._cache.pods.values():
             if other.node is not None and other.namespace == pod.namespace and governed.name in _names(other):
                 add_to(used, other.requests, +1)
-        total = self._tables.ledger.totals.capacity
+        total = self._cache.ledger.totals.capacity
         parts = [(units / total[each], each, units) for each, units in used.items() if total.get(each)]
         if not parts:
             return f"it uses nothing, and its weight is {share.weight}"

@@ -1,10 +1,10 @@
-"""Inquiries: what the cluster, its gangs and their members are like now. Reads the tables, changes nothing."""
+"""Queries: the present state of the cluster, its gangs and their members. Only reads the `Cache`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim, namespace_of
 from extender.app.contracts.api import GangState, HolderState, Invalid, MemberPhase, MemberState, NodeState, NotFound
 from extender.app.contracts.messages import why_gang_waits
@@ -20,9 +20,9 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
 
 
-class Inquiries:
-    def __init__(self, tables: Tables, capacities: Capacities) -> None:
-        self._tables = tables
+class Queries:
+    def __init__(self, cache: Cache, capacities: Capacities) -> None:
+        self._cache = cache
         self._capacities = capacities
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -36,10 +36,10 @@ class Inquiries:
         after: str | None = None,
     ) -> Iterator[NodeState]:
         """As `management.StateCalls` says. O(nodes x log nodes), and what is held on those that are told of."""
-        rows = self._tables.ledger.rows
+        rows = self._cache.ledger.rows
         if node is None:
-            names = sorted(name for name in self._tables.nodes if after is None or name > after)
-        elif node in self._tables.nodes:
+            names = sorted(name for name in self._cache.nodes if after is None or name > after)
+        elif node in self._cache.nodes:
             names = [node]
         else:
             raise NotFound("node", node, f"there is no node {node}")
@@ -51,14 +51,14 @@ class Inquiries:
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
         """Which resources were asked for: of a namespace its own, those exported to it, and shared ones."""
-        domain = self._tables.ledger.capacity.domain
+        domain = self._cache.ledger.capacity.domain
 
         def shown(key: ResourceKey) -> bool:
             if resource is not None and key != resource:
                 return False
             if namespace is None:
                 return True
-            return in_domain(key, domain) and self._tables.tenancy.is_offered(namespace, key)
+            return in_domain(key, domain) and self._cache.tenancy.is_offered(namespace, key)
 
         return shown
 
@@ -86,17 +86,17 @@ class Inquiries:
         )
 
     def _holder_state(self, holding: Holding, units: Vector) -> HolderState:
-        pod = self._tables.pods.get(PodUid(holding.holder))
+        pod = self._cache.pods.get(PodUid(holding.holder))
         gang = None if is_claim(holding) else holding.owner
         if gang is not None and lone_pod(gang):
-            of_one, gang = self._tables.gangs.by_key.get(gang), None
+            of_one, gang = self._cache.gangs.by_key.get(gang), None
             pod = pod or next(iter(of_one.roster.members.values() if of_one is not None else ()), None)
         return HolderState(
             holder=holding.holder,
             kind=holding.kind,
             units=units,
             pod=None if pod is None else PodRef.of(pod),
-            gang=None if gang is None else self._tables.gangs.naming.spoken(gang),
+            gang=None if gang is None else self._cache.gangs.naming.spoken(gang),
             until=self._time_of_day(holding.until),
         )
 
@@ -104,33 +104,33 @@ class Inquiries:
 
     def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
         """As `management.GangCalls` says."""
-        by_key, naming = self._tables.gangs.by_key, self._tables.gangs.naming
+        by_key, naming = self._cache.gangs.by_key, self._cache.gangs.naming
         theirs = (key for key in by_key if key.namespace == namespace and not lone_pod(key))
         named = sorted((naming.of(key), key) for key in theirs)
         return (self._state(by_key[key]) for name, key in named if after is None or name > after)
 
     def gang(self, key: GangKey) -> GangState:
         """Raises NotFound, Invalid."""
-        return self._state(gang_of(self._tables, key))
+        return self._state(gang_of(self._cache, key))
 
     def _state(self, gang: Gang) -> GangState:
         members = sorted(gang.roster.members.values(), key=lambda pod: (pod.created, pod.name))
         return GangState(
-            key=self._tables.gangs.naming.spoken(gang.key),
+            key=self._cache.gangs.naming.spoken(gang.key),
             phase=gang.phase,
             quorum=gang.terms.quorum,
             members=[self._member(gang, pod) for pod in members],
             deadline=self._time_of_day(gang.plan.deadline),
-            reason=why_gang_waits(gang, saved=gang is self._tables.gangs.waiting.queue.saved.gang),
+            reason=why_gang_waits(gang, saved=gang is self._cache.gangs.waiting.queue.saved.gang),
         )
 
     def _time_of_day(self, deadline: float | None) -> float | None:
         """When a deadline passes, in seconds since the epoch, as the machine's clock stands now."""
-        clock = self._tables.clock
+        clock = self._cache.clock
         return None if deadline is None else clock.now() + deadline - clock.steady()
 
     def _member(self, gang: Gang, pod: Pod) -> MemberState:
-        held = self._tables.ledger.holding(pod.uid)
+        held = self._cache.ledger.holding(pod.uid)
         phase, node = MemberPhase.PENDING, None
         if pod.uid in gang.roster.bound or pod.node is not None:
             phase, node = MemberPhase.BOUND, pod.node if pod.node is not None or held is None else held.node
@@ -143,10 +143,10 @@ class Inquiries:
         return MemberState(pod=PodRef.of(pod), phase=phase, node=node)
 
 
-def gang_of(tables: Tables, key: GangKey, field: str = "name") -> Gang:
+def gang_of(cache: Cache, key: GangKey, field: str = "name") -> Gang:
     """The gang that is called so. Raises NotFound, Invalid."""
     try:
-        gang = tables.gangs.naming.find(key)
+        gang = cache.gangs.naming.find(key)
     except Ambiguous as error:
         said = f"several gangs in namespace {key.namespace} are called {key.name}: ask for one of {error}"
         raise Invalid(field, key.name, said) from None
@@ -155,9 +155,9 @@ def gang_of(tables: Tables, key: GangKey, field: str = "name") -> Gang:
     return gang
 
 
-def pod_of(tables: Tables, namespace: str, name: str) -> Pod:
+def pod_of(cache: Cache, namespace: str, name: str) -> Pod:
     """The unfinished pod of that name. Raises NotFound. O(pods)."""
-    found = [pod for pod in tables.pods.values() if pod.name == name and pod.namespace == namespace]
+    found = [pod for pod in cache.pods.values() if pod.name == name and pod.namespace == namespace]
     if not found:
         raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")
     return max(found, key=lambda pod: (not pod.deleting, pod.created, pod.uid))

@@ -2,7 +2,7 @@
 
 Made from what is in its way: the nodes by rule, the policies that govern it, and who stands where. Whether one helps is
 for `remedy_search` to try: here it is enough that it might, and that there are few. What can be had in numbers (nodes,
-a quorum, a skew) is a ladder, of which the lowest rung that helps is told. Reads the tables, changes nothing.
+a quorum, a skew) is a ladder, of which the lowest rung that helps is told. Reads the `Cache`, changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import TypeVar
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim
 from extender.app.contracts.explanation import Remedy
 from extender.app.contracts.messages import amount
@@ -31,8 +31,8 @@ from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.cluster import Node, Pod
 from extender.core.fit import asked_of, copies
 from extender.core.gangs.state.gang import Gang
-from extender.core.governed import of_type
 from extender.core.ledger import Holder, Holding, Row
+from extender.core.matched_policy import of_type
 from extender.core.names import EphemeralName, in_domain
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
@@ -57,18 +57,17 @@ class Ladder:
 
 
 def _one(said: str, *supposed: Supposed) -> Ladder:
-    remedy = Remedy(said, supposed)
-    return Ladder(lambda number: remedy)
+    return Ladder(lambda number: Remedy(said, supposed))
 
 
 class Remedies:
     """`why_withheld`: why more of an ephemeral resource would not come into force; empty where it would."""
 
-    def __init__(self, tables: Tables, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
+        self._cache = cache
         self._why_withheld = why_withheld
-        self._nodes = NodeGroups(tables)
-        self._numbers = PolicyNumbers(tables)
+        self._nodes = NodeGroups(cache)
+        self._numbers = PolicyNumbers(cache)
 
     def for_pod(self, pod: Pod) -> Iterator[Iterator[Ladder]]:
         """In families: of each the first that helps is enough. What asks least of people comes first."""
@@ -106,7 +105,7 @@ class Remedies:
     def _added(self, pod: Pod, gang: Gang | None, count: int) -> Iterator[Ladder]:
         """More nodes like those that would have such pods; where places are larger than nodes, in places of their
         own."""
-        if self._tables.asks_ephemeral(pod):
+        if self._cache.asks_ephemeral(pod):
             return
         asked = " and ".join(amount(each, pod.requests[each]) for each in (CPU, MEMORY) if pod.requests.get(each))
         with_free = f", with {asked} free" if asked else ""
@@ -126,18 +125,18 @@ class Remedies:
 
     def _others_waiting(self, pod: Pod) -> int:
         """Who may be tried before it."""
-        holding = self._tables.ledger.holding
+        holding = self._cache.ledger.holding
         return sum(
             other.node is None and other.gang is None and other.priority >= pod.priority and holding(other.uid) is None
-            for other in self._tables.pods.values()
+            for other in self._cache.pods.values()
             if other.uid != pod.uid
         )
 
     def _kinds(self, pod: Pod) -> Iterator[tuple[NodeName, int]]:
         """One node of each kind that would have the pod if it were empty, the most frequent first; and how many."""
-        asked, domain = asked_of(pod.requests), self._tables.ledger.capacity.domain
+        asked, domain = asked_of(pod.requests), self._cache.ledger.capacity.domain
         kinds: dict[tuple[object, ...], list[Node]] = {}
-        for node in sorted(self._tables.nodes.values(), key=lambda node: node.name):
+        for node in sorted(self._cache.nodes.values(), key=lambda node: node.name):
             if accepts(replace(node, unschedulable=False) if node.unschedulable else node, pod):
                 own = frozenset((key, units) for key, units in node.allocatable.items() if not in_domain(key, domain))
                 labels = frozenset((key, value) for key, value in node.labels.items() if key != HOSTNAME)
@@ -161,7 +160,7 @@ class Remedies:
                 continue
             name = self._name_of(resource, pod.namespace)
             for node in self._by_room(pod, group.nodes)[:_FEW]:
-                row = self._tables.ledger.rows[node]
+                row = self._cache.ledger.rows[node]
                 units = row.held.get(resource, 0) + count * pod.requests.get(resource, 0)
                 yield _one(self._set(resource, name, units, [node]), Offered(name, node, units))
 
@@ -169,7 +168,7 @@ class Remedies:
         """Nodes have the data that a policy wants near."""
         required = [(each, near) for each, near in of_type(pod.governed, DataLocality) if near.required]
         lacking = [node for group in judged.groups if self._wants_data(pod, group) for node in group.nodes]
-        domain = self._tables.ledger.capacity.domain
+        domain = self._cache.ledger.capacity.domain
         keys = [EphemeralName(pod.namespace, data).key(domain) for _, near in required for data in near.data]
         if any(map(self._why_withheld, keys)):
             return
@@ -197,8 +196,8 @@ class Remedies:
         return any(each.name == group.policy for each, _ in of_type(pod.governed, DataLocality))
 
     def _has(self, namespace: str, data: str, node: NodeName) -> bool:
-        key = EphemeralName(namespace, data).key(self._tables.ledger.capacity.domain)
-        return node in self._tables.ledger.totals.providers.get(key, ())
+        key = EphemeralName(namespace, data).key(self._cache.ledger.capacity.domain)
+        return node in self._cache.ledger.totals.providers.get(key, ())
 
     def _released(self, pod: Pod, judged: Judged) -> Iterator[Ladder]:
         """Who of another namespace, or of an agent's, holds what is short, on the node where least is missing."""
@@ -206,7 +205,7 @@ class Remedies:
             if group.rule == ABSENT or group.best_node is None:
                 continue
             by_namespace: dict[str, list[Holding]] = {}
-            for held in self._tables.ledger.rows[group.best_node].holdings.values():
+            for held in self._cache.ledger.rows[group.best_node].holdings.values():
                 if held.units.get(resource) and (namespace := self._namespace_of(held)) is not None:
                     by_namespace.setdefault(namespace, []).append(held)
             for namespace, holdings in sorted(by_namespace.items()):
@@ -218,21 +217,21 @@ class Remedies:
 
     def _ephemeral(self, judged: Judged) -> Iterator[tuple[Group, ResourceKey]]:
         for group in judged.groups:
-            if group.best is not None and in_domain(group.best.resource, self._tables.ledger.capacity.domain):
+            if group.best is not None and in_domain(group.best.resource, self._cache.ledger.capacity.domain):
                 yield group, group.best.resource
 
     def _namespace_of(self, held: Holding) -> str | None:
-        known = self._tables.pods.get(PodUid(held.holder))
+        known = self._cache.pods.get(PodUid(held.holder))
         if known is not None:
             return known.namespace if known.node is not None else None
         return held.owner.namespace if is_claim(held) and held.owner is not None else None
 
     def _holder_in_words(self, held: Holding) -> str:
-        known = self._tables.pods.get(PodUid(held.holder))
+        known = self._cache.pods.get(PodUid(held.holder))
         return held.holder.replace(":", " ", 1) if known is None else f"pod {known}"
 
     def _let_go(self, held: Holding) -> Supposed:
-        known = self._tables.pods.get(PodUid(held.holder))
+        known = self._cache.pods.get(PodUid(held.holder))
         if known is not None:
             return Ended(known.namespace, known.name)
         namespace, _, holder = held.holder.partition(":")[2].partition("/")
@@ -274,15 +273,15 @@ class Remedies:
         return [Ended(pod.namespace, pod.name) for pod in unit]
 
     def _end_in_words(self, unit: Sequence[Pod]) -> str:
-        gang = self._tables.gangs.of(unit[0].uid)
+        gang = self._cache.gangs.of(unit[0].uid)
         if gang is not None:
-            return f"gang {self._tables.gangs.naming.spoken(gang.key)} ({len(unit)} pods) ends"
+            return f"gang {self._cache.gangs.naming.spoken(gang.key)} ({len(unit)} pods) ends"
         return f"pod {unit[0]} on {unit[0].node} ends"
 
     def _unit(self, pod: Pod) -> list[Pod]:
         """Who ends together with it; nobody where it would come again."""
-        comes_again = self._tables.around.daemons.comes_again
-        gang = self._tables.gangs.of(pod.uid)
+        comes_again = self._cache.around.daemons.comes_again
+        gang = self._cache.gangs.of(pod.uid)
         members = [pod] if gang is None else gang.roster.members.values()
         return sorted((each for each in members if each.node is not None and not comes_again(each)), key=str)
 
@@ -297,7 +296,7 @@ class Remedies:
                 case Balance(topology_key=key) | CoLocation(topology_key=key):
                     pass
                 case None:
-                    in_force = self._tables.governing.in_force(pod.namespace).get(policy)
+                    in_force = self._cache.policy_matching.in_force(pod.namespace).get(policy)
                     if in_force is None or not isinstance(in_force.parameters, AntiAffinity):
                         continue
                     key = in_force.parameters.topology_key
@@ -309,15 +308,15 @@ class Remedies:
     def _in_its_room(self, pod: Pod) -> Iterator[list[Pod]]:
         """Who stands on nodes that would have it, on those first where it lacks least; the smallest first that makes
         room for one, then the largest."""
-        rows = self._tables.ledger.rows
-        for name in self._by_room(pod, (node.name for node in self._tables.nodes.values() if accepts(node, pod))):
-            there = [self._tables.pods.get(PodUid(holder)) for holder in rows[name].holdings]
+        rows = self._cache.ledger.rows
+        for name in self._by_room(pod, (node.name for node in self._cache.nodes.values() if accepts(node, pod))):
+            there = [self._cache.pods.get(PodUid(holder)) for holder in rows[name].holdings]
             units = [self._unit(each) for each in there if each is not None and each.node == name]
             yield from sorted(filter(None, units), key=lambda unit: (not _makes_room(rows[name], unit, pod), len(unit)))
 
     def _by_room(self, pod: Pod, names: Iterable[NodeName]) -> list[NodeName]:
         """Those on which least is missing first."""
-        asked, rows = asked_of(pod.requests), self._tables.ledger.rows
+        asked, rows = asked_of(pod.requests), self._cache.ledger.rows
 
         def lacking(name: NodeName) -> float:
             row = rows[name]
@@ -332,7 +331,7 @@ class Remedies:
     # -- what was asked for --------------------------------------------------------------------------------------
 
     def _smaller(self, gang: Gang) -> Iterator[Ladder]:
-        quorum, short, key = gang.terms.quorum, gang.wait.shortfall, self._tables.gangs.naming.spoken(gang.key)
+        quorum, short, key = gang.terms.quorum, gang.wait.shortfall, self._cache.gangs.naming.spoken(gang.key)
 
         def fewer(by: int) -> Remedy:
             return Remedy(f"quorum {quorum - by} would fit now", (QuorumSet(key, quorum - by),))
@@ -372,7 +371,7 @@ class Remedies:
         return Ladder(rung, 1, _MOST_SKEW, 1)
 
     def _changed(self, pod: Pod, policy: str, parameters: Parameters, said: str) -> Ladder:
-        in_force = self._tables.governing.in_force(pod.namespace)[policy]
+        in_force = self._cache.policy_matching.in_force(pod.namespace)[policy]
         changed = replace(in_force, parameters=parameters)
         return _one(f"policy {policy} {said}", PolicySet(pod.namespace, policy, changed))
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.api import ManagementError
 from extender.app.contracts.explanation import Explanation, Remedy
 from extender.app.contracts.ports import Clock
-from extender.app.contracts.simulation_request import GangThere, PodThere, Question, Supposition, Wondered
+from extender.app.contracts.simulation_request import GangThere, PodThere, Question, SimulationRequest, Wondered
 from extender.app.explain.explain import Explain
 from extender.app.explain.queries import gang_of, pod_of
 from extender.app.explain.remedies import Ladder, Remedies
@@ -29,17 +29,17 @@ _MOST_OF_A_FAMILY = 12
 _MOST_SECONDS = 3.0
 NOTHING = Remedy("wait", ())
 
-Suppose = Callable[[Wondered], Supposition]
+Suppose = Callable[[Wondered], SimulationRequest]
 
 
-class Helping:
+class RemedySearch:
     """Implements `management.ExplainCalls`. `explain`: what is explained without. `suppose` is called in a copy that
     `copied` makes, and leaves it as it is."""
 
-    def __init__(self, tables: Tables, explain: Explain, copied: Copied, suppose: Suppose) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, explain: Explain, copied: Copied, suppose: Suppose) -> None:
+        self._cache = cache
         self._explain = explain
-        self._remedies = Remedies(tables, explain.why_withheld)
+        self._remedies = Remedies(cache, explain.why_withheld)
         self._copied = copied
         self._suppose = suppose
 
@@ -55,14 +55,14 @@ class Helping:
         found = (self._explain if everywhere else self._explain.within(namespace)).pod(namespace, name)
         if not found.for_a_place:
             return found
-        pod = pod_of(self._tables, namespace, name)
-        if (gang := self._tables.gangs.of(pod.uid)) is not None:
+        pod = pod_of(self._cache, namespace, name)
+        if (gang := self._cache.gangs.of(pod.uid)) is not None:
             return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
         return await self._with_help(found, PodThere(namespace, name), self._remedies.for_pod(pod))
 
     async def _gang(self, key: GangKey, everywhere: bool) -> Explanation:
         explain = self._explain if everywhere else self._explain.within(key.namespace)
-        found, gang = explain.gang(key), gang_of(self._tables, key)
+        found, gang = explain.gang(key), gang_of(self._cache, key)
         if not found.for_a_place:
             return found
         return await self._with_help(found, GangThere(gang.key), self._remedies.for_gang(gang))
@@ -71,10 +71,10 @@ class Helping:
         self, found: Explanation, question: Question, families: Iterator[Iterator[Ladder]]
     ) -> Explanation:
         def tried() -> list[Remedy]:
-            return Trial(self._suppose, question, self._tables.clock).of(families)
+            return Trial(self._suppose, question, self._cache.clock).of(families)
 
         try:
-            self._tables.require_whole()
+            self._cache.require_whole()
             return replace(found, tried=await self._copied.in_a_copy(tried, question.namespace))
         except Unavailable:
             return found

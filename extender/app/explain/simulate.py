@@ -1,8 +1,9 @@
 """What if: what would become of pods and gangs that do not exist, on a cluster that is not so yet.
 
-The same keeper that decides is asked, with the same rules: what is supposed is observed as if it were a fact, and the
-pods that are asked about are filtered as if kube-scheduler asked, with every node. That ruins the keeper for the real
-world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volumes, its own scores) is not known here.
+The same `Scheduler` that decides is asked, with the same rules: what is supposed is observed as if it were a fact, and
+the pods that are asked about are filtered as if kube-scheduler asked, with every node. That ruins the `Scheduler` for
+the real world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volumes, its own scores) is not
+known here.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from extender.app.contracts.simulation_request import (
     PolicySet,
     QuorumSet,
     Released,
+    SimulationRequest,
     Supposed,
-    Supposition,
     Uncordoned,
     Wondered,
 )
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
 from extender.app.explain.queries import gang_of, pod_of
 from extender.core.cluster import Node, Pod
@@ -65,28 +66,28 @@ class Copied(Protocol):
 class WhatIf:
     """Implements `management.WhatIfCalls`."""
 
-    def __init__(self, keeper: Keeper, copied: Copied) -> None:
-        self._keeper = keeper
+    def __init__(self, scheduler: Scheduler, copied: Copied) -> None:
+        self._scheduler = scheduler
         self._copied = copied
 
-    async def wonder(self, wondered: Wondered) -> Supposition:
-        self._keeper.tables.require_whole()
+    async def wonder(self, wondered: Wondered) -> SimulationRequest:
+        self._scheduler.cache.require_whole()
         namespace = "" if wondered.question is None else wondered.question.namespace
-        return await self._copied.in_a_copy(lambda: suppose(self._keeper, wondered), namespace)
+        return await self._copied.in_a_copy(lambda: suppose(self._scheduler, wondered), namespace)
 
-    def wonder_within(self, wondered: Wondered) -> Supposition:
+    def wonder_within(self, wondered: Wondered) -> SimulationRequest:
         """The same for who is in a copy already, and wants to suppose more than one thing of what is; but not why what
         does not fit does not: that costs as much as the rest."""
-        return self._copied.within_a_copy(lambda: suppose(self._keeper, wondered, explains=False))
+        return self._copied.within_a_copy(lambda: suppose(self._scheduler, wondered, explains=False))
 
 
-def suppose(keeper: Keeper, wondered: Wondered, *, explains: bool = True) -> Supposition:
-    """What would be. The keeper knows afterwards what was supposed. `explains`: with why what does not fit does not.
-    Raises NotFound, Invalid."""
+def suppose(scheduler: Scheduler, wondered: Wondered, *, explains: bool = True) -> SimulationRequest:
+    """What would be. The `Scheduler` knows afterwards what was supposed. `explains`: with why what does not fit does
+    not. Raises NotFound, Invalid."""
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
-    wondering = _Wondering(keeper)
+    wondering = _Wondering(scheduler)
     moved = [place for each in wondered.supposed for place in wondering.take(each)]
     match wondered.question:
         case None:
@@ -99,7 +100,7 @@ def suppose(keeper: Keeper, wondered: Wondered, *, explains: bool = True) -> Sup
             fits, places, why = wondering.try_gang(key)
     nowhere = any(place.node is None for place in moved)
     explanation = why() if explains and why is not None else None
-    return Supposition(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
+    return SimulationRequest(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
 
 
 Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
@@ -107,25 +108,25 @@ Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
 
 
 class _Wondering:
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._tables = keeper.tables
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._cache = scheduler.cache
         self._woken: dict[PodUid, Pod] = {}
         """By what was supposed: kube-scheduler tries them then."""
         self._changed: dict[NodeName, None] = {}
         """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
-        keeper.take_no_turns()
-        if keeper.more_to_do:
+        scheduler.take_no_turns()
+        if scheduler.more_to_do:
             # What has happened before is not what is supposed.
-            keeper.tick()
+            scheduler.tick()
 
     def _do(self, decided: Decided[None]) -> None:
         """It is so, and all that follows from it by itself."""
         for _ in range(_MOST_SLICES):
             self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
-            if not self._keeper.more_to_do:
+            if not self._scheduler.more_to_do:
                 break
-            decided = self._keeper.tick()
+            decided = self._scheduler.tick()
 
     # -- what is supposed ------------------------------------------------------------------------------------------
 
@@ -136,60 +137,60 @@ class _Wondering:
                 return self._drain(self._node(name))
             case Uncordoned(name):
                 self._changed[name] = None
-                self._do(self._keeper.observe(replace(self._node(name), unschedulable=False)))
+                self._do(self._scheduler.observe(replace(self._node(name), unschedulable=False)))
             case Added(like, count, own):
                 self._add(self._node(like), count, own)
             case Ended(namespace, name):
-                ended = pod_of(self._tables, namespace, name)
+                ended = pod_of(self._cache, namespace, name)
                 if ended.node is not None:
                     self._changed[ended.node] = None
-                self._do(self._keeper.forget(ended))
+                self._do(self._scheduler.forget(ended))
             case Offered(resource, node, capacity):
-                key = resource.key(self._tables.ledger.capacity.domain)
-                self._do(self._keeper.set_capacity(self._node(node).name, key, capacity))
+                key = resource.key(self._cache.ledger.capacity.domain)
+                self._do(self._scheduler.set_capacity(self._node(node).name, key, capacity))
             case Released(namespace, holder):
                 self._release(namespace, holder)
             case PolicySet(namespace, name, policy):
-                self._do(self._keeper.govern(namespace, name, policy))
+                self._do(self._scheduler.govern(namespace, name, policy))
             case QuorumSet(key, quorum):
                 self._set_quorum(key, quorum)
         return []
 
     def _drain(self, node: Node) -> list[Place]:
-        self._keeper.observe(replace(node, unschedulable=True))
-        comes_again = self._tables.around.daemons.comes_again
-        there = [pod for pod in self._tables.pods.values() if pod.node == node.name and not comes_again(pod)]
+        self._scheduler.observe(replace(node, unschedulable=True))
+        comes_again = self._cache.around.daemons.comes_again
+        there = [pod for pod in self._cache.pods.values() if pod.node == node.name and not comes_again(pod)]
         for pod in there:
-            self._keeper.forget(pod)
+            self._scheduler.forget(pod)
         # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
         return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
 
     def _add(self, like: Node, count: int, own_places: Sequence[str]) -> None:
         if not 1 <= count <= MOST_NODES:
             raise Invalid("count", count, f"count is {count}; write 1 to {MOST_NODES}")
-        domain = self._tables.ledger.capacity.domain
+        domain = self._cache.ledger.capacity.domain
         own = {key: units for key, units in like.allocatable.items() if not key.startswith(f"{domain}/")}
         for number in range(count):
             name = NodeName(f"{like.name}-more-{number}")
             labels = {**like.labels, **dict.fromkeys((*own_places, HOSTNAME), name)}
             node = replace(like, name=name, allocatable=own, capacity=own, labels=labels, unschedulable=False, uid=name)
             self._changed[name] = None
-            self._do(self._keeper.observe(node))
+            self._do(self._scheduler.observe(node))
 
     def _release(self, namespace: str, holder: str) -> None:
         claimed = holder_of(Release(namespace=namespace, holder=holder))
-        if self._tables.ledger.holding(claimed) is None:
+        if self._cache.ledger.holding(claimed) is None:
             raise NotFound("holder", holder, f"there is no claim of {holder} in namespace {namespace}")
-        released = self._keeper.commit([], given_up=[claimed])
+        released = self._scheduler.commit([], given_up=[claimed])
         self._do(Decided(None, released.effects))
 
     def _set_quorum(self, key: GangKey, quorum: int) -> None:
-        gang = gang_of(self._tables, key, "gang")
+        gang = gang_of(self._cache, key, "gang")
         if not 1 <= quorum <= LARGEST_GANG:
             raise Invalid("quorum", quorum, f"quorum is {quorum}; write 1 to {LARGEST_GANG}")
         for member in list(gang.roster.members.values()):
             if isinstance(member.gang, GangAsk):
-                self._do(self._keeper.observe(replace(member, gang=replace(member.gang, quorum=quorum))))
+                self._do(self._scheduler.observe(replace(member, gang=replace(member.gang, quorum=quorum))))
 
     # -- what is asked -----------------------------------------------------------------------------------------------
 
@@ -197,61 +198,61 @@ class _Wondering:
         if not 1 <= asked.count <= LARGEST_GANG:
             raise Invalid("count", asked.count, f"count is {asked.count}; write 1 to {LARGEST_GANG}")
         key = GangKey(asked.namespace, asked.name)
-        if asked.gang and self._tables.gangs.naming.is_taken(key):
+        if asked.gang and self._cache.gangs.naming.is_taken(key):
             raise Invalid("name", asked.name, f"there is a gang {key} already: ask about it, or give another name")
         pods = [self._made(asked, number) for number in range(asked.count)]
         if asked.gang:
             for pod in pods:
-                self._keeper.observe(pod)
+                self._scheduler.observe(pod)
             return self.try_gang(key)
         places = [Place(str(pod), self._place(pod)) for pod in pods]
         without = next((pod for pod, place in zip(pods, places, strict=True) if place.node is None), None)
-        why = None if without is None else partial(Explain(self._tables).pod, without.namespace, without.name)
+        why = None if without is None else partial(Explain(self._cache).pod, without.namespace, without.name)
         return without is None, places, why
 
     def try_pod(self, namespace: str, name: str) -> Answer:
-        pod = pod_of(self._tables, namespace, name)
+        pod = pod_of(self._cache, namespace, name)
         if pod.node is None:
             self._let_go_first(pod)
         node = pod.node or self._place(pod)
-        why = None if node is not None else partial(Explain(self._tables).pod, namespace, name)
+        why = None if node is not None else partial(Explain(self._cache).pod, namespace, name)
         return node is not None, [Place(str(pod), node)], why
 
     def try_gang(self, key: GangKey) -> Answer:
-        gang = gang_of(self._tables, key, "gang")
+        gang = gang_of(self._cache, key, "gang")
         first = next(gang.roster.unplaced(), None)
         if first is not None and not gang.holds_a_plan:
             self._let_go_first(first)
             self._place(first)
         # Who is asked about first brings a plan for all.
-        holding = self._tables.ledger.holding
+        holding = self._cache.ledger.holding
         members = sorted(gang.roster.members.values(), key=_in_order)
         held = [(pod, holding(pod.uid)) for pod in members]
         places = [Place(str(pod), each.node) for pod, each in held if each is not None]
         if len(places) >= gang.terms.quorum:
             return True, places, None
-        return False, [], partial(Explain(self._tables).gang, gang.key)
+        return False, [], partial(Explain(self._cache).gang, gang.key)
 
     def _let_go_first(self, pod: Pod) -> None:
         """Whoever may be tried before this one has a place where it finds one."""
         for other in sorted(self._others(pod), key=lambda each: -each.priority):
-            if (known := self._tables.pods.get(other.uid)) is not None and known.node is None:
+            if (known := self._cache.pods.get(other.uid)) is not None and known.node is None:
                 # Of nodes that are as good kube-scheduler may take any: let it be one that this one could have had.
-                self._place(known, rather=self._tables.policies.judging.passes(pod))
+                self._place(known, rather=self._cache.policies.judging.passes(pod))
 
     def _others(self, pod: Pod) -> list[Pod]:
         """Who waits, whom what was supposed may help too; of a gang one member."""
-        judging, found, gangs = self._tables.policies.judging, list[Pod](), {self._tables.gangs.of(pod.uid)}
-        for other in self._tables.pods.values():
+        judging, found, gangs = self._cache.policies.judging, list[Pod](), {self._cache.gangs.of(pod.uid)}
+        for other in self._cache.pods.values():
             if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
                 continue
-            if other.gated or other.at_our_gate or not self._tables.ours(other):
+            if other.gated or other.at_our_gate or not self._cache.ours(other):
                 continue
-            gang = self._tables.gangs.of(other.uid)
+            gang = self._cache.gangs.of(other.uid)
             if gang is not None and (gang in gangs or gang.holds_a_plan or other.uid in gang.wait.rejected):
                 # Whose plan was possible has one, or is not asked about.
                 continue
-            may_go = self._changed and not self._keeper.is_asleep(other.uid)
+            may_go = self._changed and not self._scheduler.is_asleep(other.uid)
             if other.uid in self._woken or (may_go and any(map(judging.passes(other), self._changed))):
                 found.append(other)
                 gangs |= {gang} if gang is not None else set()
@@ -265,9 +266,9 @@ class _Wondering:
             namespace=asked.namespace,
             name=name,
             requests={**asked.each, PODS: 1},
-            scheduler=next(iter(sorted(self._tables.rules.schedulers)), ""),
+            scheduler=next(iter(sorted(self._cache.rules.schedulers)), ""),
             priority=asked.priority,
-            created=self._tables.clock.now(),
+            created=self._cache.clock.now(),
             preempts=False,
             labels=asked.labels,
             node_selector=asked.node_selector,
@@ -279,32 +280,32 @@ class _Wondering:
 
     def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
         """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
-        self._keeper.observe(pod)
+        self._scheduler.observe(pod)
         passed: Sequence[NodeName] = ()
         for sent in self._offers(pod):
-            passed = self._keeper.filter(pod, sent).answer.passed if sent else ()
+            passed = self._scheduler.filter(pod, sent).answer.passed if sent else ()
             if passed:
                 break
         if not passed:
             return None
-        scores = self._keeper.prioritize(pod, passed)
+        scores = self._scheduler.prioritize(pod, passed)
         node = max(passed, key=lambda name: (rather(name), scores.get(name, 0), name))
         if pod.gang is None:
             # It is there: whoever comes next finds less room.
-            self._keeper.observe(replace(pod, node=node))
+            self._scheduler.observe(replace(pod, node=node))
         return node
 
     def _offers(self, pod: Pod) -> Iterator[list[NodeName]]:
         """What kube-scheduler would offer: not a node that it would not have itself, nor more than a hundred of those
         that will do; all that it would have where none of these is taken. A gang's member is offered all."""
-        judging, nodes = self._tables.policies.judging, self._tables.nodes
+        judging, nodes = self._cache.policies.judging, self._cache.nodes
         if pod.gang is None:
             yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
         room = judging.room(pod)
         yield [n for n, node in nodes.items() if accepts(node, pod) and (pod.gang is not None or room(n) is None)]
 
     def _node(self, name: NodeName) -> Node:
-        node = self._tables.nodes.get(name)
+        node = self._cache.nodes.get(name)
         if node is None:
             raise NotFound("node", name, f"there is no node {name}")
         return node

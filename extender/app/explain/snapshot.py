@@ -1,4 +1,5 @@
-"""Remembering: the whole state of a keeper as values, one after the other, and a keeper that begins where another was.
+"""Remembering: the whole state of a `Scheduler` as values, one after the other, and a `Scheduler` that begins where
+another was.
 
 A state dump is made of these: facts as the core has them, which bear nothing that no decision reads (no environment, no
 volumes, no annotations that are not ours), the settings that decide, and what was decided and no fact tells. Time
@@ -16,11 +17,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from extender.app.cache.cache import Rules
-from extender.app.cache.staleness import Knowledge
+from extender.app.cache.staleness import Staleness
 from extender.app.contracts.ports import EphemeralResource, PodOwner
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.resources.capacity import Capacities
-from extender.core.brake import Switches
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
@@ -31,6 +31,7 @@ from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.ledger import Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicyInForce
+from extender.core.safety_switches import Switches
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 T = TypeVar("T")
@@ -118,62 +119,62 @@ Record = (
 
 
 def records(
-    keeper: Keeper,
+    scheduler: Scheduler,
     resources: Iterable[EphemeralResource] = (),
     capacities: Capacities | None = None,
     foreign_policies: Sequence[str] = (),
 ) -> Iterator[Record]:
-    """All of it; changes nothing. The values are shared with the keeper: write them before it goes on."""
-    tables, around = keeper.tables, keeper.tables.around
-    yield _circumstances(keeper, foreign_policies)
-    yield from tables.nodes.values()
-    for node, row in tables.ledger.rows.items():
+    """All records. They share values with the `Scheduler`: write them before it goes on."""
+    cache, around = scheduler.cache, scheduler.cache.around
+    yield _circumstances(scheduler, foreign_policies)
+    yield from cache.nodes.values()
+    for node, row in cache.ledger.rows.items():
         if row.ephemeral:
             yield CapacityKept(node, row.ephemeral)
     for each in resources:
         withheld = None if capacities is None else capacities.withheld(each.name)
         said = "" if withheld is None else withheld.said
         yield ResourceKept(each.name, each.desired(), each.owner, each.expires_at, each.problem, said, each.exports)
-    for namespace in tables.governing.namespaces():
-        for name, policy in tables.governing.in_force(namespace).items():
+    for namespace in cache.policy_matching.namespaces():
+        for name, policy in cache.policy_matching.in_force(namespace).items():
             yield PolicyKept(namespace, name, policy)
-    yield from keeper.population.groups.known()
+    yield from scheduler.pod_events.groups.known()
     yield from around.promises.known()
     yield from around.budgets.all()
     yield from around.daemons.all()
-    yield from keeper.population.told()
-    yield from tables.gangs.members.ended_well.pods()
-    for holding in tables.ledger.rows.holdings():
-        if not _follows(holding, tables.pods.get(PodUid(holding.holder))):
+    yield from scheduler.pod_events.told()
+    yield from cache.gangs.members.ended_well.pods()
+    for holding in cache.ledger.rows.holdings():
+        if not _follows(holding, cache.pods.get(PodUid(holding.holder))):
             yield holding
-    population = keeper.population
+    pod_events = scheduler.pod_events
     yield PodsMemory(
-        turns=tables.governing.turns,
-        left_out=population.misunderstood.left_out,
-        asleep=tuple(keeper.asleep()),
-        not_asked_about=tuple(sorted(population.not_asked_about)),
-        of_one=tuple(sorted(tables.of_one.uids)),
-        waits=tables.waits.all_since(),
+        turns=cache.policy_matching.turns,
+        left_out=pod_events.invalid_pods.left_out,
+        asleep=tuple(scheduler.asleep()),
+        not_asked_about=tuple(sorted(pod_events.not_asked_about)),
+        of_one=tuple(sorted(cache.of_one.uids)),
+        waits=cache.waits.all_since(),
     )
-    gangs, turns = remembered(tables.gangs)
+    gangs, turns = remembered(cache.gangs)
     yield from gangs
     yield turns
 
 
-def _circumstances(keeper: Keeper, foreign_policies: Sequence[str]) -> Circumstances:
-    tables = keeper.tables
-    allowances = (tables.isolation.default, dict(tables.isolation.namespaces))
+def _circumstances(scheduler: Scheduler, foreign_policies: Sequence[str]) -> Circumstances:
+    cache = scheduler.cache
+    allowances = (cache.isolation.default, dict(cache.isolation.namespaces))
     return Circumstances(
-        now=tables.clock.now(),
-        steady=tables.clock.steady(),
-        rules=replace(tables.rules, switches=tables.brake.everywhere, allowances=allowances),
-        schedulers=tuple(sorted(tables.strangers.ours)),
-        labelled=tables.brake.labelled,
-        ages=dict(tables.knowledge.ages()),
-        stale_after=tables.knowledge.limit,
-        budgets_known=tables.around.budgets.known,
-        daemon_sets_known=tables.around.daemons.known,
-        pod_groups_installed=keeper.population.groups.installed,
+        now=cache.clock.now(),
+        steady=cache.clock.steady(),
+        rules=replace(cache.rules, switches=cache.brake.everywhere, allowances=allowances),
+        schedulers=tuple(sorted(cache.foreign_pods.ours)),
+        labelled=cache.brake.labelled,
+        ages=dict(cache.staleness.ages()),
+        stale_after=cache.staleness.limit,
+        budgets_known=cache.around.budgets.known,
+        daemon_sets_known=cache.around.daemons.known,
+        pod_groups_installed=scheduler.pod_events.groups.installed,
         foreign_policies=tuple(foreign_policies),
     )
 
@@ -184,7 +185,7 @@ def _follows(holding: Holding, pod: Pod | None) -> bool:
     return bound and pod is not None and (pod.node, pod.requests) == (holding.node, holding.units)
 
 
-# -- a keeper that begins so
+# -- a `Scheduler` that begins so
 
 
 class StandingClock:
@@ -202,14 +203,14 @@ class StandingClock:
 
 
 class Incomplete(ValueError):
-    """The values are not the whole state of a keeper; `str()` says what is missing."""
+    """The values are not the whole state of a `Scheduler`; `str()` says what is missing."""
 
 
 @dataclass(slots=True)
 class Reopened:
-    """`keeper`: as the other one was. `resources`: the EphemeralResources that there were."""
+    """`scheduler`: as the other one was. `resources`: the EphemeralResources that there were."""
 
-    keeper: Keeper
+    scheduler: Scheduler
     circumstances: Circumstances
     resources: dict[ResourceKey, ResourceKept] = field(default_factory=dict)
 
@@ -220,7 +221,7 @@ class Reopened:
 
 
 def reopened(told: Iterable[Record]) -> Reopened:
-    """A keeper that answers as the one whose records these are, at the same moment. Raises Incomplete."""
+    """A `Scheduler` that answers as the recorded one did, at the same moment. Raises Incomplete."""
     by_kind: dict[type, list[Record]] = {}
     for record in told:
         by_kind.setdefault(type(record), []).append(record)
@@ -235,32 +236,32 @@ def reopened(told: Iterable[Record]) -> Reopened:
         return found[0]
 
     there, pods, turns = only(Circumstances), only(PodsMemory), only(TurnsMemory)
-    keeper = Keeper(StandingClock(there.now, there.steady), there.rules)
-    tables = keeper.tables
-    tables.knowledge = Knowledge(lambda: there.ages, there.stale_after)
+    scheduler = Scheduler(StandingClock(there.now, there.steady), there.rules)
+    cache = scheduler.cache
+    cache.staleness = Staleness(lambda: there.ages, there.stale_after)
     for name in there.schedulers:
-        tables.strangers.learn(name)
+        cache.foreign_pods.learn(name)
     for namespace, switches in there.labelled.items():
-        tables.brake.set_labelled(namespace, switches)
+        cache.brake.set_labelled(namespace, switches)
     for kept in every(CapacityKept):
         for key, units in kept.units.items():
-            tables.ledger.capacity.set(kept.node, key, units)
-    found = {each.name.key(tables.ledger.capacity.domain): each for each in every(ResourceKept) if not each.problem}
+            cache.ledger.capacity.set(kept.node, key, units)
+    found = {each.name.key(cache.ledger.capacity.domain): each for each in every(ResourceKept) if not each.problem}
     for key, resource in found.items():
-        tables.tenancy.export(key, resource.exports)
-    tables.governing.begin_with(pods.turns)
+        cache.tenancy.export(key, resource.exports)
+    cache.policy_matching.begin_with(pods.turns)
     for policy in every(PolicyKept):
-        tables.governing.put(policy.namespace, policy.name, policy.policy)
+        cache.policy_matching.put(policy.namespace, policy.name, policy.policy)
     if there.pod_groups_installed:
-        keeper.population.groups.replace(every(PodGroup))
-    tables.around.promises.replace(every(Promise))
-    tables.around.budgets.replace(every(Budget))
-    tables.around.budgets.known = there.budgets_known
-    tables.around.daemons.replace(every(DaemonSet))
-    tables.around.daemons.known = there.daemon_sets_known
-    tables.of_one.uids.update(pods.of_one)
-    keeper.begin(every(Node), every(Pod), pods.left_out, every(Holding))
-    recall(tables.gangs, every(GangMemory), turns)
-    tables.waits.resume(pods.waits)
-    keeper.resume(pods.asleep, pods.not_asked_about)
-    return Reopened(keeper, there, found)
+        scheduler.pod_events.groups.replace(every(PodGroup))
+    cache.around.promises.replace(every(Promise))
+    cache.around.budgets.replace(every(Budget))
+    cache.around.budgets.known = there.budgets_known
+    cache.around.daemons.replace(every(DaemonSet))
+    cache.around.daemons.known = there.daemon_sets_known
+    cache.of_one.uids.update(pods.of_one)
+    scheduler.begin(every(Node), every(Pod), pods.left_out, every(Holding))
+    recall(cache.gangs, every(GangMemory), turns)
+    cache.waits.resume(pods.waits)
+    scheduler.resume(pods.asleep, pods.not_asked_about)
+    return Reopened(scheduler, there, found)

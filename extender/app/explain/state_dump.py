@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.simulate import Copied
 from extender.app.explain.snapshot import Record, records
 from extender.app.resources.capacity import Capacities
@@ -20,14 +20,14 @@ class Dumping:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         resources: Callable[[], Iterable[EphemeralResource]],
         capacities: Capacities,
         copied: Copied,
         written: Callable[[Iterable[Record]], bytes],
         foreign_policies: Sequence[str] = (),
     ) -> None:
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._resources = resources
         self._capacities = capacities
         self._copied = copied
@@ -35,9 +35,8 @@ class Dumping:
         self._foreign_policies = foreign_policies
 
     async def dump(self) -> bytes:
-        self._keeper.tables.require_whole()
+        self._scheduler.cache.require_whole()
         return await self._copied.in_a_copy(self._dump)
 
     def _dump(self) -> bytes:
-        told = records(self._keeper, self._resources(), self._capacities, self._foreign_policies)
-        return self._written(told)
+        return self._written(records(self._scheduler, self._resources(), self._capacities, self._foreign_policies))

@@ -14,11 +14,11 @@ from typing import Any, Generic, Protocol
 
 import structlog
 
-from extender.app.effects.retry import insist
-from extender.app.fair import FairSemaphore
+from extender.app.effects.retry import until_answered
+from extender.app.fair_semaphore import FairSemaphore
 from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
-from extender.core.back_off import BackOff
+from extender.core.backoff import BackOff
 from extender.kube.errors import Gone, Refused, rights_may_come
 
 _log = structlog.get_logger(__name__)
@@ -139,7 +139,7 @@ class Conditions(Generic[O, S]):
 
     async def _write(self, name: Identity) -> None:
         back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, self._chance)
-        await insist(lambda: self._say(name), back_off=back_off, what="status", name=str(name))
+        await until_answered(lambda: self._say(name), back_off=back_off, what="status", name=str(name))
         self._writing.discard(name)
 
     async def _say(self, name: Identity) -> None:

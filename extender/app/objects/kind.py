@@ -1,7 +1,7 @@
 """A kind of ours: what everything in this room needs to know of one, and of one object of it.
 
-EphemeralResource is one. Another costs a schema (`adapters.kube.schema`) and a reconcile function, which says what of
-an object is in force. Must not know what any kind is for, nor how objects are stored.
+EphemeralResource is one. Another costs a schema (`adapters.kubernetes.schema`) and a reconcile function, which says
+what of an object is in force. Must not know what any kind is for, nor how objects are stored.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from extender.app.contracts.api import BeingDeleted, Invalid, ManagementError, N
 from extender.app.objects.kind import C, Named, O, ObjectStore, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.locks import NameLocks
-from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Step, Unsure, Written
+from extender.app.objects.write_ids import WriteIds
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable, rights_may_come
 
 _log = structlog.get_logger(__name__)
@@ -32,7 +32,7 @@ Plan = Callable[[Entry[O] | None], tuple[Step[O, C], str]]
 class Writing(Generic[O, C]):
     """`kind`: what it is called in the log."""
 
-    def __init__(self, kind: str, known: Known[O], store: ObjectStore[O, C, Any], marks: Marks) -> None:
+    def __init__(self, kind: str, known: Known[O], store: ObjectStore[O, C, Any], marks: WriteIds) -> None:
         self.locks = NameLocks()
         self._kind = kind
         self._known = known

@@ -16,7 +16,7 @@ from extender.app.contracts.extender_api import Verbs, Verdict, Victims
 from extender.app.contracts.ports import Clock, PodRef
 from extender.app.escher_policies.controller import Governing
 from extender.app.objects.kind import Identity
-from extender.app.observability.decision_stream import OF_INTEREST, BindEnded, Filtered, Told, announced
+from extender.app.observability.decision_events import OF_INTEREST, BindEnded, Filtered, Told, announced
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import lone_pod
@@ -114,13 +114,13 @@ def _gang_of(pod: Pod) -> str:
 class LoggedGoverning:
     """Implements `escher_policies.Governing`: tells another, and the log."""
 
-    def __init__(self, governing: Governing) -> None:
-        self._governing = governing
+    def __init__(self, policy_matching: Governing) -> None:
+        self._policy_matching = policy_matching
 
     def put(self, name: Identity, policy: PolicyInForce) -> None:
         _write(POLICY_IN_FORCE, namespace=name.namespace, policy=name.name, type=type_of(policy.parameters))
-        self._governing.put(name, policy)
+        self._policy_matching.put(name, policy)
 
     def drop(self, name: Identity) -> None:
         _write(POLICY_WITHDRAWN, namespace=name.namespace, policy=name.name)
-        self._governing.drop(name)
+        self._policy_matching.drop(name)

@@ -1,214 +1,225 @@
-"""Announcing: which decisions are of interest, of which namespace each is, and its words.
+"""Decision stream: the last decisions are kept, and each follower has its own place among them.
 
-`decision_stream` keeps them for those who follow.
+    tell -> log of the namespace  -> wakes its followers
+         -> log of all namespaces -> wakes theirs; followers of other namespaces sleep on
+
+A decision is put into words once, when the first follower reads it. Followers hold no copies: the log is the queue of
+each, and its bound. A follower that is so slow that the log has forgotten what it had yet to read is dropped.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import asyncio
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import attrgetter
+from weakref import WeakValueDictionary
 
-from extender.app.contracts.effects import AskRefused, Effect
-from extender.app.contracts.extender_api import Verdict
-from extender.app.contracts.messages import in_words
-from extender.app.contracts.ports import PodRef
-from extender.app.policies.containment import PolicyFailed
-from extender.core.brake import Withheld
-from extender.core.cluster import Pod
-from extender.core.gang_of_one import WAITS, lone_pod
-from extender.core.gangs.state.eviction_orders import EvictRest, OfGang, Preempted
-from extender.core.gangs.state.gang import (
-    NO_ROOM,
-    EvictFor,
-    EvictMembers,
-    GangBound,
-    GangInDoubt,
-    GangInPart,
-    GangPlanned,
-    GangQuarantined,
-    GangTimedOut,
-    GangTurnedAway,
-    RoomSaved,
-    TurnLost,
-    WakePod,
+from extender.app.contracts.ports import Clock
+from extender.app.observability.decision_events import (
+    LARGE,
+    OF_INTEREST,
+    OF_SEVERAL,
+    DecisionEvent,
+    Filtered,
+    Told,
+    announced,
+    namespace_of,
 )
 from extender.core.names import GangKey
-from extender.kube.names import NodeName
 
-_REASONS_TOLD = 3
-_PODS_NAMED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Filtered:
-    """kube-scheduler has asked on which of `sent` nodes the pod may be."""
-
-    pod: Pod
-    sent: int
-    verdict: Verdict
+REMEMBERED = 5000
+_WOKEN_AT_ONCE = 32
+"""Followers that are woken in one pass of the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
-class BindEnded:
-    """`refusal`: empty where the pod is bound to the node."""
+class Missed:
+    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
 
-    pod: PodRef
-    node: NodeName
-    refusal: str
-
-
-Told = Filtered | BindEnded | Effect
+    count: int
+    before: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Announcement:
-    """One decision. `number` grows by one with each; `time` is in seconds since the epoch; `what` is one CamelCase
-    word. What it is not about is empty."""
-
+@dataclass(slots=True)
+class _Decision:
     number: int
     time: float
-    what: str
-    namespace: str = ""
-    gang: str = ""
-    pod: str = ""
-    node: str = ""
-    detail: str = ""
+    told: Told | DecisionEvent
+    """In words once a follower has read it, where the words are the same for all."""
+    own: _Log
+    words: dict[str | None, DecisionEvent] = field(default_factory=dict)
+    """By the namespace of the follower, where the words are not the same for all."""
 
 
-OF_INTEREST = (
-    Filtered,
-    BindEnded,
-    AskRefused,
-    EvictFor,
-    EvictMembers,
-    EvictRest,
-    GangBound,
-    GangInDoubt,
-    GangInPart,
-    GangPlanned,
-    GangQuarantined,
-    GangTimedOut,
-    GangTurnedAway,
-    PolicyFailed,
-    Preempted,
-    RoomSaved,
-    TurnLost,
-    WakePod,
-    Withheld,
-)
-LARGE = (Filtered, PolicyFailed, GangQuarantined)
-"""Thousands are kept, and each may have the names of thousands of nodes, or, by a defect's traceback, the variables of
-all who were on the way to it: bodies of requests."""
-OF_SEVERAL = (Preempted, EvictFor, EvictRest, EvictMembers)
-"""Their words may name pods of several namespaces."""
+@dataclass(slots=True, weakref_slot=True)
+class _Log:
+    """The decisions of one namespace, or of all, that are remembered; the oldest first."""
+
+    kept: deque[_Decision] = field(default_factory=deque)
+    count: int = 0
+    """How many there have been."""
+    waiting: dict[asyncio.Future[None], None] = field(default_factory=dict)
+
+    @property
+    def forgotten(self) -> int:
+        return self.count - len(self.kept)
 
 
-def namespace_of(told: Told) -> str:
-    """The namespace that it is about; empty: none."""
-    match told:
-        case Filtered(pod) | BindEnded(pod) | AskRefused(pod) | WakePod(pod) | Preempted(pod):
-            return pod.namespace
-        case Withheld(gang=None):
-            return told.namespace
-        case OfGang(gang) | Withheld(gang=GangKey() as gang):
-            return gang.namespace
-        case _:
-            return ""
+@dataclass(slots=True)
+class DecisionStream:
+    _clock: Clock
+    named: Callable[[GangKey], str] = attrgetter("name")
+    """What a gang is called."""
+    last: int = field(default=0, init=False)
+    """The number of the newest decision."""
+    over: bool = field(default=False, init=False)
+    _most: int = field(default=REMEMBERED, init=False)
+    _all: _Log = field(default_factory=_Log, init=False)
+    _by_namespace: WeakValueDictionary[str, _Log] = field(default_factory=WeakValueDictionary, init=False)
+    """A log lives while a decision is in it, or a follower at it."""
+    _to_wake: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest decision that is remembered."""
+        return self.last - len(self._all.kept) + 1
+
+    def remember(self, most: int) -> None:
+        """No more than so many are kept."""
+        self._most = most
+        self._forget()
+
+    def tell(self, told: Told) -> None:
+        """It can be read from now on, if it is of interest to anybody."""
+        if isinstance(told, Filtered) and 1 < len(told.verdict.passed) == told.sent:
+            # Nothing was decided.
+            return
+        if isinstance(told, OF_INTEREST):
+            now = self._clock.now()
+            self.last += 1
+            own = self._log(namespace_of(told))
+            said = announced(self.last, now, told, self.named) if isinstance(told, LARGE) else told
+            decision = _Decision(self.last, now, said, own)
+            for log in (self._all, own):
+                log.kept.append(decision)
+                log.count += 1
+                self._wake(log)
+            self._forget()
+
+    def close(self) -> None:
+        """Each follower is told the rest, and that is all."""
+        self.over = True
+        for log in (self._all, *self._by_namespace.values()):
+            self._wake(log)
+
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
+        """What is decided from now on, or what came after that number, until the service ends. `namespace`: of that
+        one alone."""
+        # A number that we have not reached was told by a life before ours: all of ours is new to that follower.
+        done = after if after is None or after <= self.last else 0
+        return Following(self, self._all if namespace is None else self._log(namespace), namespace, done)
+
+    def said(self, decision: _Decision, namespace: str | None) -> DecisionEvent:
+        """The decision in words, as a follower of that namespace may read it; it is worded the first time."""
+        told = decision.told
+        if isinstance(told, DecisionEvent):
+            return told
+        if not isinstance(told, OF_SEVERAL):
+            decision.told = said = announced(decision.number, decision.time, told, self.named)
+        elif (found := decision.words.get(namespace)) is not None:
+            said = found
+        else:
+            said = announced(decision.number, decision.time, told, self.named, namespace)
+            decision.words[namespace] = said
+        return said
+
+    def _log(self, namespace: str) -> _Log:
+        if (log := self._by_namespace.get(namespace)) is None:
+            log = self._by_namespace[namespace] = _Log()
+        return log
+
+    def _wake(self, log: _Log) -> None:
+        """The followers that wait are woken, some in each pass of the event loop."""
+        if not log.waiting:
+            return
+        if not self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake_some)
+        self._to_wake.extend(log.waiting)
+        log.waiting.clear()
+
+    def _wake_some(self) -> None:
+        for _ in range(min(_WOKEN_AT_ONCE, len(self._to_wake))):
+            if not (follower := self._to_wake.popleft()).done():
+                follower.set_result(None)
+        if self._to_wake:
+            asyncio.get_running_loop().call_soon(self._wake_some)
+
+    def _forget(self) -> None:
+        while len(self._all.kept) > self._most:
+            self._all.kept.popleft().own.kept.popleft()
 
 
-def announced(
-    number: int,
-    when: float,
-    told: Told,
-    named: Callable[[GangKey], str] = attrgetter("name"),
-    within: str | None = None,
-) -> Announcement:
-    """What is told, which is of interest, in words. `within`: pods of other namespaces than that are not named."""
+class Following:
+    """A follower's place. `take` what there is; when there is nothing, `wait`; both until it has `ended`."""
 
-    def pod_named(pod: Pod | PodRef) -> str:
-        return f"pod {pod}" if within in (None, pod.namespace) else "a pod of another namespace"
+    def __init__(self, decisions: DecisionStream, log: _Log, namespace: str | None, done: int | None) -> None:
+        self._decisions = decisions
+        self._log = log
+        self._namespace = namespace
+        self._done = done
+        """The number after which it reads on; None once it has its place in the log."""
+        self._at = log.count
+        """How many decisions of the log are behind it."""
+        self._dropped = False
 
-    def of_gang(what: str, gang: GangKey, detail: str = "", pod: str = "") -> Announcement:
-        alone = lone_pod(gang)
-        name, pod = ("", alone) if alone else (named(gang), pod)
-        return Announcement(
-            number=number, time=when, what=what, namespace=gang.namespace, gang=name, pod=pod, detail=detail
-        )
+    @property
+    def ended(self) -> bool:
+        """Nothing comes any more: the service ends, or it is dropped."""
+        return self._dropped or (self._decisions.over and not self._left)
 
-    def of_pod(what: str, pod: Pod | PodRef, detail: str = "", node: str = "") -> Announcement:
-        return Announcement(
-            number=number, time=when, what=what, namespace=pod.namespace, pod=pod.name, node=node, detail=detail
-        )
+    @property
+    def _left(self) -> bool:
+        return self._done is not None or self._at != self._log.count
 
-    match told:
-        case Filtered(pod, _, Verdict(passed=[node])):
-            return of_pod("PodPlaced", pod, node=node)
-        case Filtered(pod, _, Verdict(passed=[]) as verdict):
-            return of_pod("PodTurnedAway", pod, verdict.error or _reasons(verdict))
-        case Filtered(pod, sent, verdict):
-            return of_pod("NodesFiltered", pod, f"{len(verdict.passed)} of {sent} nodes pass")
-        case BindEnded(pod, node, ""):
-            return of_pod("PodBound", pod, node=node)
-        case BindEnded(pod, node, refusal):
-            return of_pod("PodNotBound", pod, refusal, node)
-        case AskRefused(pod, ask):
-            return of_pod("AskRefused", pod, f"{ask.reason}; {ask.remedy}")
-        case WakePod(pod):
-            return of_pod("PodWoken", pod)
-        case Preempted(victim, preemptor):
-            return of_pod("PodPreempted", victim, f"for {pod_named(preemptor)}")
-        case GangPlanned(gang):
-            return of_gang("GangPlanned", gang)
-        case GangBound(gang, seconds):
-            return of_gang("GangBound", gang, f"{seconds:.3f} s after its first member was seen")
-        case GangTurnedAway(gang, member, reason, shortfall):
-            alone = bool(lone_pod(gang))
-            words = WAITS if alone and reason == NO_ROOM else reason
-            if shortfall is not None:
-                words = f"{words}: {in_words(shortfall, member.governed, alone=alone)}"
-            return of_gang("GangTurnedAway", gang, words, member.name)
-        case RoomSaved(gang, needed):
-            return of_gang("GangRoomSaved", gang, f"what comes free is saved for its {needed} places")
-        case TurnLost(gang, seconds):
-            return of_gang("GangTurnLost", gang, f"nothing is saved for it for {seconds:g} s")
-        case GangTimedOut(gang, arrived, quorum):
-            return of_gang("GangTimedOut", gang, f"{arrived} of {quorum} members were ready to be bound in time")
-        case GangInPart(gang, quorum, members) | GangInDoubt(gang, quorum, members):
-            return of_gang(type(told).__name__, gang, f"{len(members)} of {quorum} members are bound")
-        case GangQuarantined(gang, _, defect):
-            return of_gang("GangQuarantined", gang, repr(defect))
-        case EvictFor(gang, _, victims):
-            return of_gang("PodsEvicted", gang, f"for its sake: {_names(victims, within)}")
-        case EvictRest(gang, preemptor, rest):
-            return of_gang("PodsEvicted", gang, f"the rest of it, for {pod_named(preemptor)}: {_names(rest, within)}")
-        case EvictMembers(gang, quorum, members, proof):
-            return of_gang("PodsEvicted", gang, f"of its quorum of {quorum}: {_names(members, within)}; {proof}")
-        case Withheld(act, namespace, gang, about):
-            detail = f"{act.value}: {' '.join(about)}".rstrip(": ")
-            if gang is not None:
-                return of_gang("Withheld", gang, detail)
-            return Announcement(number=number, time=when, what="Withheld", namespace=namespace, detail=detail)
-        case PolicyFailed(policy, defect):
-            return Announcement(number=number, time=when, what="PolicyFailed", detail=f"{policy}: {defect!r}")
-        case _:
-            raise AssertionError(f"nobody has words for {told}")
+    def take(self, most: int) -> list[DecisionEvent | Missed]:
+        """The next decisions, so many at most; none where there are none. It may end with this."""
+        if self._dropped:
+            return []
+        taken: list[DecisionEvent | Missed] = []
+        oldest, log = self._decisions.oldest, self._log
+        if (done := self._done) is not None:
+            if done + 1 < oldest:
+                taken.append(Missed(oldest - done - 1, oldest))
+            self._done, self._at = None, log.forgotten + bisect_right(log.kept, done, key=attrgetter("number"))
+        elif self._at < log.forgotten:
+            self._dropped = True
+            return [Missed(log.forgotten - self._at, oldest)]
+        first = self._at - log.forgotten
+        until = min(first + most - len(taken), len(log.kept))
+        taken += [self._decisions.said(log.kept[index], self._namespace) for index in range(first, until)]
+        self._at = log.forgotten + until
+        return taken
 
+    async def wait(self) -> None:
+        """There is something to take, or it has ended."""
+        if self.ended or self._left:
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log.waiting[woken] = None
+        try:
+            await woken
+        finally:
+            self._log.waiting.pop(woken, None)
 
-def _reasons(verdict: Verdict) -> str:
-    """Each reason once, and of how many nodes it is told."""
-    told = [*verdict.rejected.values(), *verdict.unresolvable.values()]
-    # Mostly thousands of nodes have the same one, and to see that takes an eighth of the time.
-    alike = bool(told) and told.count(told[0]) == len(told)
-    counted = Counter({told[0]: len(told)}) if alike else Counter(told)
-    return "; ".join(f"{count} nodes: {reason}" for reason, count in counted.most_common(_REASONS_TOLD))
+    def __aiter__(self) -> Following:
+        return self
 
-
-def _names(pods: Sequence[Pod], within: str | None) -> str:
-    told = [pod for pod in pods if within in (None, pod.namespace)]
-    named = ", ".join(str(pod) for pod in told[:_PODS_NAMED])
-    more = len(pods) - min(len(told), _PODS_NAMED)
-    if pods and not told:
-        return f"{len(pods)} pods of other namespaces"
-    return f"{named} and {more} more" if more else named
+    async def __anext__(self) -> DecisionEvent | Missed:
+        while not (taken := self.take(1)):
+            if self.ended:
+                raise StopAsyncIteration
+            await self.wait()
+        return taken[0]

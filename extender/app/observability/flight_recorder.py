@@ -13,7 +13,7 @@ from extender.app.contracts.ports import Clock
 REMEMBERED = 500
 
 
-class Journal:
+class FlightRecorder:
     def __init__(self, clock: Clock, remembered: int = REMEMBERED) -> None:
         self._clock = clock
         self._entries: deque[tuple[float, str, tuple[object, ...]]] = deque(maxlen=remembered)

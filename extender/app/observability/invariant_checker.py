@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
-from extender.app.cache.cache import Tables
-from extender.app.observability.flight_recorder import Journal
+from extender.app.cache.cache import Cache
+from extender.app.observability.flight_recorder import FlightRecorder
 
 _log = structlog.get_logger(__name__)
 
@@ -20,12 +20,14 @@ EVERY = 30.0
 """Seconds between checks: one takes 0.12 s for 50,000 pods, and nobody is answered meanwhile (docs/scaling.md)."""
 
 
-class Auditor:
+class InvariantChecker:
     """`violated` takes the name of an invariant that does not hold."""
 
-    def __init__(self, tables: Tables, journal: Journal, violated: Callable[[str], None], every: float = EVERY) -> None:
-        self._tables = tables
-        self._journal = journal
+    def __init__(
+        self, cache: Cache, recorder: FlightRecorder, violated: Callable[[str], None], every: float = EVERY
+    ) -> None:
+        self._cache = cache
+        self._flight_recorder = recorder
         self._violated = violated
         self._every = every
         self._told = False
@@ -34,10 +36,10 @@ class Auditor:
         """Checks until it is cancelled."""
         while True:
             await asyncio.sleep(self._every)
-            if not self._tables.whole:
+            if not self._cache.whole:
                 continue
             try:
-                found = [(each.invariant, each.detail) for each in self._tables.violations()]
+                found = [(each.invariant, each.detail) for each in self._cache.violations()]
             except Exception as error:  # What is checked is broken in a way that the check did not expect.
                 found = [("audit", repr(error))]
             for invariant, detail in found:
@@ -46,4 +48,4 @@ class Auditor:
             if found and not self._told:
                 # Once: what led to the first violation tells the most.
                 self._told = True
-                _log.error("the decisions before", decisions=self._journal.tell())
+                _log.error("the decisions before", decisions=self._flight_recorder.tell())

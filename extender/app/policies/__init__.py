@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from extender.app.policies.containment import Containment, PolicyFailed
-from extender.app.policies.following import Following
-from extender.app.policies.judging import Judging
-from extender.app.policies.placing import Placing
-from extender.app.policies.settling import Settling
+from extender.app.policies.event_hooks import EventHooks
+from extender.app.policies.fault_isolation import FaultIsolation, PolicyFailed
+from extender.app.policies.filter_score import FilterScore
+from extender.app.policies.requeue_hooks import RequeueHooks
+from extender.app.policies.reserve_permit import ReservePermit
 from extender.core.gangs.state.gang import GangEffect
 from extender.core.policy import Facts, Policy
 
@@ -22,11 +22,11 @@ class Policies:
     `following`: what policies are told, and what they want done. `settling`: who waits is planned for and woken."""
 
     def __init__(self, policies: Sequence[Policy], facts: Facts) -> None:
-        self._containment = Containment()
-        self.judging = Judging(policies, facts, self._containment)
-        self.placing = Placing(policies, facts, self._containment)
-        self.following = Following(policies, facts, self._containment)
-        self.settling = Settling(policies, self._containment)
+        self._containment = FaultIsolation()
+        self.judging = FilterScore(policies, facts, self._containment)
+        self.placing = ReservePermit(policies, facts, self._containment)
+        self.following = EventHooks(policies, facts, self._containment)
+        self.settling = RequeueHooks(policies, self._containment)
 
     def take_effects(self) -> list[GangEffect | PolicyFailed]:
         """What is to be done since this was asked last."""

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.cycle.scheduler import Keeper
-from extender.app.objects.in_force import InForce
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.objects.effective import Effective
 from extender.app.objects.kind import Identity, identity
 from extender.app.resources.quota import NOTHING, Amount, ResourceQuota, Underway, amount_of
 from extender.core.isolation import Counted, Over
@@ -67,17 +67,17 @@ class Capacities:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
-        in_force: InForce[EphemeralResource, EphemeralResource],
+        in_force: Effective[EphemeralResource, EphemeralResource],
         tell: Callable[[Identity], None],
     ) -> None:
-        self.tables = keeper.tables
-        self._keeper = keeper
+        self.cache = scheduler.cache
+        self._scheduler = scheduler
         self._performer = performer
         self._objects = in_force
         self._tell = tell
-        self.quota = ResourceQuota(keeper.tables.isolation, lambda name: amount_of(self.in_force(name)))
+        self.quota = ResourceQuota(scheduler.cache.isolation, lambda name: amount_of(self.in_force(name)))
         self._by_key: dict[ResourceKey, dict[Identity, None]] = {}
         self._in_ledger: dict[ResourceKey, dict[NodeName, int]] = {}
         self._had_by: dict[ResourceKey, tuple[str, Identity]] = {}
@@ -94,7 +94,7 @@ class Capacities:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def key_of(self, name: EphemeralName) -> ResourceKey:
-        return name.key(self._keeper.tables.ledger.capacity.domain)
+        return name.key(self._scheduler.cache.ledger.capacity.domain)
 
     def holder_of(self, key: ResourceKey) -> EphemeralName | None:
         """The object whose capacity is in force under this key."""
@@ -115,12 +115,12 @@ class Capacities:
     ) -> NodeName | None:
         """The first of the nodes that has its most keys, without this one. `beside`: keys that are about to come."""
         for node in nodes:
-            row, seen = self._keeper.tables.ledger.rows.get(node), self._keeper.tables.nodes.get(node)
+            row, seen = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.nodes.get(node)
             there = row.ephemeral if row is not None else {}
             # What the node says already makes it no larger: an earlier life of ours may have had a higher limit.
             is_new = key not in there and (seen is None or key not in seen.capacity)
             more = sum(each not in there and each != key for each in beside.get(node, ()))
-            if is_new and len(there) + more >= self._keeper.tables.rules.keys_per_node:
+            if is_new and len(there) + more >= self._scheduler.cache.rules.keys_per_node:
                 return node
         return None
 
@@ -139,13 +139,13 @@ class Capacities:
 
     def too_many(self, node: NodeName) -> str:
         """That the node has its most keys, with numbers."""
-        row, most = self._keeper.tables.ledger.rows.get(node), self._keeper.tables.rules.keys_per_node
+        row, most = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.rules.keys_per_node
         count = 0 if row is None else len(row.ephemeral)
         return f"node {node} has {count} ephemeral resources, and may have {most} (ephemeral_keys_per_node)"
 
     def outside(self, name: EphemeralName, nodes: Iterable[NodeName]) -> str:
         """Why these nodes, or some, or the name, are outside of the namespace's scheduling domain; empty if none is."""
-        allowance = self._keeper.tables.isolation.of(name.namespace)
+        allowance = self._scheduler.cache.isolation.of(name.namespace)
         if not allowance.has_name(name.name):
             allowed = ", ".join(allowance.names or ()) or "none"
             return f"{name} is outside of the scheduling domain of {name.namespace}: its names match {allowed}"
@@ -157,7 +157,7 @@ class Capacities:
         return f"{said}: name a node that has {allowance.told_nodes()}"
 
     def _is_inside(self, namespace: str, node: NodeName) -> bool:
-        allowance, seen = self._keeper.tables.isolation.of(namespace), self._keeper.tables.nodes.get(node)
+        allowance, seen = self._scheduler.cache.isolation.of(namespace), self._scheduler.cache.nodes.get(node)
         return allowance.nodes is None or (seen is not None and allowance.has_node(seen.labels))
 
     def more_than(self, name: EphemeralName, units: Units) -> Amount:
@@ -197,12 +197,12 @@ class Capacities:
         for key in keys:
             self._put(key, found.get(key, {}))
             self._enforce(key)
-        self._performer.do(self._keeper.settle())
+        self._performer.do(self._scheduler.settle())
         return len(keys)
 
     def _found(self) -> dict[ResourceKey, dict[NodeName, int]]:
         found: dict[ResourceKey, dict[NodeName, int]] = {}
-        for node, row in self._keeper.tables.ledger.rows.items():
+        for node, row in self._scheduler.cache.ledger.rows.items():
             for key, units in row.ephemeral.items():
                 found.setdefault(key, {})[node] = units
         return found
@@ -290,14 +290,14 @@ class Capacities:
         if withheld is not None:
             self._withheld[key] = withheld
         after = self._granted(key)
-        if self.tables.tenancy.export(key, () if winner is None else winner.exports):
+        if self.cache.tenancy.export(key, () if winner is None else winner.exports):
             for node in after:
-                self.tables.ledger.capacity.reconsider(node)
+                self.cache.ledger.capacity.reconsider(node)
         if before != after:
             self.heed(key, after)
         changed = {node: after.get(node, 0) for node in before | after if before.get(node, 0) != after.get(node, 0)}
         if changed:
-            self._performer.do(self._keeper.set_capacities(key, changed))
+            self._performer.do(self._scheduler.set_capacities(key, changed))
         self._put(key, after)
         if told and winner is not None and (withheld != was or after != before):
             self._tell(identity(winner.name))
@@ -330,7 +330,7 @@ class Capacities:
         most: dict[NodeName, int] = {}
         outside = self.outside(name, more)
         if outside:
-            named = self._keeper.tables.isolation.of(name.namespace).has_name(name.name)
+            named = self._scheduler.cache.isolation.of(name.namespace).has_name(name.name)
             out = [node for node in more if not (named and self._is_inside(name.namespace, node))]
             most |= {node: has.get(node, 0) for node in out}
         new = [node for node in desired if node not in before and node not in most]
@@ -358,7 +358,7 @@ class Capacities:
             return {}
         if winner.observed_generation == winner.generation and winner.generation and not winner.said_unready:
             return winner.desired()
-        nodes = self._keeper.tables.nodes
+        nodes = self._scheduler.cache.nodes
         said = {node: nodes[node].capacity.get(key, 0) for node in winner.desired() if node in nodes}
         return {node: units for node, units in said.items() if units}
 

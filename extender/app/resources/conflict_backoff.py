@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.kube.names import NodeName, ResourceKey
 
 _AT_ONCE = 3
@@ -35,7 +35,7 @@ class _Fight:
         return doubled(_FIRST_PAUSE, self.repairs - _AT_ONCE, _LONGEST_PAUSE)
 
 
-class Fights:
+class ConflictBackoff:
     def __init__(self) -> None:
         self._left: dict[NodeName, Mapping[ResourceKey, int]] = {}
         """What our last write of each node left there."""

@@ -36,12 +36,12 @@ import structlog
 
 from extender.app.contracts.api import Invalid, NotYet
 from extender.app.contracts.ports import Clock, EphemeralResource, Former, Intent, IntentStore
-from extender.app.objects.ends import Ends, Moment, Work
+from extender.app.objects.expiry import Expiry, Moment, Work
 from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.objects.known import Entry, Known
-from extender.app.objects.marks import Marks
+from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing
-from extender.app.taking_back import TakingBack
+from extender.app.undo_write import TakingBack
 from extender.core.bounded import Bounded
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 
@@ -77,7 +77,7 @@ class Announced:
     """As its own writes have left them so far."""
 
 
-class Intents(Ends[Declared[Intent]]):
+class IntentLog(Expiry[Declared[Intent]]):
     """`known` is the sink of the kind's watch. `namespace`: the service's own, and the only one that is read.
 
     `listed`: whether what is stored there has been read; None where that is not known yet.
@@ -106,7 +106,7 @@ class Intents(Ends[Declared[Intent]]):
         """Those that ended here otherwise than they should: something of them may have to be taken back."""
         self._lingering: Bounded[str, float] = Bounded(_REMEMBERED)
         """Those that are taken back, of which a creation may arrive yet, and until when their intent stays."""
-        self.writing = Writing("TransactionIntent", self.known, store, Marks())
+        self.writing = Writing("TransactionIntent", self.known, store, WriteIds())
         super().__init__(self.known, self.writing, clock, chance=chance)
 
     # -- for the transaction that is carried out -------------------------------------------------------------------
@@ -269,7 +269,7 @@ class Intents(Ends[Declared[Intent]]):
         return [entry.item.name for entry in self.known.entries() if not entry.item.deleting]
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
-        """As `Ends.run`. `after`: the first lists of what transactions write, and of intents."""
+        """As `Expiry.run`. `after`: the first lists of what transactions write, and of intents."""
         for event in after:
             await event.wait()
         self.began = self.now().steady

@@ -6,8 +6,8 @@
 
 The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
 further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
-often. What is desired is read from the keeper at the moment of writing, never carried along. A node's status as the
-watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
+often. What is desired is read from the `Scheduler` at the moment of writing, never carried along. A node's status as
+the watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
 holds for as long as a watch can be late, and until a list is there that was asked for later; what is not reached by
 then is of a time that is no more. Where somebody else undoes what is written, it is written again, ever more slowly
 (`conflict_backoff`). Must not know why capacity changed.
@@ -23,12 +23,12 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.ports import NodeStatusWriter
-from extender.app.effects.retry import insist
+from extender.app.effects.retry import until_answered
 from extender.app.objects.versions import older
-from extender.app.resources.conflict_backoff import Fights
-from extender.core.back_off import BackOff
+from extender.app.resources.conflict_backoff import ConflictBackoff
+from extender.core.backoff import BackOff
 from extender.core.cluster import Node
 from extender.core.names import in_domain
 from extender.kube.errors import Gone, Refused, Unavailable
@@ -70,7 +70,7 @@ class WriteBack:
 
     def __init__(
         self,
-        tables: Tables,
+        cache: Cache,
         writer: NodeStatusWriter,
         *,
         at_most: int = _AT_MOST,
@@ -78,11 +78,11 @@ class WriteBack:
         undone: Callable[[], None] = lambda: None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._tables = tables
+        self._cache = cache
         self._writer = writer
         self._wrote = wrote
         self._undone = undone
-        self._fights = Fights()
+        self._fights = ConflictBackoff()
         self._chance = chance
         self._pending: dict[NodeName, _Pending] = {}
         self._written: dict[NodeName, tuple[str, _Stated, float]] = {}
@@ -124,7 +124,7 @@ class WriteBack:
     def forget_departed(self) -> None:
         """Nothing is kept of nodes that are not there, but what is under way."""
         known = {*self._written, *self._rests_until, *self._fights.nodes()}
-        for node in known - self._tables.nodes.keys() - self._pending.keys():
+        for node in known - self._cache.nodes.keys() - self._pending.keys():
             self._written.pop(node, None)
             self._rests_until.pop(node, None)
             self._fights.forget(node)
@@ -174,7 +174,7 @@ class WriteBack:
         while pending.marked:
             back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE, self._chance)
             try:
-                await insist(lambda: self._try(node, pending), back_off=back_off, what="write back", node=node)
+                await until_answered(lambda: self._try(node, pending), back_off=back_off, what="write back", node=node)
                 written = True
             except Gone:
                 # It may come back under its name; its first event then shows the difference.
@@ -206,7 +206,7 @@ class WriteBack:
     async def _write(self, node: NodeName, pending: _Pending) -> None:
         differing = self._difference(node)
         difference = dict.fromkeys([*differing, *pending.unsure])
-        if not difference or node not in self._tables.nodes:
+        if not difference or node not in self._cache.nodes:
             return
         desired = self._desired(node)
         loop = asyncio.get_running_loop()
@@ -228,7 +228,7 @@ class WriteBack:
         self._wrote(took)
 
     async def _tell(self, node: NodeName, desired: _Stated, differing: Sequence[ResourceKey]) -> None:
-        seen = self._tables.nodes[node]
+        seen = self._cache.nodes[node]
         try:
             managers = list(await self._writer.managers(node, differing))
         except (Unavailable, Refused) as error:
@@ -258,12 +258,12 @@ class WriteBack:
         return wait if differing and self._fights.is_repair(node, self._desired(node), differing) else 0.0
 
     def _desired(self, node: NodeName) -> _Stated:
-        row = self._tables.ledger.rows.get(node)
+        row = self._cache.ledger.rows.get(node)
         return {} if row is None else dict(row.ephemeral)
 
     def _difference(self, node: NodeName) -> list[ResourceKey]:
         """Resources of ours of which the node says something else than is desired; none if it is away."""
-        seen = self._tables.nodes.get(node)
+        seen = self._cache.nodes.get(node)
         if seen is None:
             return []
         desired, stated = self._desired(node), self._stated(seen)
@@ -277,7 +277,7 @@ class WriteBack:
             if older(seen.version, version) and asyncio.get_running_loop().time() - when < _LATE:
                 return left
             del self._written[seen.name]
-        domain = self._tables.ledger.capacity.domain
+        domain = self._cache.ledger.capacity.domain
         ours = [r for r in {**seen.capacity, **seen.allocatable} if in_domain(r, domain)]
         return {r: _agreed(seen.capacity.get(r), seen.allocatable.get(r)) for r in ours}
 

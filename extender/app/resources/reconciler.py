@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, ResourceStatus
 from extender.app.objects.kind import KindOfOurs, NotInForce, Status
-from extender.app.objects.marks import digest_of
+from extender.app.objects.write_ids import digest_of
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.node_selection import Domain, choose_again, is_same_choice, why_none
 from extender.kube.names import NodeName
@@ -37,8 +37,8 @@ KIND = KindOfOurs("EphemeralResource", _reconcile, holds_until_gone=True)
 class Placements:
     """`conditions.Reports`: where each object is, or why it is nowhere."""
 
-    def __init__(self, tables: Tables, capacities: Capacities) -> None:
-        self._tables = tables
+    def __init__(self, cache: Cache, capacities: Capacities) -> None:
+        self._cache = cache
         self._capacities = capacities
 
     def judge(self, item: EphemeralResource) -> ResourceStatus | None:
@@ -53,14 +53,14 @@ class Placements:
             nodes = self._choose(item)
             chosen = dict.fromkeys(nodes, item.capacity or 0)
             if not nodes and item.capacity:
-                why = why_none(item.choice, self._tables.nodes, self._tables.ledger, self._domain(item))
+                why = why_none(item.choice, self._cache.nodes, self._cache.ledger, self._domain(item))
                 if not (item.chosen and _is_as_asked(item)):
                     return ResourceStatus(False, "NoNode", why, {})
                 chosen = dict(item.chosen)
         if (withheld := self._capacities.withheld(item.name)) is not None:
             return ResourceStatus(False, withheld.reason, f"{withheld.said}; {withheld.until}", chosen)
         units = {node: number for node, number in {**(chosen or {}), **item.nodes}.items() if number}
-        if left := sorted(node for node in units if self._tables.has_left(node)):
+        if left := sorted(node for node in units if self._cache.has_left(node)):
             return ResourceStatus(False, "NodeGone", _who_left(left) + (f"; {why}" if why else ""), chosen)
         return ResourceStatus(True, "Set", f"{sum(units.values())} units on {len(units)} nodes", chosen)
 
@@ -75,17 +75,17 @@ class Placements:
         return (
             (item.choice is not None and not item.chosen)
             or (said is not None and said.reason == "NodeGone")
-            or not self._tables.nodes.keys() >= {**item.nodes, **(item.chosen or {})}.keys()
+            or not self._cache.nodes.keys() >= {**item.nodes, **(item.chosen or {})}.keys()
         )
 
     def _choose(self, resource: EphemeralResource) -> Sequence[NodeName]:
         """The nodes of the object's nodeSpec: those chosen before, as long as it asks for the same; else anew."""
-        tables, having = self._tables, resource.chosen or {}
+        cache, having = self._cache, resource.chosen or {}
         if not resource.capacity or resource.choice is None:
             return ()
         if resource.choice.node is not None:
             name = resource.choice.node
-            return [name] if name in tables.nodes or name in having else []
+            return [name] if name in cache.nodes or name in having else []
         before = resource.chosen_for
         if before is None and resource.observed_generation == resource.generation and having:
             # Chosen by an earlier version of us, which did not say for what.
@@ -93,12 +93,12 @@ class Placements:
         before = None if before is None or not having else replace(before, nodes=tuple(having))
         wanted = MadeChoice(resource.capacity, resource.choice)
         nodes, _ = choose_again(
-            wanted, before, having, tables.nodes, tables.ledger, tables.has_left, self._domain(resource)
+            wanted, before, having, cache.nodes, cache.ledger, cache.has_left, self._domain(resource)
         )
         return nodes
 
     def _domain(self, resource: EphemeralResource) -> Domain:
-        return self._tables.isolation.of(resource.name.namespace).has_node
+        return self._cache.isolation.of(resource.name.namespace).has_node
 
 
 def _is_as_asked(resource: EphemeralResource) -> bool:

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import EphemeralResource, LivePods, PodOwner, PodRef
-from extender.app.cycle.scheduler import Keeper
-from extender.app.objects.ends import ROUND, Ends, Moment, Work
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.objects.expiry import ROUND, Expiry, Moment, Work
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change
@@ -39,17 +39,17 @@ _GRACE = 60.0
 """Seconds for which an owner may be unknown."""
 
 
-def drift_units(tables: Tables) -> int:
+def drift_units(cache: Cache) -> int:
     """By how many units the nodes' status differs from what is desired of our domain."""
-    return sum(max(1, abs(want - said)) for node in tables.nodes.values() for want, said in tables.drift(node).values())
+    return sum(max(1, abs(want - said)) for node in cache.nodes.values() for want, said in cache.drift(node).values())
 
 
-class Reconcile(Ends[EphemeralResource]):
-    """`grace`: seconds. `is_being_written`: by a transaction that is not in force. Else see `Ends`."""
+class Resync(Expiry[EphemeralResource]):
+    """`grace`: seconds. `is_being_written`: by a transaction that is not in force. Else see `Expiry`."""
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
         resources: Resources,
         write_back: WriteBack,
@@ -65,7 +65,7 @@ class Reconcile(Ends[EphemeralResource]):
         self._owner_of: dict[Identity, PodUid] = {}
         self._without_owner: dict[Identity, tuple[PodUid, float]] = {}
         """Objects whose owner is not there: who that is, and at which steady moment they end."""
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._performer = performer
         self._resources = resources
         self._write_back = write_back
@@ -74,7 +74,7 @@ class Reconcile(Ends[EphemeralResource]):
         self._grace = grace
         resources.known.listeners.append(self._note_owner)
         super().__init__(
-            resources.known, resources.writing, keeper.tables.clock, every=every, each_round=each_round, chance=chance
+            resources.known, resources.writing, scheduler.cache.clock, every=every, each_round=each_round, chance=chance
         )
 
     # -- owners ----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Reconcile(Ends[EphemeralResource]):
         super().consider(entry, now)
         resource, name = entry.item, identity(entry.item.name)
         owner = resource.owner
-        if owner is None or owner.uid in self._keeper.tables.pods:
+        if owner is None or owner.uid in self._scheduler.cache.pods:
             self._without_owner.pop(name, None)
         elif self._without_owner.get(name, ("", 0.0))[0] != owner.uid:
             self._end_for_want_of(owner.uid, name, now.steady + self._grace)
@@ -122,7 +122,7 @@ class Reconcile(Ends[EphemeralResource]):
     def _missing_owner(self, entry: Entry[EphemeralResource], now: Moment) -> PodOwner | None:
         """The owner for want of whom, as far as we know, the object is due."""
         owner = entry.item.owner
-        if owner is None or owner.uid in self._keeper.tables.pods:
+        if owner is None or owner.uid in self._scheduler.cache.pods:
             return None
         gone, when = self._without_owner.get(identity(entry.item.name), ("", now.steady))
         return owner if gone == owner.uid and when <= now.steady else None
@@ -141,26 +141,27 @@ class Reconcile(Ends[EphemeralResource]):
     # -- more than ends --------------------------------------------------------------------------------------------
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
-        """As `Ends.run`. `after` are the first lists of nodes, pods and resources: else all owners seem to be gone."""
+        """As `Expiry.run`. `after` are the first lists of nodes, pods and resources: else all owners seem to be
+        gone."""
         for event in after:
             await event.wait()
         await super().run()
 
     def more_due(self, steady: float) -> tuple[Iterable[tuple[Identity, Work]], float | None]:
-        deadline = self._keeper.next_deadline()
+        deadline = self._scheduler.next_deadline()
         if deadline is not None and deadline <= steady:
-            self._performer.do(self._keeper.tick())
-        return (), self._keeper.next_deadline()
+            self._performer.do(self._scheduler.tick())
+        return (), self._scheduler.next_deadline()
 
     def full_round(self, now: Moment) -> None:
         """Everything is compared with everything once, and what differs is on its way to be mended."""
-        for node in self._keeper.tables.nodes.values():
-            if self._keeper.tables.drift(node):
+        for node in self._scheduler.cache.nodes.values():
+            if self._scheduler.cache.drift(node):
                 self._write_back.advertise(node.name)
         self._write_back.forget_departed()
         if repaired := self._resources.capacities.repair():
             _log.error("the ledger differed from the objects; repaired", resources=repaired)
         for entry in list(self._known.entries()):
-            if isinstance(departed(entry, self._keeper.tables), Change):
+            if isinstance(departed(entry, self._scheduler.cache), Change):
                 self.start(identity(entry.item.name), self._resources.replace_departed)
         super().full_round(now)

@@ -11,8 +11,8 @@ import structlog
 
 from extender.app.contracts.ports import EphemeralResource, ResourceChange, ResourceStore
 from extender.app.objects.known import Entry, Known
-from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Delete, Nothing
+from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing
 from extender.app.resources.reconciler import is_same_state
 from extender.app.resources.set_resource_plan import Done, nodes_of, restoring
@@ -25,12 +25,12 @@ _ATTEMPTS = 8
 _REMEMBERED = 4096
 
 
-class Undoing:
+class Rollback:
     def __init__(
         self,
         known: Known[EphemeralResource],
         store: ResourceStore,
-        marks: Marks,
+        marks: WriteIds,
         writing: Writing[EphemeralResource, ResourceChange],
     ) -> None:
         self._known = known

@@ -17,19 +17,19 @@ import structlog
 from extender.app.contracts.api import NotFound, ResourceState, SetResource
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import EphemeralResource, ResourceChange, ResourceStore
-from extender.app.cycle.scheduler import Keeper
-from extender.app.objects.in_force import InForce
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.objects.effective import Effective
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry, Known
-from extender.app.objects.marks import Marks
 from extender.app.objects.steps import Change, Delete, Nothing, Written
+from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.intent_log import Announced
 from extender.app.resources.node_status import WriteBack
 from extender.app.resources.quota import Underway, amount_of
 from extender.app.resources.reconciler import KIND, Placements, digest, is_same_state
-from extender.app.resources.rollback import Undoing
+from extender.app.resources.rollback import Rollback
 from extender.app.resources.set_resource_plan import (
     Done,
     Step,
@@ -41,7 +41,7 @@ from extender.app.resources.set_resource_plan import (
     plan,
     spread,
 )
-from extender.app.taking_back import TakingBack
+from extender.app.undo_write import TakingBack
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Occupied
 from extender.kube.names import NodeName
@@ -68,29 +68,29 @@ class Resources:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
         store: ResourceStore,
         write_back: WriteBack | None = None,
-        marks: Marks | None = None,
+        marks: WriteIds | None = None,
         require_finished: Callable[[Collection[Identity]], None] = lambda names: None,
     ) -> None:
-        in_force = InForce(KIND)
-        self.known: Known[EphemeralResource] = Known(keeper.tables.clock, in_force.take, self._settle)
-        self.capacities = Capacities(keeper, performer, in_force, self.known.tell)
-        self.placements = Placements(keeper.tables, self.capacities)
-        self._marks = marks or Marks()
+        in_force = Effective(KIND)
+        self.known: Known[EphemeralResource] = Known(scheduler.cache.clock, in_force.take, self._settle)
+        self.capacities = Capacities(scheduler, performer, in_force, self.known.tell)
+        self.placements = Placements(scheduler.cache, self.capacities)
+        self._marks = marks or WriteIds()
         self.writing: Writing[EphemeralResource, ResourceChange] = Writing(KIND.name, self.known, store, self._marks)
         self.taking_back = TakingBack(self.known, store, self._marks, self.writing)
-        self.undoing = Undoing(self.known, store, self._marks, self.writing)
-        self._keeper = keeper
+        self.undoing = Rollback(self.known, store, self._marks, self.writing)
+        self._scheduler = scheduler
         self._performer = performer
         self._write_back = write_back
         self._require_finished = require_finished
 
     def _settle(self) -> None:
         self.capacities.admit()
-        self._performer.do(self._keeper.settle())
+        self._performer.do(self._scheduler.settle())
 
     # -- reading -------------------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Resources:
         def decide(entry: Entry[EphemeralResource] | None) -> tuple[Step, str]:
             if announced is not None and not self._is_as_announced(request.name, announced):
                 raise Overtaken(request.name)
-            step = plan(request, entry, self.capacities, self._keeper.tables)
+            step = plan(request, entry, self.capacities, self._scheduler.cache)
             self.may_have(underway, request.name, step, entry)
             if announced is None and isinstance(step, Nothing | Delete):
                 self._require_finished([identity(request.name)])
@@ -292,7 +292,7 @@ class Resources:
         """
         async with self.writing.locks.hold([name]):
             entry = self.known.get(name)
-            step = None if entry is None else departed(entry, self._keeper.tables)
+            step = None if entry is None else departed(entry, self._scheduler.cache)
             if entry is None or not isinstance(step, Change):
                 return
             attempt = Written(name, entry.item, None, step, self._marks.new())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.contracts.api import (
     BeingDeleted,
     Invalid,
@@ -71,28 +71,28 @@ def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[No
     return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made, exports)
 
 
-def plan(request: SetResource, entry: Known | None, capacities: Capacities, tables: Tables) -> Step:
+def plan(request: SetResource, entry: Known | None, capacities: Capacities, cache: Cache) -> Step:
     """What is to be written. Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
     if entry is not None:
         _require_same_kind(request.name, entry)
         if request.if_absent:
             said = f"{request.name} is there already, at version {entry.version}"
             raise VersionConflict("If-None-Match", "*", said)
-    choice = request.choice or NodeChoice(node=_own_node(request, tables))
+    choice = request.choice or NodeChoice(node=_own_node(request, cache))
     version = request.if_version if entry is None else entry.meant_by(request.if_version)
     if request.capacity == 0:
-        return _removal(request, entry, choice, tables)
+        return _removal(request, entry, choice, cache)
     _require_key(request.name, capacities)
-    nodes, losing, made = _chosen(request, entry, choice, tables)
+    nodes, losing, made = _chosen(request, entry, choice, cache)
     if not nodes:
-        domain = tables.isolation.of(request.name.namespace).has_node
-        raise Invalid("node_spec", choice.node, why_none(choice, tables.nodes, tables.ledger, domain))
+        domain = cache.isolation.of(request.name.namespace).has_node
+        raise Invalid("node_spec", choice.node, why_none(choice, cache.nodes, cache.ledger, domain))
     there = dict.fromkeys(nodes, request.capacity)
     require_domain(request.name, there, capacities)
     full = capacities.first_full(capacities.key_of(request.name), nodes)
     if full is not None:
         raise Invalid("node_spec", full, capacities.too_many(full))
-    expires_at = _expiry(request, tables)
+    expires_at = _expiry(request, cache)
     if entry is None and version is None:
         require_quota(request.name, there, capacities)
         return Create(
@@ -117,7 +117,7 @@ def require_domain(name: EphemeralName, units: Mapping[NodeName, int], capacitie
     now = capacities.in_force(name)
     outside = capacities.outside(name, [node for node, number in units.items() if number > now.get(node, 0)])
     if outside and any(number > now.get(node, 0) for node, number in units.items()):
-        field = "node_spec" if capacities.tables.isolation.of(name.namespace).has_name(name.name) else "name"
+        field = "node_spec" if capacities.cache.isolation.of(name.namespace).has_name(name.name) else "name"
         raise OutsideDomain(field, str(name), outside)
 
 
@@ -129,30 +129,30 @@ def require_quota(name: EphemeralName, units: Mapping[NodeName, int], capacities
 
 
 def _chosen(
-    request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables
+    request: SetResource, entry: Known | None, choice: NodeChoice, cache: Cache
 ) -> tuple[Sequence[NodeName], Sequence[NodeName], MadeChoice | None]:
     """The nodes to have it, those to lose it, and the choice that this is. A name speaks for its node alone."""
     present = {} if entry is None else entry.item.desired()
     if choice.node is not None:
         # One that is away is no hindrance: what it should have when it returns may be changed.
-        is_known = choice.node in present or choice.node in tables.nodes
+        is_known = choice.node in present or choice.node in cache.nodes
         return ([choice.node] if is_known else []), (), None
     wanted = MadeChoice(request.capacity, choice)
     before = None if entry is None else entry.item.made
-    domain = tables.isolation.of(request.name.namespace).has_node
-    nodes, losing = choose_again(wanted, before, present, tables.nodes, tables.ledger, tables.has_left, domain)
+    domain = cache.isolation.of(request.name.namespace).has_node
+    nodes, losing = choose_again(wanted, before, present, cache.nodes, cache.ledger, cache.has_left, domain)
     return nodes, losing, replace(wanted, nodes=tuple(nodes))
 
 
-def departed(entry: Known, tables: Tables) -> Step:
+def departed(entry: Known, cache: Cache) -> Step:
     """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
     resource = entry.item
     made = resource.made
-    if made is None or resource.deleting or tables.nodes.keys() >= set(made.nodes):
+    if made is None or resource.deleting or cache.nodes.keys() >= set(made.nodes):
         return Nothing(resource)
     present = resource.desired()
-    domain = tables.isolation.of(resource.name.namespace).has_node
-    nodes, losing = choose_again(made, made, present, tables.nodes, tables.ledger, tables.has_left, domain)
+    domain = cache.isolation.of(resource.name.namespace).has_node
+    nodes, losing = choose_again(made, made, present, cache.nodes, cache.ledger, cache.has_left, domain)
     if not losing:
         return Nothing(resource)
     units: dict[NodeName, int | None] = {node: made.capacity for node in nodes if node not in made.nodes}
@@ -167,14 +167,14 @@ def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[Node
     return {node: 0 if node in chosen else None for node in nodes}
 
 
-def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, tables: Tables) -> Step:
+def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, cache: Cache) -> Step:
     if entry is None:
         if request.if_version is not None:
             raise version_conflict(request.name, request.if_version, None)
         return Nothing(None)
     resource, version = entry.item, entry.meant_by(request.if_version)
     present = resource.desired()
-    nodes = choose_to_remove(choice, tables.nodes, tables.ledger, present, resource.made)
+    nodes = choose_to_remove(choice, cache.nodes, cache.ledger, present, resource.made)
     an_empty_list = not present and resource.choice is None and not resource.problem
     if not nodes and not an_empty_list:
         return Nothing(resource)
@@ -182,27 +182,27 @@ def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, tabl
         # Only as it is known: somebody may be adding a node to it.
         return Delete(resource, version)
     units = without(nodes, resource)
-    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, tables)
+    expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, cache)
     return Change(ResourceChange(units, request.owner or resource.owner, expires_at, None, request.exports), version)
 
 
-def _expiry(request: SetResource, tables: Tables) -> float | None:
+def _expiry(request: SetResource, cache: Cache) -> float | None:
     """When it ends. Raises Invalid where no object could say so."""
     if request.ttl_seconds is None:
         return None
-    expires_at = tables.clock.now() + request.ttl_seconds
+    expires_at = cache.clock.now() + request.ttl_seconds
     if not 0 <= expires_at <= LAST_MOMENT:
         raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
     return expires_at
 
 
-def _own_node(request: SetResource, tables: Tables) -> NodeName:
+def _own_node(request: SetResource, cache: Cache) -> NodeName:
     """The caller's own node. Raises Invalid."""
     if request.caller_node is not None:
         return request.caller_node
     if request.owner is None:
         raise Invalid("node_spec", None, "names no node, and neither a caller's node nor an owner tells which is meant")
-    pod = tables.pods.get(request.owner.uid)
+    pod = cache.pods.get(request.owner.uid)
     if pod is None or (pod.namespace, pod.name) != (request.name.namespace, request.owner.name):
         raise Invalid("node_spec", None, f"the owner's node is unknown: there is no running pod {request.owner.name}")
     if pod.node is None:

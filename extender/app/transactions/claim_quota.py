@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from extender.app.cache.cache import Tables
+from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim, namespace_of, owning
 from extender.core.isolation import Allowance, Counted, Over
 from extender.core.ledger import Holder, Holding
@@ -16,16 +16,16 @@ from extender.core.names import in_domain
 from extender.kube.names import ResourceKey
 
 
-def outside_of(claim: Holding, tables: Tables) -> tuple[str, str] | None:
+def outside_of(claim: Holding, cache: Cache) -> tuple[str, str] | None:
     """The field of the claim that is outside of its namespace's domain, and why; None if none is."""
     namespace = namespace_of(claim) or ""
-    allowance, node = tables.isolation.of(namespace), tables.nodes[claim.node]
+    allowance, node = cache.isolation.of(namespace), cache.nodes[claim.node]
     if not allowance.has_node(node.labels):
         said = f"node {claim.node} is outside of the scheduling domain of {namespace}"
         return "node", f"{said}: name a node that has {allowance.told_nodes()}"
-    if (foreign := tables.tenancy.foreign(namespace, claim.units)) is not None:
+    if (foreign := cache.tenancy.foreign(namespace, claim.units)) is not None:
         return "units", f"{foreign} belongs to another namespace, which does not export it to {namespace}"
-    domain = tables.ledger.capacity.domain
+    domain = cache.ledger.capacity.domain
     for key in claim.units:
         if allowance.names is not None and in_domain(key, domain) and not _may_claim(key, namespace, allowance):
             allowed = ", ".join(allowance.names) or "none"
@@ -39,9 +39,9 @@ def _may_claim(key: ResourceKey, namespace: str, allowance: Allowance) -> bool:
     return allowance.has_name(name) and whose == namespace if dot else allowance.has_name(whose)
 
 
-def too_many(claims: Mapping[int, Holding], releasing: Sequence[Holder], tables: Tables) -> Iterator[tuple[int, Over]]:
+def too_many(claims: Mapping[int, Holding], releasing: Sequence[Holder], cache: Cache) -> Iterator[tuple[int, Over]]:
     """Which of the claims are more than their namespace may have, where those are released."""
-    ledger = tables.ledger
+    ledger = cache.ledger
     freed = [held for holder in releasing if (held := ledger.holding(holder)) is not None and is_claim(held)]
     having: dict[str, int] = {}
     for index, claim in claims.items():
@@ -50,7 +50,7 @@ def too_many(claims: Mapping[int, Holding], releasing: Sequence[Holder], tables:
             there = ledger.totals.places.get(owning(namespace), 0)
             having[namespace] = there - sum(namespace_of(held) == namespace for held in freed)
         replaces = ledger.holding(claim.holder) is not None and claim.holder not in releasing
-        over = tables.isolation.over(namespace, Counted.CLAIMS, int(not replaces), having[namespace])
+        over = cache.isolation.over(namespace, Counted.CLAIMS, int(not replaces), having[namespace])
         if over is not None:
             yield index, over
         else:

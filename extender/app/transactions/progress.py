@@ -11,7 +11,7 @@ from extender.app.resources.intent_log import Announced
 from extender.app.resources.quota import Underway
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import Done, Step
-from extender.core.back_off import BackOff
+from extender.core.backoff import BackOff
 from extender.core.ledger import Holder, Holding
 from extender.kube.errors import Unavailable
 
@@ -35,7 +35,7 @@ class Owed:
 
 
 @dataclass(slots=True)
-class Course:
+class Progress:
     """How far a transaction has come. Keys are indices of its operations."""
 
     sets: Mapping[int, SetResource]

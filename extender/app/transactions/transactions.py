@@ -25,15 +25,15 @@ import structlog
 from extender.app.cache.claims import holder_of, to_holding
 from extender.app.contracts.api import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.contracts.effects import Performer
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.kind import Identity, identity
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Unsure
-from extender.app.resources.intent_log import Announced, Intents
+from extender.app.resources.intent_log import Announced, IntentLog
 from extender.app.resources.set_resource import Overtaken, Resources
 from extender.app.resources.set_resource_plan import Done, Step, for_good, nodes_of, plan
 from extender.app.transactions.claim_quota import outside_of, too_many
-from extender.app.transactions.progress import Course, Owed, Undecided
-from extender.core.back_off import BackOff
+from extender.app.transactions.progress import Owed, Progress, Undecided
+from extender.core.backoff import BackOff
 from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
 from extender.core.transaction import decide
 from extender.core.units import Short
@@ -52,13 +52,13 @@ class Transactions:
 
     def __init__(
         self,
-        keeper: Keeper,
+        scheduler: Scheduler,
         performer: Performer,
         resources: Resources,
-        intents: Intents,
+        intents: IntentLog,
         nudge: Callable[[], None] = lambda: None,
     ) -> None:
-        self._keeper = keeper
+        self._scheduler = scheduler
         self._performer = performer
         self._resources = resources
         self._intents = intents
@@ -74,9 +74,9 @@ class Transactions:
         raise Unavailable(str(overtaken), retry_after=1.0) from overtaken
 
     async def _try(self, request: Transact) -> Outcome:
-        now = self._keeper.tables.clock.steady()
+        now = self._scheduler.cache.clock.steady()
         numbered = list(enumerate(request.operations))
-        course = Course(
+        course = Progress(
             {i: replace(each, dry_run=request.dry_run) for i, each in numbered if isinstance(each, SetResource)},
             {i: to_holding(each, now) for i, each in numbered if isinstance(each, Claim)},
             {i: holder_of(each) for i, each in numbered if isinstance(each, Release)},
@@ -103,7 +103,7 @@ class Transactions:
             await self._resources.advertised(node for done in course.written.values() for node in nodes_of(done.step))
         return outcome
 
-    async def _transact(self, request: Transact, course: Course) -> Outcome:
+    async def _transact(self, request: Transact, course: Progress) -> Outcome:
         all_or_nothing = request.mode is Mode.ALL_OR_NOTHING
         for wish in course.sets.values():
             await self._resources.look_before(wish)
@@ -132,16 +132,16 @@ class Transactions:
 
     # -- before anything is written ------------------------------------------------------------------------------
 
-    def _check(self, request: Transact, course: Course) -> None:
+    def _check(self, request: Transact, course: Progress) -> None:
         """Every operation that would be refused now is; the others are judged as if those before them were done."""
         if course.claims:
-            self._keeper.tables.require_whole()
-        rows, capacities = self._keeper.tables.ledger.rows, self._resources.capacities
+            self._scheduler.cache.require_whole()
+        rows, capacities = self._scheduler.cache.ledger.rows, self._resources.capacities
         changed: dict[NodeName, Row] = {}
         coming: dict[NodeName, set[ResourceKey]] = {}
         for index, wish in course.sets.items():
             try:
-                step = plan(wish, self._resources.known.get(wish.name), capacities, self._keeper.tables)
+                step = plan(wish, self._resources.known.get(wish.name), capacities, self._scheduler.cache)
             except ManagementError as error:
                 course.refuse(index, error)
                 continue
@@ -163,12 +163,12 @@ class Transactions:
                     row.capacity[key] = units.get(node) or 0
         seen: dict[Holder, int] = {}
         for index, claim in course.claims.items():
-            if claim.node not in self._keeper.tables.nodes:
+            if claim.node not in self._scheduler.cache.nodes:
                 course.refused[index] = Refusal(index=index, field="node", detail=f"there is no node {claim.node}")
             elif claim.holder in seen:
                 detail = f"operation {seen[claim.holder]} has a claim of the same holder; merge the two"
                 course.refused[index] = Refusal(index=index, field="holder", detail=detail)
-            elif outside := outside_of(claim, self._keeper.tables):
+            elif outside := outside_of(claim, self._scheduler.cache):
                 course.refused[index] = Refusal(index=index, field=outside[0], detail=outside[1])
             else:
                 seen[claim.holder] = index
@@ -176,9 +176,9 @@ class Transactions:
         if request.mode is Mode.ALL_OR_NOTHING or request.dry_run:
             self._note(course, self._decide(request, course, ChainMap(changed, rows)))
 
-    def _decide(self, request: Transact, course: Course, rows: Mapping[NodeName, Row]) -> Commit:
+    def _decide(self, request: Transact, course: Progress, rows: Mapping[NodeName, Row]) -> Commit:
         """What would become of the claims on these rows."""
-        ledger = self._keeper.tables.ledger
+        ledger = self._scheduler.cache.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = [held for each in course.releases.values() if (held := ledger.holding(each)) is not None]
         return decide(
@@ -191,12 +191,12 @@ class Transactions:
             request.read,
         ).outcome
 
-    def _note(self, course: Course, outcome: Commit) -> None:
+    def _note(self, course: Progress, outcome: Commit) -> None:
         index_of = {claim.holder: index for index, claim in course.claims.items() if index not in course.refused}
         for claim, cause in outcome.conflicts:
             course.refused[index_of[claim.holder]] = _refusal(index_of[claim.holder], cause)
 
-    async def _announce(self, course: Course) -> None:
+    async def _announce(self, course: Progress) -> None:
         """What is about to be written is durable, where a crash could leave half of it."""
         names = course.by_name()
         self._intents.require_finished(names.keys())
@@ -211,14 +211,14 @@ class Transactions:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    async def _write(self, course: Course, all_or_nothing: bool) -> None:
+    async def _write(self, course: Progress, all_or_nothing: bool) -> None:
         """Objects of different names at the same time, those of one name in the order of the operations."""
         writing = (self._write_one_name(course, indices, all_or_nothing) for indices in course.by_name().values())
         # None is left to itself because another failed: what it wrote could not be taken back.
         for failure in await asyncio.gather(*writing, return_exceptions=True):
             course.defect = course.defect or failure
 
-    async def _write_one_name(self, course: Course, indices: Sequence[int], all_or_nothing: bool) -> None:
+    async def _write_one_name(self, course: Progress, indices: Sequence[int], all_or_nothing: bool) -> None:
         for index in indices:
             if course.defect is not None or (all_or_nothing and (course.refused or course.unavailable)):
                 return
@@ -238,13 +238,13 @@ class Transactions:
             except Exception as error:
                 course.defect = error
 
-    def _claim(self, request: Transact, course: Course) -> None:
+    def _claim(self, request: Transact, course: Progress) -> None:
         """The claims and releases are committed, or refused with their numbers."""
         if request.dry_run:
             return
         if course.claims:
-            self._keeper.tables.require_whole()
-        ledger = self._keeper.tables.ledger
+            self._scheduler.cache.require_whole()
+        ledger = self._scheduler.cache.ledger
         self._refuse_too_many_claims(course)
         if course.refused and request.mode is Mode.ALL_OR_NOTHING:
             return
@@ -253,28 +253,28 @@ class Transactions:
         concerned = dict.fromkeys([*(claim.holder for claim in claims), *releasing])
         course.former_claims = [held for holder in concerned if (held := ledger.holding(holder)) is not None]
         course.claimed = True
-        decided = self._keeper.commit(claims, releasing, request.mode, request.detection, request.read)
+        decided = self._scheduler.commit(claims, releasing, request.mode, request.detection, request.read)
         self._note(course, self._performer.do(decided))
         if claims:
             self._nudge()
 
-    def _refuse_too_many_claims(self, course: Course) -> None:
+    def _refuse_too_many_claims(self, course: Progress) -> None:
         """Claims that are more than their namespace's quota are refused: those that come last."""
         claims = {index: claim for index, claim in course.claims.items() if index not in course.refused}
-        for index, over in too_many(claims, list(course.releases.values()), self._keeper.tables):
+        for index, over in too_many(claims, list(course.releases.values()), self._scheduler.cache):
             course.refused[index] = Refusal(index=index, field="holder", detail=str(over))
 
-    def _unclaim(self, course: Course) -> None:
+    def _unclaim(self, course: Progress) -> None:
         """Nothing is held for this transaction; what was held before it is again, as far as there is room for it."""
         if not course.claimed:
             return
         course.claimed = False
-        ledger = self._keeper.tables.ledger
+        ledger = self._scheduler.cache.ledger
         ours = [claim.holder for claim in course.claims.values() if ledger.holding(claim.holder) == claim]
         missing = [each for each in course.former_claims if each.holder in ours or ledger.holding(each.holder) is None]
-        self._performer.do(self._keeper.commit(missing, mode=Mode.INCREMENTAL, given_up=ours))
+        self._performer.do(self._scheduler.commit(missing, mode=Mode.INCREMENTAL, given_up=ours))
 
-    async def _put_in_force(self, course: Course, announced: Announced) -> None:
+    async def _put_in_force(self, course: Progress, announced: Announced) -> None:
         """It is in force. Raises Unavailable: it is not; Undecided: it may be, and will be taken back if it is not."""
         back_off = BackOff(_FIRST_PAUSE, inf)
         while back_off.failures < _UNDO_ATTEMPTS:
@@ -294,7 +294,7 @@ class Transactions:
         if not course.is_over:
             raise Unavailable("another instance of the service has taken the transaction back", retry_after=1.0)
 
-    async def _stands(self, course: Course) -> bool:
+    async def _stands(self, course: Progress) -> bool:
         """Whether what was written is still there, though its intent is gone: then it was we who deleted that.
 
         Whoever gives a transaction up takes back what it wrote before the intent is deleted.
@@ -310,7 +310,7 @@ class Transactions:
 
     # -- taking back ---------------------------------------------------------------------------------------------
 
-    async def _take_back(self, request: Transact, course: Course) -> None:
+    async def _take_back(self, request: Transact, course: Progress) -> None:
         """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
         if request.dry_run:
             return
@@ -323,14 +323,14 @@ class Transactions:
             await self._insist(course, _as_one(writes), self._resources.undoing.undo)
         course.is_taking_back = False
 
-    async def _undo_unsure(self, course: Course, attempt: Done) -> None:
+    async def _undo_unsure(self, course: Progress, attempt: Done) -> None:
         written = await self._resources.undoing.find_out(attempt)
         if written is not None:
             await self._resources.undoing.undo(written)
         elif isinstance(attempt.step, Create):
             course.on_their_way.add(identity(attempt.name))
 
-    async def _insist(self, course: Course, written: Done, undo: Callable[[Done], Awaitable[None]]) -> None:
+    async def _insist(self, course: Progress, written: Done, undo: Callable[[Done], Awaitable[None]]) -> None:
         """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
         undoing, name = Owed(written, undo, BackOff(_FIRST_PAUSE, inf)), identity(written.name)
         while name not in course.left:
@@ -342,18 +342,18 @@ class Transactions:
             await asyncio.sleep(undoing.wait)
         course.left.setdefault(name, []).append(undoing)
 
-    async def _take_back_the_rest(self, course: Course) -> None:
+    async def _take_back_the_rest(self, course: Progress) -> None:
         """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
         if course.announced is not None and not course.is_over and course.leaves_nothing():
             course.is_over = await self._intents.close(course.announced, course.on_their_way)
 
-    def _leave(self, course: Course) -> None:
+    def _leave(self, course: Progress) -> None:
         """What is left, if anything, is taken back by the service that finds the intent."""
         if course.announced is not None:
             self._intents.end(course.announced, over=course.is_over)
 
-    async def _take_back_name(self, course: Course, name: Identity, left: Sequence[Owed]) -> None:
+    async def _take_back_name(self, course: Progress, name: Identity, left: Sequence[Owed]) -> None:
         for undoing in left:
             over = False
             while not over:
@@ -361,7 +361,7 @@ class Transactions:
                 async with self._resources.writing.locks.hold([name]):
                     over = await self._is_over(course, undoing)
 
-    async def _is_over(self, course: Course, undoing: Owed) -> bool:
+    async def _is_over(self, course: Progress, undoing: Owed) -> bool:
         """Tries once. Whether nothing more is to be tried."""
         try:
             await undoing.undo(undoing.written)

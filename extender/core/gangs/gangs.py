@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from extender.core.brake import Brake
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.cycle.admission import Admission
 from extender.core.gangs.cycle.members import Members
@@ -34,69 +33,70 @@ from extender.core.gangs.kept_places import KeptPlaces
 from extender.core.gangs.placement.affinity_planner import Constrained
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import Offers, Slots
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.pod_preemption import Evictions
-from extender.core.gangs.preemption.preemption import Preempting
+from extender.core.gangs.preemption.preemption import Preemption
 from extender.core.gangs.preemption.victim_rules import Victims
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, SavedRoom, Thrift
-from extender.core.gangs.queue.elastic_members import Surplus
+from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits, SavedRoom
+from extender.core.gangs.queue.elastic_members import ElasticMembers
 from extender.core.gangs.queue.fit_index import Fits
-from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, Patience, Queue
+from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger, Queue
 from extender.core.gangs.queue.waiting_gangs import Waiting
-from extender.core.gangs.state.environment import Surroundings
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.environment import Environment
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.ledger import Ledger
+from extender.core.safety_switches import SafetySwitches
 from extender.kube.names import NodeName
 
 
 class Gangs:
     """The gangs of the cluster, on one ledger.
 
-    `nodes` is the keeper's table of nodes, read here for selectors and taints. `life` names this life of the service:
-    no other has the same.
+    `nodes` is the `Scheduler`'s table of nodes, read here for selectors and taints. `life` names this life of the
+    service: no other has the same.
     """
 
     def __init__(
         self,
         ledger: Ledger,
         nodes: Mapping[NodeName, Node],
-        patience: Patience = DEFAULT_PATIENCE,
+        patience: BackfillTrigger = DEFAULT_PATIENCE,
         *,
         reserve_at_filter: bool = True,
         life: str = "0",
-        around: Surroundings | None = None,
-        thrift: Thrift = DEFAULT_THRIFT,
+        around: Environment | None = None,
+        thrift: BackfillLimits = DEFAULT_THRIFT,
         bounds: Bounds = DEFAULT_BOUNDS,
         ours: Callable[[Pod], bool] = lambda pod: True,
-        brake: Brake | None = None,
+        brake: SafetySwitches | None = None,
     ) -> None:
-        brake = brake or Brake()
-        around = around or Surroundings()
-        staying, bystanders = around.staying, around.bystanders
+        brake = brake or SafetySwitches()
+        around = around or Environment()
+        staying, pod_affinity = around.staying, around.pod_affinity
         self.ledger = ledger
-        table = Table()
+        table = GangStore()
         self.by_key = table.by_key
         self.naming = table.naming
         self.effects = table.effects
         self.of = table.of
         self.slots = slots = Slots(ledger, nodes, staying)
         offers = Offers()
-        constrained = Constrained(ledger, nodes, bystanders, staying)
-        self.kept_places = KeptPlaces(ledger, nodes, bystanders, table, thrift.share)
+        constrained = Constrained(ledger, nodes, pod_affinity, staying)
+        self.kept_places = KeptPlaces(ledger, nodes, pod_affinity, table, thrift.share)
         constrained.place_of = self.kept_places.pod_before
         quota = PlaceQuota(ledger, around.isolation)
         places = Places(ledger, slots, constrained, offers, quota)
-        prospects = Prospects(ledger, places, slots, constrained)
+        feasibility = Feasibility(ledger, places, slots, constrained)
         plans = Plans(table, nodes)
-        fits = Fits(ledger, places, prospects, slots, plans, staying)
-        saved = SavedRoom(ledger, places, prospects, thrift)
+        fits = Fits(ledger, places, feasibility, slots, plans, staying)
+        saved = SavedRoom(ledger, places, feasibility, thrift)
         queue = Queue(fits, saved, patience, brake)
-        surplus = Surplus(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
+        surplus = ElasticMembers(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
         victims = Victims(table, brake, around.budgets, bounds, ours, around.daemons)
-        preempting = Preempting(ledger, prospects, table, brake, victims)
+        preempting = Preemption(ledger, feasibility, table, brake, victims)
         self.kept_places.is_made_free = preempting.has_evicted_for
         saved.awaited = preempting.awaited
         self.evictions = Evictions(table, victims, staying.pods, brake)
@@ -105,11 +105,11 @@ class Gangs:
             ledger,
             table,
             places,
-            prospects,
+            feasibility,
             plans,
             around.promises,
             waiting,
-            bystanders,
+            pod_affinity,
             reserve_at_filter,
         )
         self.quorums = quorums = Quorums(table, places, waiting, planning, brake)

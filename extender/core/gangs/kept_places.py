@@ -20,16 +20,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from extender.core.affinity_rules import Rules, are_too_many
 from extender.core.audit import Violation
 from extender.core.bounded import Bounded
-from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers
 from extender.core.gangs.placement.affinity_planner import like
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import Rules, are_too_many
+from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
@@ -59,14 +59,14 @@ class _Place:
 class KeptPlaces:
     _ledger: Ledger
     _nodes: Mapping[NodeName, Node]
-    _bystanders: Bystanders
-    _table: Table
+    _pod_affinity: PodAffinityIndex
+    _table: GangStore
     _share: float
     """Of the nodes, that may be closed by what is only saved."""
     is_made_free: Callable[[GangKey], bool] = lambda key: False
     """Whether pods were evicted for that gang, which is not bound yet."""
     _on: dict[NodeName, dict[Holder, _Place]] = field(default_factory=dict, init=False)
-    _places: Bystanders = field(default_factory=Bystanders, init=False)
+    _places: PodAffinityIndex = field(default_factory=PodAffinityIndex, init=False)
     """The places, each as a pod that is bound there."""
     _of: dict[GangKey, dict[Holder, _Place]] = field(default_factory=dict, init=False)
     _like: dict[PodUid, dict[NodeName, int]] = field(default_factory=dict, init=False)
@@ -277,7 +277,7 @@ class KeptPlaces:
         if not places or are_too_many(place.pod for place in places):
             return None
         comer = replace(pod, constraints=None)
-        rules = Rules([*(place.pod for place in places), comer], self._nodes, Around(self._bystanders))
+        rules = Rules([*(place.pod for place in places), comer], self._nodes, Around(self._pod_affinity))
         coming = rules.class_of(comer)
         seats = [(rules.class_of(place.pod), self._nodes[place.node]) for place in places if place.node in self._nodes]
         first = [(kind, node, keys) for kind, node in seats for keys in rules.keys_of_first(kind, coming)]

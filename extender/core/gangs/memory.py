@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from extender.core.gangs.cycle.plan_store import Pauses
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.preemption.victim_rules import Maker, Strikes
-from extender.core.gangs.queue.backfill import Account
+from extender.core.gangs.queue.backfill import IdleAccount
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.gang_state import AtBarrier, Plan, Wait
 from extender.core.gangs.state.preemption_limits import Unfinished, WhyNot
@@ -74,7 +74,7 @@ class TurnsMemory:
     until then; `after_others`: those that have their turn last."""
 
     saved_for: GangKey | None = None
-    savings: Account = field(default_factory=Account)
+    savings: IdleAccount = field(default_factory=IdleAccount)
     giving_way: Mapping[str, float] = field(default_factory=dict)
     after_others: Mapping[str, float] = field(default_factory=dict)
     preemptions: PreemptionsMemory = field(default_factory=PreemptionsMemory)

@@ -14,7 +14,7 @@ from uvicorn.server import ServerState
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.bodies import Answer
 from extender.adapters.http.connections import BoundedProtocol, Bounds
-from extender.adapters.http.direct import direct
+from extender.adapters.http.fast_path import direct
 from tests.adapters.http.fakes import service
 
 

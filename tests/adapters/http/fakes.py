@@ -34,14 +34,14 @@ from extender.app.contracts.policy_answers import Answer
 from extender.app.contracts.policy_state import PolicyState
 from extender.app.contracts.ports import PodRef
 from extender.app.contracts.quota_state import QuotaState
-from extender.app.contracts.simulation_request import Supposition, Wondered
-from extender.app.decision_stream import Announcements
+from extender.app.contracts.simulation_request import SimulationRequest, Wondered
 from extender.app.objects.kind import Identity
-from extender.core.brake import FREE
+from extender.app.observability.decision_stream import DecisionStream
 from extender.core.cluster import Pod
 from extender.core.isolation import Counted
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import PolicySpec
+from extender.core.safety_switches import FREE
 from extender.esl.base import PodRequirement
 from extender.esl.policy_esl import Task
 from extender.kube.names import NodeName, ResourceKey
@@ -109,9 +109,9 @@ class NotedManagement:
         self.explanation: Explanation | None = None
         self.everywhere: bool | None = None
         """Whether the last explanation may name what is in other namespaces."""
-        self.supposition = Supposition(fits=True)
+        self.supposition = SimulationRequest(fits=True)
         self.dumped = gzip.compress(b'{"kind":"escher-state-dump"}\n')
-        self.announcements = Announcements(_AtTheEpoch())
+        self.announcements = DecisionStream(_AtTheEpoch())
         nothing: dict[Counted, tuple[int, int | None]] = dict.fromkeys(Counted, (0, None))
         self.quota_state = QuotaState(namespace="", counted=nothing, waiting={})
         self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
@@ -216,7 +216,7 @@ class NotedManagement:
         self._note(namespace)
         return replace(self.quota_state, namespace=namespace)
 
-    async def wonder(self, wondered: Wondered) -> Supposition:
+    async def wonder(self, wondered: Wondered) -> SimulationRequest:
         self._note(wondered)
         return self.supposition
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from extender.adapters.http.asgi import Service
-from extender.adapters.http.entry import Entry
+from extender.adapters.http.call_admission import Entry
 from extender.adapters.http.streams import Streams
-from extender.app.admin.authorization import Authority, Caller, Right
+from extender.app.admin.authorization import Authorization, Caller, Right
 from extender.app.cache.rates import Rates
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, service
 
@@ -58,7 +58,7 @@ def guarded(
     **settings: Any,
 ) -> Service:
     """The service for callers with tokens."""
-    authority = Authority(known, lambda: 0.0, believed)
+    authority = Authorization(known, lambda: 0.0, believed)
     entry = Entry(authority=authority, rates=rates, streams=streams or Streams())
     return service(verbs, management, entry=entry, **settings)
 

@@ -17,8 +17,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.http.asgi import Service
-from extender.adapters.http.entry import Entry
-from extender.app.admin.authorization import Authority
+from extender.adapters.http.call_admission import Entry
+from extender.app.admin.authorization import Authorization
 from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedVerbs, asking, filter_body, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer
@@ -80,7 +80,7 @@ async def target() -> AsyncIterator[Target]:
     world.add_nodes("n1", "n2")
     for resource in ("ephemeralresources", "escherpolicies", "claims"):
         known.give(APP_A, "team-a", resource, ["get", "list", "create", "update", "patch", "delete"])
-    entry = Entry(authority=Authority(known, asyncio.get_running_loop().time, 10.0))
+    entry = Entry(authority=Authorization(known, asyncio.get_running_loop().time, 10.0))
     app = service(verbs, world.management(), entry=entry)
     with capture_logs():
         async with world.running(), in_process(app) as client:
@@ -267,8 +267,8 @@ async def test_a_pod_that_is_a_bomb_is_answered_and_so_is_the_next_one(target: T
     """API servers take less than this of a pod: whoever sends it is no kube-scheduler."""
     from tests.adapters.http.test_ledger_unharmed import KeepersVerbs
 
-    keeper = KeepersVerbs()
-    async with in_process(service(keeper)) as client:
+    scheduler = KeepersVerbs()
+    async with in_process(service(scheduler)) as client:
         answer = await client.post("/scheduler/filter", json=filter_body(pod, ["n1", "n2"]))
         assert answer.status_code in (200, 400)
         # A reason is constant, and none of the bomb's text is in it.
@@ -276,7 +276,7 @@ async def test_a_pod_that_is_a_bomb_is_answered_and_so_is_the_next_one(target: T
         after = await client.post("/scheduler/filter", json=filter_body(names=["n1", "n2"]))
         assert set(after.json()["NodeNames"]) <= {"n1", "n2"}
         assert after.json()["NodeNames"]
-    keeper.ledger()
+    scheduler.ledger()
 
 
 async def test_too_many_operations_are_none(target: Target) -> None:

@@ -15,7 +15,7 @@ from extender.adapters.http.answers import event_view
 from extender.adapters.http.asgi import Service
 from extender.adapters.http.routes import events
 from extender.app.contracts.ports import PodRef
-from extender.app.observability.decision_stream import BindEnded
+from extender.app.observability.decision_events import BindEnded
 from extender.core.gangs.state.gang import GangBound, GangPlanned
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

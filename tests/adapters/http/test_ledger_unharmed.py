@@ -1,4 +1,4 @@
-"""Whatever is sent to the verbs of the real keeper, its ledger is as it was, unless a pod was really placed."""
+"""Whatever is sent to the verbs of the real `Scheduler`, its ledger is as it was, unless a pod was really placed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import PodRef
-from extender.app.cycle.scheduler import Keeper
+from extender.app.cycle.scheduler import Scheduler
 from extender.core import audit
 from extender.core.cluster import Node, Pod
 from extender.core.ledger import Holding
@@ -35,30 +35,30 @@ class StillClock:
 
 
 class KeepersVerbs(Performing):
-    """The keeper's decisions, without anything that writes to a cluster."""
+    """The `Scheduler`'s decisions, without anything that writes to a cluster."""
 
     def __init__(self) -> None:
-        self.keeper = Keeper(StillClock())
-        self.do(replaced(self.keeper, Node, [node("n1"), node("n2")]))
-        self.do(self.keeper.set_capacity(NodeName("n1"), DATA1, 4))
-        self.do(self.keeper.observe(pod("bound", node=NodeName("n2"))))
+        self.scheduler = Scheduler(StillClock())
+        self.do(replaced(self.scheduler, Node, [node("n1"), node("n2")]))
+        self.do(self.scheduler.set_capacity(NodeName("n1"), DATA1, 4))
+        self.do(self.scheduler.observe(pod("bound", node=NodeName("n2"))))
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
-        return self.do(self.keeper.filter(pod, nodes))
+        return self.do(self.scheduler.filter(pod, nodes))
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
-        return self.keeper.prioritize(pod, nodes)
+        return self.scheduler.prioritize(pod, nodes)
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        permit = self.do(self.keeper.permit(pod.uid, node))
+        permit = self.do(self.scheduler.permit(pod.uid, node))
         return permit.reason if isinstance(permit, Refuse) else ""
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
-        return self.do(self.keeper.preempt(pod, victims))
+        return self.do(self.scheduler.preempt(pod, victims))
 
     def ledger(self) -> tuple[Snapshot, list[Holding]]:
-        assert audit.violations(self.keeper.tables.ledger) == []
-        return snapshot(self.keeper.tables.ledger), list(self.keeper.tables.ledger.rows.holdings())
+        assert audit.violations(self.scheduler.cache.ledger) == []
+        return snapshot(self.scheduler.cache.ledger), list(self.scheduler.cache.ledger.rows.holdings())
 
 
 def gang_pod(**annotations: str) -> dict[str, Any]:
@@ -124,4 +124,4 @@ async def test_a_good_call_does_change_it() -> None:
     async with in_process(service(verbs)) as client:
         answer = await client.post("/scheduler/filter", json=filter_body(asking({str(DATA1): "1"})))
     assert answer.json()["NodeNames"] == ["n1"]
-    assert verbs.keeper.tables.ledger.rows.free(NodeName("n1"), DATA1) == 3
+    assert verbs.scheduler.cache.ledger.rows.free(NodeName("n1"), DATA1) == 3

@@ -18,7 +18,7 @@ import pytest
 from extender.adapters.open_files import OTHERS_NEED, binds_that_can_wait, open_at_once, raise_limit
 from extender.core.gangs.state.state_machine import Phase
 from tests.adapters.http.fakes import on_loopback, service
-from tests.app.test_scheduling import Stage
+from tests.app.test_binding_cycle import Stage
 from tests.builders import gang_ask, gang_pods, node
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -90,7 +90,7 @@ async def test_a_gang_of_so_many_is_bound_as_a_whole_through_a_real_server(size:
         pytest.skip("both ends of each connection are files of this process")
     stage = Stage()
     for number in range(-(-size // 100)):
-        stage.do(stage.keeper.observe(node(f"large{number}", {"cpu": 100_000})))
+        stage.do(stage.scheduler.observe(node(f"large{number}", {"cpu": 100_000})))
     members = [replace(each, gang=gang_ask("train", size, timeout=30.0)) for each in gang_pods("train", size)]
     stage.see(*members)
     where = [stage.filter(each) for each in members]

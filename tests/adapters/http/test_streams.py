@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.asgi import Service
+from extender.adapters.http.call_admission import Entry, entry_of
 from extender.adapters.http.connections import Bounds
-from extender.adapters.http.entry import Entry, entry_of
 from extender.adapters.http.streams import Streams
 from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey

@@ -15,7 +15,7 @@ import trustme
 from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
-from extender.adapters.http.entry import Entry, entry_of
+from extender.adapters.http.call_admission import Entry, entry_of
 from extender.adapters.http.tls import ServedCertificates
 from extender.adapters.metrics import CertificateMetrics
 from extender.settings import Settings

@@ -21,8 +21,8 @@ from extender.app.contracts.simulation_request import (
     PolicySet,
     QuorumSet,
     Released,
+    SimulationRequest,
     Supposed,
-    Supposition,
     Uncordoned,
     Wondered,
 )
@@ -134,7 +134,7 @@ async def test_what_was_tried_is_told_as_it_can_be_asked(
     assert (told["since"], told["reason_since"]) == ("1970-01-01T00:01:00Z", "1970-01-01T00:01:01.500000Z")
     assert told["remedies"] == [each.said for each in remedies]
     changes = [change for each in told["tried"] for change in each["changes"]]
-    management.supposition = Supposition(fits=True)
+    management.supposition = SimulationRequest(fits=True)
     assert (await client.post("/v1/what-if", json={"changes": changes})).status_code == 200
     assert management.asked[-1] == Wondered(supposed)
 
@@ -142,7 +142,7 @@ async def test_what_was_tried_is_told_as_it_can_be_asked(
 async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: NotedManagement) -> None:
     why = Explanation(subject="gang team-a/train", waits=True, summary="waits", remedies=["more nodes"])
     moved = [Place("team-a/p", NodeName("n2")), Place("team-a/q", None)]
-    management.supposition = Supposition(fits=False, moved=moved, explanation=why)
+    management.supposition = SimulationRequest(fits=False, moved=moved, explanation=why)
     answer = await client.post("/v1/what-if", json={"question": POD})
     assert answer.json() == {
         "fits": False,

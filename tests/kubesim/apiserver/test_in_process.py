@@ -10,10 +10,10 @@ from contextlib import aclosing
 
 import pytest
 
-from extender.adapters.kube.kinds import pods
-from extender.adapters.kube.reflector import Reflector
-from extender.adapters.kube.store import ApiResourceStore
-from extender.adapters.kube.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kubernetes.kinds import pods
+from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.store import ApiResourceStore
+from extender.adapters.kubernetes.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
 from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,

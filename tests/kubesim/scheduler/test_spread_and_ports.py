@@ -11,8 +11,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from extender.adapters.objects import to_node, to_pod
-from extender.core.bystanders import Around, Bystanders
-from extender.core.neighbours import HOST_PORTS, SPREAD, Rules
+from extender.core.affinity_rules import HOST_PORTS, SPREAD, Rules
+from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube import objects
 from kubesim.kinds import Json
 from kubesim.scheduler.cache import Cache, NodeInfo
@@ -141,7 +141,7 @@ def planned(nodes: list[Json], pods: list[Json], asking: Json) -> dict[str, str]
     def read(raw: Json) -> Any:
         return to_pod(msgspec.convert(raw, objects.Pod), longest_wait=1.0)
 
-    around = Bystanders()
+    around = PodAffinityIndex()
     for each in pods:
         around.put(read(each))
     there = {node.name: node for node in (to_node(msgspec.convert(each, objects.Node)) for each in nodes)}

@@ -19,8 +19,8 @@ from extender.adapters.http.problems import Problem, ProblemKind, documented, qu
 from extender.adapters.http.rights import admitted_in
 from extender.adapters.http.routes.parameters import management, noun
 from extender.app.contracts.api import EventCalls
-from extender.app.decision_stream import REMEMBERED, Following, Missed
-from extender.app.observability.decision_stream import Announcement
+from extender.app.observability.decision_events import DecisionEvent
+from extender.app.observability.decision_stream import REMEMBERED, Following, Missed
 from extender.kube.names import require_label
 from extender.kube.printable import printable
 
@@ -115,7 +115,7 @@ async def _lines(told: Following) -> AsyncIterator[bytes]:
 
 
 @lru_cache(REMEMBERED)
-def _worded(event: Announcement | Missed) -> bytes:
+def _worded(event: DecisionEvent | Missed) -> bytes:
     """The event's lines, made once for all who follow."""
     if isinstance(event, Missed):
         # With this id a caller that comes again begins with what is remembered.

@@ -105,8 +105,7 @@ async def get_resource(
     calls: Calls, namespace: Namespace, name: Name, response: Response, shared: Shared = False
 ) -> ResourceView:
     """One ephemeral resource."""
-    state = await calls.get_resource(_resource_name(namespace, name, shared))
-    return _show(response, answers.resource_view(state))
+    return _show(response, answers.resource_view(await calls.get_resource(_resource_name(namespace, name, shared))))
 
 
 @router.delete(

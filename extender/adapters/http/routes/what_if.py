@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from extender.adapters.http.routes.parameters import management, noun
-from extender.adapters.http.wondering import SuppositionView, WhatIfBody, supposition_view
+from extender.adapters.http.what_if_models import SuppositionView, WhatIfBody, supposition_view
 from extender.app.contracts.api import WhatIfCalls
 
 router = noun("explain")

@@ -26,7 +26,7 @@ from extender.core.gangs.state.gang import (
     GangTurnedAway,
     WakePod,
 )
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase, Step
 from extender.core.ledger import Ledger
@@ -38,7 +38,7 @@ from extender.kube.names import NodeName
 class Admission:
     _ledger: Ledger
     _slots: Slots
-    _table: Table
+    _table: GangStore
     _places: Places
     _waiting: Waiting
     _planning: Planning

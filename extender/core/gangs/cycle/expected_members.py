@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.core.bounded import Bounded
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.state_machine import Phase
@@ -82,7 +82,7 @@ class _Pause:
     times: int
 
 
-class Promises:
+class ExpectedMembers:
     def __init__(self, limit: int = GATHER_LIMIT) -> None:
         self._limit = limit
         self._promises: dict[_ControllerUid, Promise] = {}

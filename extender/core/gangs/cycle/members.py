@@ -18,7 +18,7 @@ from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import GOVERNED_ANEW, NOTHING_LEFT, Gang
 from extender.core.gangs.state.gang_state import Terms
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Holding, HoldingKind, Ledger
@@ -69,7 +69,7 @@ class EndedWell:
 @dataclass(eq=False)
 class Members:
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _places: Places
     _waiting: Waiting
     _planning: Planning

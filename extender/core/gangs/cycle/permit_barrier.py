@@ -15,7 +15,7 @@ from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.cycle.quorum import Quorums
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.state.gang import NOT_ITS_NODE, QUARANTINE, ROOM_TAKEN, Gang, OpenBarrier
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
 from extender.core.ledger import HoldingKind, Ledger
@@ -27,7 +27,7 @@ class Barrier:
     """`life` names this life of the service: no other has the same."""
 
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _places: Places
     _planning: Planning
     _quorums: Quorums

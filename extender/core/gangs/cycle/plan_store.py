@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sized
 from dataclasses import dataclass
 
-from extender.core.back_off import doubled
-from extender.core.due import earliest
+from extender.core.backoff import doubled
 from extender.core.gangs.state.gang import GIVES_WAY, GOVERNED_ANEW, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
+from extender.core.timers import earliest
 
 FREE = 3
 """So many in a row cost nothing."""
@@ -100,7 +100,7 @@ class Plans:
     """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces wait for room that plans of this
     gang's namespace hold: where this one's is, or was until just now."""
 
-    def __init__(self, table: Table, nodes: Sized) -> None:
+    def __init__(self, table: GangStore, nodes: Sized) -> None:
         self._table = table
         self._nodes = nodes
         self.left_alone: dict[GangKey, float] = {}

@@ -10,23 +10,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from extender.core.bystanders import Bystanders
+from extender.core.affinity_rules import NEAR, SPREAD
 from extender.core.cluster import Pod
 from extender.core.constraints import NO_CONSTRAINTS
 from extender.core.gang_ask import DEFAULT_TIMEOUT
-from extender.core.gangs.cycle.expected_members import GATHER_SECONDS, Ahead, Promises
+from extender.core.gangs.cycle.expected_members import GATHER_SECONDS, Ahead, ExpectedMembers
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, OUTRANKED, OVER_QUOTA, UNPLANNED, Gang, GangPlanned
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Step
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import NEAR, SPREAD
+from extender.core.pod_affinity_index import PodAffinityIndex
 from extender.core.policy_types import HOSTNAME
 from extender.kube.names import NodeName, PodUid
 
@@ -36,13 +36,13 @@ class Planning:
     """`reserve_at_filter`: see `gangs`."""
 
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _places: Places
-    _prospects: Prospects
+    _feasibility: Feasibility
     plans: Plans
-    promises: Promises
+    promises: ExpectedMembers
     _waiting: Waiting
-    _bystanders: Bystanders
+    _pod_affinity: PodAffinityIndex
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
@@ -134,7 +134,9 @@ class Planning:
 
     def state_of(self, gang: Gang) -> tuple[int, int]:
         """Another whenever a plan that was not possible may be."""
-        news = self._ledger.changes.gain_count + (self._bystanders.version if self._places.is_constrained(gang) else 0)
+        news = self._ledger.changes.gain_count + (
+            self._pod_affinity.version if self._places.is_constrained(gang) else 0
+        )
         return (news, gang.roster.changes)
 
     def _tried(self, gang: Gang, sent: Sequence[NodeName] | None) -> None:
@@ -250,7 +252,7 @@ class Planning:
         """The constant reason for which a gang without a plan, whose members exist, is turned away."""
         if self._waiting.quota.over(gang) is not None:
             return OVER_QUOTA
-        hopeless = self._prospects.hopeless(gang)
+        hopeless = self._feasibility.hopeless(gang)
         if hopeless is not None and not hopeless.unsure:
             return HOPELESS
         ended_early = gang.wait.shortfall is not None and gang.wait.shortfall.unsure
@@ -258,7 +260,7 @@ class Planning:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room beside what stays."""
-        return bool(gang.needed) and self._prospects.could_ever_fit(gang)
+        return bool(gang.needed) and self._feasibility.could_ever_fit(gang)
 
     def heed_bystander(self, pod: Pod) -> None:
         """The pod is bound: whoever wants to be near such pods, or evenly among them, is to be tried again."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from extender.core.back_off import doubled
-from extender.core.brake import Act, Brake, Withheld
+from extender.core.backoff import doubled
 from extender.core.cluster import Pod
-from extender.core.due import earliest
 from extender.core.gangs.cycle.partial_gangs import Proof, misleading, proven_part
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.placement.placement import Places
@@ -26,9 +24,11 @@ from extender.core.gangs.state.gang import (
     GangInPart,
     VoidAttempts,
 )
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, SafetySwitches, Withheld
+from extender.core.timers import earliest
 
 LONGEST_PAUSE = 600.0
 """Seconds, at most, for which a part is let be that could not be evicted; or the gang's own time, if that is longer."""
@@ -36,11 +36,11 @@ LONGEST_PAUSE = 600.0
 
 @dataclass(eq=False)
 class Quorums:
-    _table: Table
+    _table: GangStore
     _places: Places
     _waiting: Waiting
     _planning: Planning
-    _brake: Brake
+    _brake: SafetySwitches
     in_part: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs of which a part is bound, as is proven, and until when the rest may follow."""
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)

@@ -11,17 +11,17 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from extender.core.brake import Act, Brake, Withheld
-from extender.core.due import earliest
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.fit_index import shape_of
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import NO_ROOM, Gang, GangTurnedAway, RoomSaved, Turn, TurnLost
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, SafetySwitches, Withheld
+from extender.core.timers import earliest
 from extender.kube.names import NodeName
 
 _A_LOOK = 3
@@ -31,12 +31,12 @@ _A_LOOK = 3
 @dataclass(eq=False)
 class Settling:
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _places: Places
     _waiting: Waiting
     _planning: Planning
     _quarantine: Quarantine
-    _brake: Brake
+    _brake: SafetySwitches
     _news_for_surplus: dict[NodeName, None] = field(default_factory=dict, init=False)
     """Nodes that gained room, and may lose it again to those who are before the surplus in turn."""
     _left: dict[NodeName, None] = field(default_factory=dict, init=False)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from extender.core.brake import Brake
-from extender.core.due import earliest
 from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.cycle.quorum import Quorums
@@ -16,17 +14,19 @@ from extender.core.gangs.cycle.requeue import Settling
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import TOO_LATE, Gang, GangTimedOut
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger import Ledger
 from extender.core.names import GangKey
+from extender.core.safety_switches import SafetySwitches
+from extender.core.timers import earliest
 
 
 @dataclass(eq=False)
 class Deadlines:
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _places: Places
     _waiting: Waiting
     _planning: Planning
@@ -34,7 +34,7 @@ class Deadlines:
     _quorums: Quorums
     _barrier: Barrier
     _quarantine: Quarantine
-    _brake: Brake
+    _brake: SafetySwitches
 
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time`, or `requeue`, has something to do, in seconds that only pass."""

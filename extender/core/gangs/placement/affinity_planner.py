@@ -12,19 +12,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import chain
 
+from extender.core.affinity_rules import SPREAD, Rules, allows, are_too_many
 from extender.core.bounded import Bounded
-from extender.core.bystanders import Around, Bystanders
 from extender.core.cluster import Node, Pod
 from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort
 from extender.core.fit import asked_of
 from extender.core.gangs.placement.affinity_packing import Seat, plan
-from extender.core.gangs.placement.resident_pods import Staying
+from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Promised, Room, Slot
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.neighbours import SPREAD, Rules, allows, are_too_many
+from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -42,8 +42,8 @@ _Answer = tuple[Gang, _Stamp, Shortfall | None]
 class Constrained:
     _ledger: Ledger
     _nodes: Mapping[NodeName, Node]
-    _bystanders: Bystanders
-    _staying: Staying
+    _pod_affinity: PodAffinityIndex
+    _staying: ResidentPods
     place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
     """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
     require to be apart from such."""
@@ -62,7 +62,7 @@ class Constrained:
 
     def concerns(self, gang: Gang) -> bool:
         """Whether the gang's places are to be planned here. O(members) after a change."""
-        state = (gang.roster.changes, self._bystanders.repellers_changed)
+        state = (gang.roster.changes, self._pod_affinity.repellers_changed)
         known = self._concerned.get(gang.key)
         if known is None or known[0] is not gang or known[1] != state:
             known = (gang, state, self._is_concerned(gang))
@@ -71,18 +71,18 @@ class Constrained:
 
     def changes(self, *, alone: bool) -> int:
         """Grows whenever who stands where has changed; or, if not `alone`, only who requires others to be away."""
-        return self._bystanders.repellers_changed + (self._bystanders.version if alone else 0)
+        return self._pod_affinity.repellers_changed + (self._pod_affinity.version if alone else 0)
 
     def _is_concerned(self, gang: Gang) -> bool:
         members = gang.roster.members.values()
         if any(pod.constraints is not None for pod in members):
             return True
-        return self._bystanders.repels_in(gang.key.namespace) and any(map(self._bystanders.repels, members))
+        return self._pod_affinity.repels_in(gang.key.namespace) and any(map(self._pod_affinity.repels, members))
 
     def promised(self, gang: Gang) -> Promised:
         """Pods of no gang that the gang does not come before, and where kube-scheduler keeps room for each: others have
         left for it, most likely. O(nominated pods)."""
-        nominated = self._bystanders.nominated()
+        nominated = self._pod_affinity.nominated()
         return [(pod, node) for pod, node in nominated if pod.gang is None and pod.priority >= gang.terms.claims]
 
     # -- plans ---------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ class Constrained:
         promised: Promised = (),
     ) -> dict[Holder, NodeName] | Shortfall:
         """As `bin_packing.plan`, with all that the members require; and beside what is `promised`."""
-        return self.plan_in(self.surroundings(gang, slots, releasing, leaving, promised), gang, slots, candidates)
+        return self.plan_in(self.environment(gang, slots, releasing, leaving, promised), gang, slots, candidates)
 
-    def surroundings(
+    def environment(
         self,
         gang: Gang,
         slots: Sequence[Slot],
@@ -112,14 +112,14 @@ class Constrained:
         room = Room(self._ledger, [*releasing, *own], leaving)
         room.keep_for(promised)
         besides = [*self._besides(gang, {*releasing, *own}), *promised]
-        return room, Around(self._bystanders, besides, map(PodUid, leaving))
+        return room, Around(self._pod_affinity, besides, map(PodUid, leaving))
 
     def plan_in(
-        self, surroundings: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
+        self, environment: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
     ) -> dict[Holder, NodeName] | Shortfall:
         """As `plan`, where the surroundings are known."""
         self.looks += len(candidates)
-        room, around = surroundings
+        room, around = environment
         return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
 
     def allowed(
@@ -133,7 +133,7 @@ class Constrained:
         """Those of the nodes where the pod is allowed beside everybody who stands or is planned there, and beside a
         member on each of those that are `left` to one."""
         slots = [(_template(gang), node) for node in left]
-        around = Around(self._bystanders, [*self._besides(gang, {Holder(pod.uid), *giving_up}), *slots])
+        around = Around(self._pod_affinity, [*self._besides(gang, {Holder(pod.uid), *giving_up}), *slots])
         return allows(pod, names, self._nodes, around)
 
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
@@ -141,7 +141,7 @@ class Constrained:
         seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
         if are_too_many(pod for pod, _ in seated):
             return False
-        around = Around(self._bystanders, self._besides(gang, {each.holder for each in held}, saved=False))
+        around = Around(self._pod_affinity, self._besides(gang, {each.holder for each in held}, saved=False))
         rules = Rules([pod for pod, _ in seated], self._nodes, around)
         placed = [(rules.class_of(pod), self._nodes[node]) for pod, node in seated]
         for kind, node in placed:
@@ -158,7 +158,7 @@ class Constrained:
 
     def left_to(self, gang: Gang, places: Mapping[Holder, NodeName]) -> set[Holder]:
         """Those of the gang's places that the pods around leave to it now, room aside; each beside those before it."""
-        around = Around(self._bystanders, self._besides(gang, places.keys()))
+        around = Around(self._pod_affinity, self._besides(gang, places.keys()))
         seated = [(holder, like(gang, holder), node) for holder, node in places.items() if node in self._nodes]
         if are_too_many(pod for _, pod, _ in seated):
             return set()
@@ -184,7 +184,7 @@ class Constrained:
                     continue
                 if held.kind is HoldingKind.SAVING and (own or not saved):
                     continue
-                pod = self._bystanders.get(PodUid(held.holder))
+                pod = self._pod_affinity.get(PodUid(held.holder))
                 if pod is None:
                     pod = _template(gang) if own else self.place_of(held, gang.key.namespace, apart)
                 if pod is not None:
@@ -223,10 +223,10 @@ class Constrained:
     def _emptied(self, gang: Gang, promised: Promised = ()) -> Around:
         staying = [
             (pod, pod.node)
-            for pod in self._bystanders.bound()
+            for pod in self._pod_affinity.bound()
             if pod.node is not None and (pod.uid in gang.roster.members or pod.uid in self._staying)
         ]
-        return Around(self._bystanders, [*staying, *promised], emptied=True)
+        return Around(self._pod_affinity, [*staying, *promised], emptied=True)
 
     def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
         """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
@@ -254,7 +254,7 @@ class Constrained:
             self._ledger.changes.capacity_count,
             gang.roster.changes,
             self._staying.grown + self._staying.shrunk,
-            *(self._bystanders.version_of((tuple(term.peers for term in terms), False)) for terms in wanted),
+            *(self._pod_affinity.version_of((tuple(term.peers for term in terms), False)) for terms in wanted),
         )
 
     def aims(
@@ -273,7 +273,7 @@ class Constrained:
         for room in (now, lasting):
             room.keep_for(promised)
         need = asked_of(slots[0].units) if slots else ()
-        around = Around(self._bystanders, [*self._besides(gang, frozenset(holders)), *promised])
+        around = Around(self._pod_affinity, [*self._besides(gang, frozenset(holders)), *promised])
         left = frozenset(allows(_template(gang), names, self._nodes, around))
         emptiest = sorted(dict.fromkeys(names), key=lambda name: (name not in left, -now.part(name, need)[1]))
         found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang, promised))

@@ -14,8 +14,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from extender.core.audit import Violation
-from extender.core.columns import Numbers
 from extender.core.fit import MOST, Asked, Need
+from extender.core.node_arrays import Numbers
 from extender.core.units import count_in
 from extender.kube.names import NodeName
 

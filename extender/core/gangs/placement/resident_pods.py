@@ -47,9 +47,9 @@ class _Stay:
 
 
 @dataclass(slots=True)
-class Staying:
-    """`pods`: the table of all pods that are not finished, which is the keeper's. `ours`: whether the pod's scheduler
-    is one of ours. `preempts`: whether anybody is evicted for a gang. `comes_again`: see `core.daemons`."""
+class ResidentPods:
+    """`pods`: the table of all pods that are not finished, which is the `Scheduler`'s. `ours`: whether the pod's
+    scheduler is one of ours. `preempts`: whether anybody is evicted for a gang. `comes_again`: see `core.daemons`."""
 
     pods: Mapping[PodUid, Pod]
     ours: Callable[[Pod], bool] = lambda pod: True

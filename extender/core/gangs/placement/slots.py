@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 
 from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
-from extender.core.columns import Accepts
 from extender.core.equivalence import EquivalenceClass, matching_of
 from extender.core.fit import asked_of
-from extender.core.gangs.placement.resident_pods import Staying
+from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Room, Slot, Template
 from extender.core.ledger import Holder, Ledger
+from extender.core.node_arrays import Accepts
 from extender.core.node_matching import AcceptsPod, matching
 from extender.core.policy_types import HOSTNAME
 from extender.core.units import add
@@ -73,11 +73,12 @@ def _says_nothing(pod: Pod) -> None: ...
 
 @dataclass(eq=False)
 class Slots:
-    """`nodes` is the keeper's table of nodes, read here for selectors and taints. `staying`: what no gang waits for."""
+    """`nodes` is the `Scheduler`'s table of nodes, read here for selectors and taints. `staying`: what no gang waits
+    for."""
 
     _ledger: Ledger
     nodes: Mapping[NodeName, Node]
-    _staying: Staying
+    _staying: ResidentPods
     judged: Callable[[Pod], Accepts | None] = field(default_factory=lambda: _says_nothing, init=False)
     """What policies say beside that of the nodes for a pod; None: nothing."""
     preferred: Callable[[Pod], Callable[[NodeName], float] | None] = field(

@@ -32,7 +32,7 @@ _ROUNDS = 16
 
 
 @dataclass(eq=False)
-class Prospects:
+class Feasibility:
     _ledger: Ledger
     _places: Places
     _slots: Slots
@@ -179,7 +179,7 @@ class Prospects:
                 on_node.setdefault(pod.node, []).append(number)
         pods = [pod for unit in units for pod in unit.pods]
         gone = [Holder(pod.uid) for pod in (*going, *pods)]
-        emptied = self._constrained.surroundings(gang, slots, saved, gone, promised)
+        emptied = self._constrained.environment(gang, slots, saved, gone, promised)
         concerned = self._constrained.concerned_by(gang, slots, pods)
 
         def beside_others(on: Sequence[NodeName]) -> Choice | None:
@@ -203,7 +203,7 @@ class Prospects:
         going: Sequence[Pod],
         saved: Sequence[Holder],
         promised: Promised,
-        surroundings: Surroundings,
+        environment: Surroundings,
         concerned: Sequence[Pod],
         *,
         for_policies: bool,
@@ -215,8 +215,8 @@ class Prospects:
         for _ in range(_ROUNDS):
             if staying:
                 leaving = [Holder(pod.uid) for unit in units for pod in unit.pods if pod.uid not in staying]
-                surroundings = self._constrained.surroundings(gang, slots, saved, [*gone, *leaving], promised)
-            could = self._constrained.plan_in(surroundings, gang, slots, nodes)
+                environment = self._constrained.environment(gang, slots, saved, [*gone, *leaving], promised)
+            could = self._constrained.plan_in(environment, gang, slots, nodes)
             if isinstance(could, Shortfall):
                 return None
             in_the_way = self._constrained.in_the_way(gang, could, concerned)

@@ -18,13 +18,13 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gangs.preemption.victim_rules import Victims
 from extender.core.gangs.state.eviction_orders import EvictRest, Preempted
 from extender.core.gangs.state.gang import Gang
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName, PodUid
 
 OFFER_SECONDS = 10.0
@@ -46,7 +46,7 @@ class _Offer:
 class Evictions:
     """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
 
-    def __init__(self, table: Table, victims: Victims, pods: Mapping[PodUid, Pod], brake: Brake) -> None:
+    def __init__(self, table: GangStore, victims: Victims, pods: Mapping[PodUid, Pod], brake: SafetySwitches) -> None:
         self._gangs = table
         self._victims = victims
         self._pods = pods

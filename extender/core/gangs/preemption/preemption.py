@@ -7,8 +7,6 @@ A preemption is *ordered* here and carried out elsewhere, one at a time. It is o
 vain when the gang's plan then ran out, when it had to preempt again, or when it ended. After that there is none for
 this gang until something has changed (its members, the nodes, whose pods could leave) and a while, which doubles, has
 passed; nor are pods of the same makers taken meanwhile. How often that may be in an hour says `vain`.
-
-Knows gangs, budgets and the search (`preemption`). Must not know how a pod is evicted, nor whose turn it is: `waiting`.
 """
 
 from __future__ import annotations
@@ -17,16 +15,15 @@ from collections.abc import Sequence
 from math import inf
 
 from extender.core.bounded import Bounded
-from extender.core.brake import Act, Brake
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import called_in_full, lone_pod
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.victim_rules import HOUR, Maker, Tenant, Victims, all_makers_of, back_off, makers_of
 from extender.core.gangs.preemption.victim_search import Choice, Unit, small_first, within_budgets
 from extender.core.gangs.state.eviction_orders import KeepRoomFor, LetRoomGo
 from extender.core.gangs.state.gang import EvictFor, Gang
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.preemption_limits import (
     BUDGET,
     TAKEN_IN_VAIN,
@@ -40,6 +37,7 @@ from extender.core.gangs.state.preemption_limits import (
 from extender.core.gangs.vain import Circumstances, History, Order, Spent, Vain
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName, PodUid
 
 _NOMINATED_REMEMBERED = 16_384
@@ -47,11 +45,13 @@ PREEMPTS_EVERY = 10.0
 """For how many seconds after a search there is no other, whatever has changed."""
 
 
-class Preempting:
-    def __init__(self, ledger: Ledger, prospects: Prospects, table: Table, brake: Brake, victims: Victims) -> None:
+class Preemption:
+    def __init__(
+        self, ledger: Ledger, feasibility: Feasibility, table: GangStore, brake: SafetySwitches, victims: Victims
+    ) -> None:
         self.victims = victims
         self._ledger = ledger
-        self._prospects = prospects
+        self._feasibility = feasibility
         self._table = table
         self._brake = brake
         self.orders: dict[GangKey, Order] = {}
@@ -205,7 +205,7 @@ class Preempting:
     ) -> Choice | None:
         alone = bool(lone_pod(gang.key)) and any(pod.governed for pod in gang.roster.unplaced())
         for_policies = self.victims.bounds.for_policies or not alone
-        return self._prospects.victims_for(gang, units, going, saved, for_policies=for_policies)
+        return self._feasibility.victims_for(gang, units, going, saved, for_policies=for_policies)
 
     def _exhausted(self, gang: Gang, units: Sequence[int], now: float) -> Exhausted | None:
         return self.vain.exhausted(gang.key, units, self.victims.bounds, self._undecided(), now)

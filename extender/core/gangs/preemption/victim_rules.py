@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.back_off import doubled
-from extender.core.brake import Brake
+from extender.core.backoff import doubled
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
 from extender.core.daemons import Daemons
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.victim_search import Unit, unit_of
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.preemption_limits import (
     BRAKED,
     BUDGET,
@@ -35,6 +34,7 @@ from extender.core.gangs.state.preemption_limits import (
 )
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
+from extender.core.safety_switches import SafetySwitches
 from extender.kube.names import PodUid
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
@@ -71,8 +71,8 @@ class Strikes:
 class Victims:
     """`ours`: whether a pod's scheduler is ours."""
 
-    _table: Table
-    _brake: Brake
+    _table: GangStore
+    _brake: SafetySwitches
     budgets: Budgets
     bounds: Bounds
     ours: Callable[[Pod], bool]

@@ -1,7 +1,8 @@
 """The backfill reservation: room that is saved for one waiting gang, place by place, until its whole quorum has it; how
 much of the cluster is kept idle by that, for how long, and when it must end.
 
-Nobody takes what is saved but gangs before that one in turn, and pods of a higher priority. Two bounds, `Thrift`:
+Nobody takes what is saved but gangs before that one in turn, and pods of a higher priority. Two bounds,
+`BackfillLimits`:
 
 - *Progress.* Saving goes on while it gets somewhere: the places saved, counting a part of a place by its scarcest
   resource, have to reach a new maximum, by a hundredth of all at least. After `seconds` without, it ends.
@@ -21,10 +22,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from extender.core.audit import Violation
-from extender.core.back_off import doubled
+from extender.core.backoff import doubled
 from extender.core.cluster import Pod
 from extender.core.gangs.placement.placement import Places
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.state.gang import Gang
 from extender.core.ledger import Holder, Ledger
 from extender.core.names import GangKey
@@ -42,7 +43,7 @@ _LATE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Thrift:
+class BackfillLimits:
     """Which share of the cluster may be saved for as long as that progresses, and for how many seconds more than that
     may be, or without progress."""
 
@@ -55,11 +56,11 @@ class Thrift:
         return doubled(self.seconds, rounds - 1, max(_LONGEST_PAUSE, self.seconds))
 
 
-DEFAULT_THRIFT = Thrift()
+DEFAULT_THRIFT = BackfillLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class IdleAccount:
     """What `Savings` have come to, as they call it."""
 
     resting: bool = False
@@ -75,7 +76,7 @@ class Savings:
     """On one ledger. Times are seconds that only pass."""
 
     ledger: Ledger
-    thrift: Thrift = DEFAULT_THRIFT
+    thrift: BackfillLimits = DEFAULT_THRIFT
     resting: bool = False
     """Whether nobody may save more than the share."""
     seconds_over: float = 0.0
@@ -92,11 +93,11 @@ class Savings:
         self._best, self._progressed_at = -1, now
 
     @property
-    def account(self) -> Account:
+    def account(self) -> IdleAccount:
         over, best = self._over, self._best
-        return Account(self.resting, self.seconds_over, over, self._as_of, best, self._progressed_at)
+        return IdleAccount(self.resting, self.seconds_over, over, self._as_of, best, self._progressed_at)
 
-    def resume(self, account: Account) -> None:
+    def resume(self, account: IdleAccount) -> None:
         """They have come to that, on a ledger that has the same."""
         self.resting, self.seconds_over, self._over = account.resting, account.seconds_over, account.over
         self._as_of, self._best, self._progressed_at = account.as_of, account.best, account.progressed_at
@@ -176,12 +177,12 @@ class Savings:
 
 
 class SavedRoom:
-    def __init__(self, ledger: Ledger, places: Places, prospects: Prospects, thrift: Thrift) -> None:
+    def __init__(self, ledger: Ledger, places: Places, feasibility: Feasibility, thrift: BackfillLimits) -> None:
         self.gang: Gang | None = None
         """The gang that room is saved for."""
         self.savings = Savings(ledger, thrift)
         self._places = places
-        self._prospects = prospects
+        self._feasibility = feasibility
         self._gave_way: tuple[GangKey, int] | None = None
         self.awaited: Callable[[GangKey], Sequence[NodeName]] = lambda key: ()
         """The nodes that are being made free for that gang."""
@@ -219,7 +220,7 @@ class SavedRoom:
         return bool(nodes) and bool(self._places.unbound(gang))
 
     def _save(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
-        part = self._prospects.save(gang, nodes, now + SAVED_SECONDS, self.savings.limit())
+        part = self._feasibility.save(gang, nodes, now + SAVED_SECONDS, self.savings.limit())
         self.savings.progress(part, now)
 
     def give_back(self) -> None:
@@ -237,7 +238,7 @@ class SavedRoom:
 
     def suffices(self, gang: Gang) -> bool:
         """Whether all that the gang needs may be saved for it now."""
-        return self.savings.suffices(self._prospects.asked(gang))
+        return self.savings.suffices(self._feasibility.asked(gang))
 
     def usable_by(self, gang: Gang) -> Sequence[Holder]:
         """What is saved for the gang itself, or for one behind it."""

@@ -22,7 +22,7 @@ from extender.core.cluster import Pod
 from extender.core.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.placement.fit_counts import Copies
 from extender.core.gangs.state.gang import Gang
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.trial_snapshot import Room
 from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
@@ -65,12 +65,12 @@ class _Found:
 
 
 @dataclass(eq=False)
-class Surplus:
+class ElasticMembers:
     """`copies`: how often pods of a kind fit into what is free; `accepts`: whether the node would have them.
     `may_add`: whether the gang may have one place more."""
 
     _ledger: Ledger
-    _table: Table
+    _table: GangStore
     _copies: Copies[EquivalenceClass]
     _accepts: Callable[[NodeName, EquivalenceClass], bool]
     _may_add: Callable[[Gang], bool] = lambda gang: True

@@ -18,20 +18,20 @@ import numpy as np
 
 from extender.core.audit import Violation
 from extender.core.cluster import Pod
-from extender.core.columns import Accepting, Accepts, Grid, Numbers
 from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
 from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import Slots
-from extender.core.gangs.preemption.feasibility import Prospects
+from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.state.gang import Gang
-from extender.core.governed import is_choosy
 from extender.core.ledger import Ledger
+from extender.core.matched_policy import is_choosy
 from extender.core.names import GangKey
-from extender.core.rows import NOWHERE
-from extender.core.work import Work
+from extender.core.node_arrays import Accepting, Accepts, Grid, Numbers
+from extender.core.node_rows import NOWHERE
+from extender.core.work_budget import Work
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
@@ -180,16 +180,16 @@ class CouldFit:
 
 class Fits:
     def __init__(
-        self, ledger: Ledger, places: Places, prospects: Prospects, slots: Slots, plans: Plans, stays: _Stays
+        self, ledger: Ledger, places: Places, feasibility: Feasibility, slots: Slots, plans: Plans, stays: _Stays
     ) -> None:
         self.work = Work()
         least: Least[EquivalenceClass] = Least(lambda kind: kind.need, self._lacks)
         self.copies: Copies[EquivalenceClass] = Copies(ledger.rows, self._count_free, least, self._count_all_free)
         """How often pods of a kind fit into what is free."""
-        self._ever = CouldFit(ledger, prospects.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work)
+        self._ever = CouldFit(ledger, feasibility.could_ever_fit, slots.accepting, slots.is_judged, stays, self.work)
         self._ledger = ledger
         self._places = places
-        self._prospects = prospects
+        self._feasibility = feasibility
         self._slots = slots
         self.plans = plans
 
@@ -281,16 +281,16 @@ class Fits:
     def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
         """Whether it would have room beside what stays."""
         if shape[2] is not None or self._places.is_constrained(gang):
-            return self._prospects.could_ever_fit(gang)
+            return self._feasibility.could_ever_fit(gang)
         # Members of its own that are bound stay as well, and are those of no other gang of the shape.
-        beside_its_own = not gang.roster.bound or self._prospects.could_ever_fit(gang)
+        beside_its_own = not gang.roster.bound or self._feasibility.could_ever_fit(gang)
         return beside_its_own and self._ever(gang, shape, rank)
 
     def ever_changed(self, *, alone: bool) -> tuple[int, int]:
         """Another whenever `could_ever` may answer otherwise. `alone`: also for shapes of one gang's own."""
         self._ever.refresh()
         # All that `could_ever` looks at: else room could be saved and given back for ever, as one knew better.
-        return self._ever.changes, self._prospects.company_changed(alone=alone)
+        return self._ever.changes, self._feasibility.company_changed(alone=alone)
 
     def violations(self, waiting: AbstractSet[Shape]) -> Iterator[Violation]:
         """`waiting`: the shapes of those who wait."""

@@ -1,12 +1,13 @@
 """The queue: in which order waiting gangs are tried when room comes free, and room saved for the one whose turn it is.
 
-A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound, `Patience`:
-among those that would fit into the cluster beside what stays there (`resident_pods`), room is saved for the first in
-turn (priority, then the order of the policies, then age) once it was passed so often, or has waited so long; for one
-gang at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its turn: it goes
-behind all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it for a time,
-twice as long each time. It is tried as before whenever room comes free. For as long as the first such time those of its
-namespace that come have their turn after those of others: else a namespace would keep it with one after another.
+A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound,
+`BackfillTrigger`: among those that would fit into the cluster beside what stays there (`resident_pods`), room is saved
+for the first in turn (priority, then the order of the policies, then age) once it was passed so often, or has waited so
+long; for one gang at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its
+turn: it goes behind all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it
+for a time, twice as long each time. It is tried as before whenever room comes free. For as long as the first such time
+those of its namespace that come have their turn after those of others: else a namespace would keep it with one after
+another.
 
 Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put
 before has its turn by age.
@@ -23,24 +24,24 @@ from heapq import heapify, heappop, heappush
 from math import inf, nextafter
 
 from extender.core.audit import Violation
-from extender.core.brake import Act, Brake
-from extender.core.due import earliest
 from extender.core.gangs.queue.backfill import SavedRoom
 from extender.core.gangs.queue.fit_index import Fits, Rank, Shape, shape_of
 from extender.core.gangs.state.gang import Gang, Turn, TurnOrder
 from extender.core.names import GangKey
+from extender.core.safety_switches import Act, SafetySwitches
+from extender.core.timers import earliest
 from extender.kube.names import NodeName
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class BackfillTrigger:
     """How often the gang that is first in turn may be bypassed, and how many seconds it waits, before room is saved."""
 
     bypasses: int = 8
     seconds: float = 60.0
 
 
-DEFAULT_PATIENCE = Patience()
+DEFAULT_PATIENCE = BackfillTrigger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class _Entry:
 
 
 class Queue:
-    def __init__(self, fits: Fits, saved: SavedRoom, patience: Patience, brake: Brake) -> None:
+    def __init__(self, fits: Fits, saved: SavedRoom, patience: BackfillTrigger, brake: SafetySwitches) -> None:
         self.fits = fits
         self.saved = saved
         self._patience = patience
@@ -258,8 +259,7 @@ class Queue:
 
     def in_turn(self, keys: Iterable[GangKey]) -> list[Turn]:
         """Where those of them stand that wait."""
-        entries = map(self._entries.get, keys)
-        return sorted([entry.turn for entry in entries if entry is not None])
+        return sorted([entry.turn for entry in map(self._entries.get, keys) if entry is not None])
 
     def is_as_it_was(self, gang: Gang) -> bool:
         """It waits here, and nothing about its members has changed since it came."""
@@ -422,14 +422,14 @@ class Queue:
         gang.wait.rounds_lost += 1
         gang.wait.overtaken, gang.wait.by_age = 0, False
         self.fits.plans.in_vain(gang, now)
-        rivals = [entry for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
+        contention = [entry for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
         # Of equal age a gang that was there before would be before them.
-        behind = nextafter(max(entry.turn[2] for entry in rivals), inf)
-        gang.wait.behind_order = max(entry.turn[1] for entry in rivals)
+        behind = nextafter(max(entry.turn[2] for entry in contention), inf)
+        gang.wait.behind_order = max(entry.turn[1] for entry in contention)
         gang.wait.saves_after = now + self.saved.savings.thrift.pause(gang.wait.rounds_lost)
         self.after_others[gang.key.namespace] = now + self.saved.savings.thrift.pause(1)
-        own = [entry.gang for entry in rivals if entry.gang.key.namespace == gang.key.namespace]
-        for each in own if len(own) < len(rivals) else [gang]:
+        own = [entry.gang for entry in contention if entry.gang.key.namespace == gang.key.namespace]
+        for each in own if len(own) < len(contention) else [gang]:
             each.wait.behind = behind
             self._take_out(each.key)
             self.enter(each)

@@ -10,28 +10,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from extender.core.audit import Violation
-from extender.core.brake import Brake
-from extender.core.gangs.placement.resident_pods import Staying
-from extender.core.gangs.preemption.preemption import Preempting
-from extender.core.gangs.queue.elastic_members import Surplus
-from extender.core.gangs.queue.queue import Patience, Queue
+from extender.core.gangs.placement.resident_pods import ResidentPods
+from extender.core.gangs.preemption.preemption import Preemption
+from extender.core.gangs.queue.elastic_members import ElasticMembers
+from extender.core.gangs.queue.queue import BackfillTrigger, Queue
 from extender.core.gangs.state.gang import Gang, Turn
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.gangs.state.state_machine import Phase, Step
 from extender.core.names import GangKey
+from extender.core.safety_switches import SafetySwitches
 
 
 @dataclass(eq=False)
 class Waiting:
-    _table: Table
+    _table: GangStore
     queue: Queue
     quota: PlaceQuota
-    surplus: Surplus
-    preempting: Preempting
-    _staying: Staying
-    _patience: Patience
-    _brake: Brake
+    surplus: ElasticMembers
+    preempting: Preemption
+    _staying: ResidentPods
+    _patience: BackfillTrigger
+    _brake: SafetySwitches
     stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
     unasked: dict[GangKey, float] = field(default_factory=dict, init=False)

@@ -10,7 +10,7 @@ Slots of the same units and the same `accepts` form a template. Members of a rea
   first, one slot a node, then a second round. Where that fails, though each template alone would fit, each slot goes on
   the node where it leaves least: largest template first, and then the one with the least choice first. The last try,
   where it is cheap enough, looks after each slot which has the least choice left. All of them can miss a plan that
-  exists; tests/core/test_planning.py shows one.
+  exists; tests/core/test_planner.py shows one.
 
 Cost: O(slots) where there is room; O(templates x candidates) where there is not, of which little where one template is
 tried on all nodes (`columns`).
@@ -23,9 +23,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from extender.core.columns import Offer
 from extender.core.gangs.state.trial_snapshot import Candidates, Lack, Room, Slot, Template, templates_of
 from extender.core.ledger import Holder, Ledger
+from extender.core.node_arrays import Offer
 from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 

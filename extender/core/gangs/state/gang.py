@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt
-from extender.core.brake import Withheld
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.bin_packing import Shortfall
@@ -20,6 +19,7 @@ from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, Le
 from extender.core.gangs.state.gang_state import AtBarrier, Plan, Roster, Terms, Wait
 from extender.core.gangs.state.state_machine import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey
+from extender.core.safety_switches import Withheld
 from extender.kube.names import NodeName, PodUid
 
 Turn = tuple[int, tuple[float, ...], float, int, float, GangKey]

@@ -15,7 +15,7 @@ from extender.core.names import GangKey
 from extender.kube.names import PodUid
 
 
-class Table:
+class GangStore:
     def __init__(self) -> None:
         self.by_key: dict[GangKey, Gang] = {}
         self.naming = Naming(self.by_key)

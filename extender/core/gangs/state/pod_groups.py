@@ -57,7 +57,7 @@ class PodGroups:
         self._members: dict[GroupName, dict[PodUid, Pod]] = {}
         """Pods as they are told of, by the group that they name."""
         self._group_of: dict[PodUid, GroupName] = {}
-        self._turned_away: set[PodUid] = set()
+        self._unschedulable: set[PodUid] = set()
         """Pods that were told that their group makes no sense, or is not there."""
 
     # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
@@ -111,7 +111,7 @@ class PodGroups:
 
     def forget(self, uid: PodUid) -> None:
         """The pod is gone."""
-        self._turned_away.discard(uid)
+        self._unschedulable.discard(uid)
         name = self._group_of.pop(uid, None)
         if name is not None:
             members = self._members[name]
@@ -122,13 +122,13 @@ class PodGroups:
     def turned_away(self, pod: Pod) -> None:
         """The pod, resolved, was rejected for what it asks."""
         if isinstance(pod.gang, MalformedAsk) and pod.gang.field == POD_GROUP_LABEL:
-            self._turned_away.add(pod.uid)
+            self._unschedulable.add(pod.uid)
 
     def to_wake(self, pod: Pod) -> bool:
         """Whether the pod was rejected for its group; once for each time that it was."""
-        if pod.uid not in self._turned_away:
+        if pod.uid not in self._unschedulable:
             return False
-        self._turned_away.discard(pod.uid)
+        self._unschedulable.discard(pod.uid)
         return pod.node is None
 
     def resolved(self, pod: Pod) -> Pod:

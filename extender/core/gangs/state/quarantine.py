@@ -13,7 +13,7 @@ from typing import Protocol
 
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.state.gang import QUARANTINE, Gang, GangQuarantined
-from extender.core.gangs.state.gang_store import Table
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Phase, Step
 from extender.core.names import GangKey
 
@@ -28,7 +28,7 @@ class _Remembers(Protocol):
 class Quarantine:
     """`remembering`: all who keep something about gangs beside the table."""
 
-    _table: Table
+    _table: GangStore
     _places: Places
     _remembering: Sequence[_Remembers]
 

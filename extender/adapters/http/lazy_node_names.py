@@ -1,0 +1,94 @@
+"""Sent names: the nodes of a call as they were sent, read only by who asks for one of them.
+
+An ordinary pod passes on every node: then nobody looks at a name, and the answer has the list that came, byte for byte.
+Thousands of names take five times as long to read as to count. Must not know what the names are for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import overload
+
+import msgspec
+from msgspec import Raw
+
+from extender.kube.names import NodeName
+
+_IN_NAMES = b"abcdefghijklmnopqrstuvwxyz0123456789-."
+_OPEN, _EACH, _CLOSE = b"[", b'"",', b'""]'
+_NAMED, _END, _NULL = b',"Nodes":null,"NodeNames":', b"}", b"null"
+_FIRST, _BETWEEN, _LAST = b'["', b'","', b'"]'
+_AT_THE_END = _LAST + _END
+_FEW = 16
+"""Answers with few names are remembered, and with them would be the whole body that these were not read from."""
+_read = msgspec.json.Decoder(list[NodeName]).decode
+
+
+class LazyNodeNames(Sequence[NodeName]):
+    """A list of names, as JSON in `raw`."""
+
+    __slots__ = ("_count", "_names", "raw")
+
+    def __init__(self, raw: Raw, count: int) -> None:
+        """`raw` is a list of so many names: see `sent_names`."""
+        self.raw = raw
+        self._count = count
+        self._names: list[NodeName] | None = None
+
+    def _all(self) -> list[NodeName]:
+        if self._names is None:
+            self._names = _read(self.raw)
+        return self._names
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[NodeName]:
+        return iter(self._all())
+
+    def __contains__(self, name: object) -> bool:
+        if self._names is None and isinstance(name, str) and name.isascii():
+            sought = name.encode()
+            if not sought.translate(None, _IN_NAMES):
+                return b'"%b"' % sought in bytes(self.raw)
+        return name in self._all()
+
+    @overload
+    def __getitem__(self, at: int) -> NodeName: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[NodeName]: ...
+
+    def __getitem__(self, at: int | slice) -> NodeName | Sequence[NodeName]:
+        return self._all()[at]
+
+
+def sent_names(raw: Raw) -> LazyNodeNames | None:
+    """The names, if `raw` is a list of more than a few texts of the characters of nodes' names, without spaces; None:
+    that is to be found out by reading it."""
+    return _counted(bytes(raw))
+
+
+def cut_out(body: bytes) -> tuple[bytes, LazyNodeNames] | None:
+    """`body` with null for its names, and these, as of `sent_names`; None: they are not where kube-scheduler has them.
+
+    Whoever reads the first as JSON makes of it what he would make of `body`, but for them: they are one value, as null
+    is, and where JSON has one value it may have any other.
+    """
+    if not body.endswith(_AT_THE_END) or (at := body.find(_NAMED)) < 0:
+        return None
+    at += len(_NAMED)
+    names = _counted(body[at : -len(_END)])
+    return None if names is None else (body[:at] + _NULL + _END, names)
+
+
+def _counted(raw: bytes) -> LazyNodeNames | None:
+    # All but such characters, in their order; and none of these is outside of the quotes, if each comma has one on
+    # either side.
+    frame = raw.translate(None, _IN_NAMES)
+    count = len(frame) // len(_EACH)
+    if count <= _FEW or frame != _OPEN + _EACH * (count - 1) + _CLOSE:
+        return None
+    if raw.count(_BETWEEN) != count - 1 or not (raw.startswith(_FIRST) and raw.endswith(_LAST)):
+        return None
+    return LazyNodeNames(Raw(raw), count)

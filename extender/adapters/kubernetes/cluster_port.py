@@ -1,0 +1,249 @@
+"""Cluster port: an ESL at work on a real API server, with nothing but pods and node status.
+
+    watch on the pods of a namespace, and on nodes --events--> ESL --effects--> pods created, deleted and evicted,
+                                                                                node status patched
+
+The ESL decides at once, in the event loop; effects are carried out in lanes, one per pod and one per node: in order
+within a lane, all lanes at the same time. What waits for one node goes there in one PATCH. What fails for want of an
+answer is tried again for as long as this runs; what is refused is told to the ESL. Knows no policy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from typing import Any, Self
+
+import structlog
+
+from extender.adapters.kubernetes.kinds import WatchedKind, nodes
+from extender.adapters.kubernetes.node_facts import NodeFacts
+from extender.adapters.kubernetes.pod_changes import PodChanges, Template
+from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.writers import ApiNodeStatusWriter
+from extender.adapters.objects import to_pod
+from extender.adapters.pod_sizes import outlined
+from extender.app.contracts.ports import PodOwner
+from extender.app.effects.retry import until_answered
+from extender.core.backoff import BackOff
+from extender.core.cluster import Pod
+from extender.esl.base import (
+    CapacityConfirmed,
+    CapacitySeen,
+    Effect,
+    EffectRefused,
+    Esl,
+    Event,
+    NodeGone,
+    NodeSeen,
+    Notice,
+    RemoveCapacity,
+    Report,
+    SetCapacity,
+    lane_of,
+)
+from extender.esl.departed import Keys
+from extender.esl.facts import Nodes, PodFacts
+from extender.esl.policy_loop import PolicyLoop
+from extender.esl.several import Several
+from extender.kube import objects
+from extender.kube.errors import Gone, Refused
+from extender.kube.names import NodeName, ResourceKey
+from extender.kube.requests import Requests, address
+
+_FIRST_PAUSE = 0.1
+_LONGEST_PAUSE = 5.0
+_NO_LIMIT = float("inf")
+
+_log = structlog.get_logger(__name__)
+
+
+class EslDriver:
+    """Runs one ESL while its `async with` block lasts; `report` is called with each of its reports."""
+
+    def __init__(
+        self,
+        requests: Requests,
+        esl: Esl | Several,
+        report: Callable[[Report], None],
+        *,
+        namespace: str,
+        owner: PodOwner | None = None,
+        instance: str = "",
+        notice: Callable[[Notice], None] = lambda notice: None,
+        template: Template = lambda launch: None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it. As
+        long as it is there they are, though it has Completed. The members should have it as an owner too: without,
+        those that run would run on without room.
+
+        `instance`: what the ghosts are to say of who made them; it may be set anew.
+
+        `Several` policies are told of nodes too, and of what there is at first all at once. `notice` is called with
+        each of their notices; `template`: from what they launch a task's pod.
+        """
+        self._requests = requests
+        self._several = esl if isinstance(esl, Several) else None
+        self._work = PolicyLoop(esl, self._heed, self._failed)
+        self._report = report
+        self._notice = notice
+        self._namespace = namespace
+        self._sleep = sleep
+        self._node_status = ApiNodeStatusWriter(requests)
+        self._changes = PodChanges(requests, owner, template)
+        self._changes.instance = instance
+        told: Collection[str] | None = None if self._several is None else self._several.domains
+        self._node_facts = NodeFacts(
+            namespace,
+            lambda *seen: self.tell(CapacitySeen(*seen)),
+            None
+            if told is None
+            else Nodes(told, lambda node: self.tell(NodeSeen(node)), lambda name: self.tell(NodeGone(name))),
+        )
+        self._pods = PodFacts(self.tell)
+        self._first: list[Event] | None = None if self._several is None else []
+        """What was there at first, until all of it is known."""
+        self._lanes: dict[str, deque[Effect]] = {}
+
+    @property
+    def changed(self) -> asyncio.Event:
+        """Set whenever the ESL has been told something; clear it to wait for the next time."""
+        return self._work.changed
+
+    @property
+    def instance(self) -> str:
+        return self._changes.instance
+
+    @instance.setter
+    def instance(self, instance: str) -> None:
+        self._changes.instance = instance
+
+    async def __aenter__(self) -> Self:
+        self._work.begin()
+        path = address("api", "v1", "namespaces", self._namespace, "pods")
+        # How long members may wait for each other is kube-scheduler's affair with the extender only.
+        kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT), outlined)
+        facts = self._node_facts
+        pods = Reflector(self._requests, kind, self._pods)
+        followed = Reflector(self._requests, nodes(), facts, before_list=facts.before_list)
+        following = [self.spawn(pods.run()), self.spawn(followed.run())]
+
+        async def synced() -> None:
+            await pods.synced.wait()
+            await followed.synced.wait()
+
+        waiting = asyncio.create_task(synced())
+        await asyncio.wait([*following, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for each in following:
+            if each.done():
+                await each
+        if self._several is not None:
+            first, self._first = self._first or [], None
+            self.perform(self._several.begin(first, self.now()))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._work.end()
+
+    def now(self) -> float:
+        """Seconds, as the ESL is told them."""
+        return self._work.now()
+
+    def known_pods(self) -> Iterable[Pod]:
+        """The pods of the namespace as they were last seen."""
+        return list(self._pods.known.values())
+
+    def known_keys(self) -> Keys:
+        """The resources in the namespace's name that nodes have, as was last seen or written."""
+        return self._node_facts.keys
+
+    def tell(self, event: Event) -> None:
+        """The ESL has taken the event in, and what it wants done is under way."""
+        if self._first is not None:
+            self._first.append(event)
+        else:
+            self._work.tell(event)
+
+    def perform(self, effects: Iterable[Effect]) -> None:
+        """These are under way; what is due later will be."""
+        self._work.perform(effects)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """It is under way until the block is left; should it fail, leaving raises why."""
+        return self._work.spawn(work)
+
+    async def until(self, holds: Callable[[], bool], within: float) -> None:
+        """It holds, or something has failed. Raises TimeoutError."""
+        await self._work.until(holds, within)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What it has died of."""
+        return self._work.failure
+
+    def _heed(self, effect: Effect) -> None:
+        if isinstance(effect, Report):
+            self._report(effect)
+        elif isinstance(effect, Notice):
+            self._notice(effect)
+        else:
+            self._enqueue(lane_of(effect), effect)
+
+    def _failed(self, error: BaseException) -> None:
+        _log.error("a defect: the ESL is no longer followed", exc_info=error)
+
+    # -- lanes ---------------------------------------------------------------------------------------------------
+
+    def _enqueue(self, lane: str, effect: Effect) -> None:
+        waiting = self._lanes.get(lane)
+        if waiting is not None:
+            waiting.append(effect)
+            return
+        self._lanes[lane] = deque([effect])
+        self.spawn(self._drain(lane))
+
+    async def _drain(self, lane: str) -> None:
+        waiting = self._lanes[lane]
+        carry_out = self._patch_node if lane.startswith("node ") else self._write_pod
+        while waiting:
+            back_off = BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
+            await until_answered(
+                lambda: carry_out(waiting), back_off=back_off, sleep=self._sleep, what="effect", lane=lane
+            )
+        del self._lanes[lane]
+
+    async def _patch_node(self, waiting: deque[Effect]) -> None:
+        """The node says what the effects that wait for it come to, in one PATCH."""
+        latest: dict[ResourceKey, SetCapacity | RemoveCapacity] = {}
+        node = NodeName("")
+        taken = len(waiting)
+        for effect in waiting:
+            assert isinstance(effect, SetCapacity | RemoveCapacity)
+            node, latest[effect.resource] = effect.node, effect
+        desired = {each.resource: each.units for each in latest.values() if isinstance(each, SetCapacity)}
+        refusal: Refused | None = None
+        version = ""
+        try:
+            version = await self._node_status.advertise(node, desired, [r for r in latest if r not in desired])
+        except Gone:
+            desired = {}
+        except Refused as error:
+            refusal = error
+        for _ in range(taken):
+            waiting.popleft()
+        for effect in latest.values():
+            if refusal is not None:
+                self.tell(EffectRefused(effect, str(refusal)))
+            else:
+                self.tell(CapacityConfirmed(node, effect.resource, desired.get(effect.resource, 0)))
+        if refusal is None:
+            self._node_facts.wrote(node, version, {resource: desired.get(resource, 0) for resource in latest})
+
+    async def _write_pod(self, waiting: deque[Effect]) -> None:
+        event = await self._changes.carry_out(waiting[0])
+        waiting.popleft()
+        if event is not None:
+            self.tell(event)

@@ -1,0 +1,92 @@
+"""The hand on the brake: settings and labels of namespaces, as they change, put in force. Every change is told.
+
+Must not know files, nor how a namespace is followed, nor what any switch is for: that is `core.safety_switches` and who
+asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import structlog
+
+from extender.app.contracts.api import BrakeState
+from extender.app.contracts.effects import Performer
+from extender.app.cycle.scheduler import Scheduler
+from extender.core.cluster import Namespace
+from extender.core.feedback import BrakeChanged
+from extender.core.safety_switches import FREE, Switches, switches_of
+
+_log = structlog.get_logger(__name__)
+
+EVERYWHERE = "everywhere"
+
+
+class SwitchSettings:
+    """`ports.Sink[Namespace]`."""
+
+    def __init__(self, scheduler: Scheduler, performer: Performer) -> None:
+        self._scheduler = scheduler
+        self._performer = performer
+        self._unclear: dict[str, list[str]] = {}
+        self._read = False
+
+    def state(self) -> BrakeState:
+        brake = self._scheduler.cache.brake
+        return BrakeState(
+            everywhere=brake.everywhere,
+            namespaces=dict(brake.labelled),
+            unclear=dict(self._unclear),
+            labels_are_read=self._read,
+        )
+
+    def set_everywhere(self, switches: Switches) -> None:
+        """The settings say so from now on."""
+        if self._scheduler.cache.brake.set_everywhere(switches):
+            _tell(EVERYWHERE, switches)
+            self._heed(True)
+
+    def set_uncertain(self, uncertain: bool) -> None:
+        """What is known may be otherwise by now, or is as it is again."""
+        self._heed(self._scheduler.cache.brake.set_uncertain(uncertain))
+
+    def replace(self, objects: Iterable[Namespace]) -> Iterable[None]:
+        self._read = True
+        present = {each.name: each for each in objects}
+        news = [self._take(each) for each in present.values()]
+        gone = [name for name in self._scheduler.cache.brake.labelled if name not in present]
+        self._heed(any([*news, *map(self._free, gone)]))
+        return ()
+
+    def upsert(self, item: Namespace) -> None:
+        self._heed(self._take(item))
+
+    def remove(self, item: Namespace) -> None:
+        self._heed(self._free(item.name))
+
+    def _heed(self, news: bool) -> None:
+        if news:
+            self._performer.do(self._scheduler.heed(BrakeChanged()))
+
+    def _take(self, namespace: Namespace) -> bool:
+        switches, unclear = switches_of(namespace.labels)
+        if unclear != self._unclear.get(namespace.name, []):
+            _log.warning("labels are not understood: the brake is held", namespace=namespace.name, labels=unclear)
+            self._unclear[namespace.name] = unclear
+        if not unclear:
+            self._unclear.pop(namespace.name, None)
+        news = self._scheduler.cache.brake.set_labelled(namespace.name, switches)
+        if news:
+            _tell(namespace.name, switches)
+        return news
+
+    def _free(self, name: str) -> bool:
+        self._unclear.pop(name, None)
+        news = self._scheduler.cache.brake.set_labelled(name, FREE)
+        if news:
+            _tell(name, FREE)
+        return news
+
+
+def _tell(where: str, switches: Switches) -> None:
+    _log.warning("the brake was changed", where=where, changed=switches.off() or "all as by default")

@@ -1,0 +1,404 @@
+# mypy: disable-error-code="type-abstract"
+"""Judging: whether a pod may be on a node, and where best.
+
+A pod may be on a node if every policy lets it, beside what kube-scheduler itself asks: selectors, taints and cordons
+(`node_match`), and room, where what gives way to the pod counts as free. The filter verb asks the policies alone, for
+kube-scheduler has asked the rest; who was turned away is woken by the whole rule. One rule, asked by the filter verb,
+by bind, by explain, and by what wakes. A pod about which a policy has met a defect is refused for that.
+
+Dispatch and nothing else. Must not know what any policy is for, nor who was turned away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from extender.app.contracts.extender_api import Verdict
+from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, having
+from extender.core.by_place import ByPlace
+from extender.core.cluster import Pod
+from extender.core.fit import asked_of
+from extender.core.gang_ask import MalformedAsk
+from extender.core.policy import (
+    Facts,
+    Filters,
+    FiltersAlike,
+    GivingWay,
+    Infeasible,
+    InfeasibleInSlices,
+    NodeFilter,
+    OnlyOn,
+    OnlyTheseNodes,
+    Policy,
+    Reads,
+    Refuse,
+    Scorer,
+    Scores,
+    Wakes,
+)
+from extender.core.units import Short
+from extender.core.work_budget import Work
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
+
+_HIGHEST_SCORE = 10
+"""MaxExtenderPriority of kube-scheduler."""
+_TO_LOOK_UP = 4
+"""So many nodes are sooner looked for among those that were sent than these are gone through."""
+_FEW = 50
+"""So many nodes are sooner gone through than found in arrays."""
+_AN_OFFER, _NUMBERS_A_STEP, _READ_A_STEP = 4, 500, 8
+"""What an offer costs whatever is asked for, in steps; and how many numbers of arrays are reckoned with in one step, or
+read from the ledger to fill them."""
+
+
+def _refuse_all(node: NodeName) -> Refuse | None:
+    return REFUSED
+
+
+_NOBODY: Collection[Pod] = ()
+_NOBODYS: GivingWay = {}
+_REFUSING: NodeFilter | None = _refuse_all
+
+
+class FilterScore:
+    """In the order in which they are asked: each sees only the nodes that the ones before it let pass."""
+
+    def __init__(self, policies: Sequence[Policy], facts: Facts, containment: FaultIsolation) -> None:
+        self._facts = facts
+        self._contained = containment
+        self._filters = having(Filters, policies)
+        self._wakes = having(Wakes, policies)
+        self._beside_plans = {
+            name: policy for name, policy in self._filters.items() if not getattr(policy, "kept_by_plans", False)
+        }
+        self._judging_binds = {
+            name: policy for name, policy in self._filters.items() if getattr(policy, "judges_binds", False)
+        }
+        self._judging_alike = {
+            name: policy
+            for name, policy in having(FiltersAlike, policies).items()
+            if name in self._filters and name not in self._wakes
+        }
+        self._scores = having(Scores, policies)
+        self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
+        self._reads = having(Reads, policies)
+        self._foresees = having(Infeasible, policies)
+        self._in_slices = {name: each for name, each in self._foresees.items() if isinstance(each, InfeasibleInSlices)}
+        self._foresees_at_once = {name: each for name, each in self._foresees.items() if name not in self._in_slices}
+
+    # -- filter --------------------------------------------------------------------------------------------------
+
+    def malformed(self, pod: Pod) -> MalformedAsk | None:
+        """What the pod asks of a policy and cannot be understood."""
+        if not pod.annotations:
+            return None
+        asked = self._contained.ask_each(self._reads, lambda policy: policy.malformed(pod), None)
+        return next((said for said in asked if said is not None), None)
+
+    def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, NodeFilter]]:
+        """Those of the policies that have a say about the pod, and how each judges nodes for it."""
+        found: list[tuple[str, NodeFilter]] = []
+        for name, policy in policies.items():
+            # As `ask_each`: most of them have no say about most pods, and to be asked should cost no more than that.
+            try:
+                judge = policy.filter(pod, self._facts)
+            except Exception as defect:
+                self._contained.met(name, defect)
+                judge = _REFUSING
+            if judge is not None:
+                found.append((name, judge))
+                if _refuses_all(judge):
+                    break
+        return found
+
+    def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, NodeFilter]]:
+        """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes.
+        `freed`: as for `passes`."""
+        found: list[tuple[str, NodeFilter]] = []
+        facts = self._beside(freed) if freed else self._facts
+        for name, policy in self._filters.items():
+            question = self._wakes[name].could_pass if name in self._wakes else policy.filter
+            judge = self._contained.ask(name, partial(question, pod, facts), _REFUSING)
+            if judge is not None:
+                found.append((name, judge))
+                if _refuses_all(judge):
+                    break
+        return found
+
+    def _beside(self, freed: GivingWay) -> Facts:
+        """The facts, with what these hold given up as well."""
+
+        def giving_way(pod: Pod) -> GivingWay:
+            given = self._facts.giving_way(pod)
+            return {node: (*given.get(node, ()), *freed.get(node, ())) for node in {**given, **freed}}
+
+        return replace(self._facts, giving_way=giving_way)
+
+    def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """What the policies say of the nodes that kube-scheduler sent."""
+        return self._verdict(pod, self._judges(pod, self._filters), sent)
+
+    def verdict_beside_plans(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
+        """As `verdict`, by those policies alone that a gang's plan does not keep to by itself."""
+        return self._verdict(pod, self._judges(pod, self._beside_plans), sent)
+
+    def beside_plans(self, pod: Pod) -> Callable[[NodeName], bool] | None:
+        """Whether those policies let the pod be on a node; None: on any."""
+        judges = self._judges(pod, self._beside_plans)
+        return (lambda node: self._first_refusal(judges, node) is None) if judges else None
+
+    def _verdict(self, pod: Pod, judges: Sequence[tuple[str, NodeFilter]], sent: Sequence[NodeName]) -> Verdict:
+        if not judges:
+            return Verdict(sent)
+        if few := self._passed_of_few(judges, sent):
+            return Verdict(few)
+        passed, refused = sent, dict[NodeName, Refuse]()
+        for name, judge in judges:
+            if found := self._refused(name, judge, passed):
+                passed = [node for node in passed if node not in found]
+                refused = _in_order(sent, refused | found) if refused else found
+        # Where all pass they are as they were sent, whatever that is: `adapters.http` need not write them again.
+        rejected, unresolvable = _told(refused)
+        if unresolvable and not passed and (never := self.why_never(pod)) is not None:
+            unresolvable = dict.fromkeys(unresolvable, never.reason)
+        return Verdict(passed, rejected, unresolvable)
+
+    def _passed_of_few(self, judges: Sequence[tuple[str, NodeFilter]], sent: Sequence[NodeName]) -> Sequence[NodeName]:
+        """Those that pass, where the first policy leaves but one or two: the thousands of others are neither read nor
+        given reasons, which nobody reads where one passes. Empty: that is not known, or none passes."""
+        first, few = judges[0][1], list[NodeName]()
+        # A defect that is met here is met again where all nodes are gone through.
+        with suppress(Exception):
+            if isinstance(first, OnlyTheseNodes) and len(first.nodes) <= _TO_LOOK_UP:
+                few = [node for node in first.nodes if node in sent]
+        passed = [node for node in few if self._first_refusal(judges, node) is None]
+        return passed if len(passed) < 2 else [node for node in sent if node in passed]
+
+    def why_never(self, pod: Pod) -> Refuse | None:
+        """Why the pod, which is let nowhere, waits in vain; None: that is not proven."""
+        asked = self._contained.ask_each(self._foresees, lambda policy: policy.why_never(pod, self._facts), None)
+        return next((refusal for refusal in asked if refusal is not None), None)
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether that may be true no more of some who were told so, and were not looked at since."""
+        return any(policy.in_doubt for policy in self._in_slices.values())
+
+    def take_withdrawn(self, *, in_slices: bool) -> list[Pod]:
+        """Those who were told so, and of whom it is true no more. If not `in_slices`, the policies that look at as many
+        as one slice of work holds are not asked."""
+        policies = self._foresees if in_slices else self._foresees_at_once
+        asked = self._contained.ask_each(policies, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
+        return [pod for pods in asked for pod in pods]
+
+    def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
+        """Why the policies do not let the pod be there."""
+        return self._first_refusal(self._judges(pod, self._filters), node)
+
+    def judges_bind(self, pod: Pod) -> bool:
+        """Whether where others are decides about the pod, by what it says itself: it counts where it is to be bound."""
+        return bool(self._judging_binds) and bool(self._judges(pod, self._judging_binds))
+
+    def where_leaving_helps(self, pod: Pod, nodes: Iterable[NodeName]) -> list[NodeName]:
+        """Those of the nodes that the policies leave to the pod, or would if others left."""
+        judges = self._judges(pod, self._filters)
+        refusals = ((node, self._first_refusal(judges, node)) for node in nodes)
+        return [node for node, refusal in refusals if refusal is None or refusal.preemption_helps]
+
+    def room(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], Short | None]:
+        """What is short on a node for the pod, though all gave way that would. `freed`: as for `passes`."""
+        facts = self._beside(freed) if freed else self._facts
+        ledger, giving_way = facts.ledger, facts.giving_way(pod)
+        return lambda node: ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
+
+    def with_room(self, pod: Pod, work: Work) -> list[NodeName]:
+        """The nodes that may have room for the pod, as `room` says, found by index: this is asked for thousands of pods
+        after one change. What it costs is taken from `work`, in steps of some 5 us."""
+        ledger, asked = self._facts.ledger, asked_of(pod.requests)
+        totals, own = ledger.totals, ledger.holding(pod.uid)
+        few = min((totals.providers[key] for key, _ in asked if key in totals.providers), key=len, default=None)
+        if any(totals.capacity.get(key, 0) < units for key, units in asked):
+            return []
+        if few is not None and len(few) <= _FEW:
+            return list(few)
+        read = ledger.columns.read
+        offer = ledger.columns.offer(asked)
+        work.take(_AN_OFFER + len(self._facts.nodes) // _NUMBERS_A_STEP + (ledger.columns.read - read) // _READ_A_STEP)
+        if offer is None:
+            return list(self._facts.nodes)
+        found, besides = offer.nodes(), dict.fromkeys(self._facts.giving_way(pod))
+        if own is not None:
+            besides[own.node] = None
+        return [*found, *(besides.keys() - found)] if besides else found
+
+    def alike(self, pod: Pod) -> Hashable:
+        """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
+        failed = object()
+        asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), failed)
+        alike = tuple(asked)
+        if failed in alike or all(each is None for each in alike):
+            return None
+        # What it holds itself is not in its way.
+        return alike, pod.uid if self._facts.ledger.holding(pod.uid) is not None else None
+
+    def refuses_alike(self, pod: Pod) -> Callable[[NodeName], bool]:
+        """Whether a policy refuses the node to the pod and to all that are alike."""
+        judges = self._judges(pod, self._judging_alike)
+        return lambda node: self._first_refusal(judges, node) is not None
+
+    def passes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], bool]:
+        """Whether the pod, if it were tried now, could go to a node; `freed`: had these given up what they hold."""
+        return self._passes(pod, lambda: self.judges_of_nodes(pod, freed), freed)
+
+    def has_room(self, pod: Pod, freed: GivingWay) -> Callable[[NodeName], bool]:
+        """As `passes`, whatever the policies say."""
+        return self._passes(pod, lambda: (), freed)
+
+    def _passes(
+        self, pod: Pod, judges: Callable[[], Sequence[tuple[str, NodeFilter]]], freed: GivingWay
+    ) -> Callable[[NodeName], bool]:
+        room = self.room(pod, freed)
+        made: Sequence[tuple[str, NodeFilter]] | None = None
+
+        def could_go(name: NodeName) -> bool:
+            nonlocal made
+            node = self._facts.nodes.get(name)
+            if node is None or not accepts(node, pod) or room(name) is not None:
+                return False
+            # To ask the policies may cost much, and most nodes have no room.
+            made = judges() if made is None else made
+            return self._first_refusal(made, name) is None
+
+        return could_go
+
+    def _refused(self, name: str, judge: NodeFilter, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
+        """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
+        if isinstance(judge, ByPlace):
+            # A defect that is met here is met again below, node by node.
+            with suppress(Exception):
+                return judge.refused(nodes)
+        found: dict[NodeName, Refuse] = {}
+        last: Refuse | None = None
+        if isinstance(judge, OnlyOn | OnlyTheseNodes):
+            # A defect that is met here is met again below, node by node.
+            with suppress(Exception):
+                concerned = judge.nodes
+                few = [node for node in nodes if node in concerned]
+                if isinstance(judge, OnlyTheseNodes):
+                    found = dict.fromkeys(nodes, _known(judge.otherwise))
+                nodes, judge = few, judge.judge
+        otherwise = bool(found)
+        for node in nodes:
+            try:
+                refusal = judge(node)
+                if refusal is not last and refusal is not None:
+                    last = _known(refusal)
+            except Exception as defect:
+                self._contained.met(name, defect)
+                refusal = REFUSED
+            if refusal is not None:
+                found[node] = refusal
+            elif otherwise:
+                found.pop(node, None)
+        return found
+
+    def _first_refusal(self, judges: Iterable[tuple[str, NodeFilter]], node: NodeName) -> Refuse | None:
+        for name, judge in judges:
+            try:
+                if (refusal := judge(node)) is not None:
+                    return _known(refusal)
+            except Exception as defect:
+                self._contained.met(name, defect)
+                return REFUSED
+        return None
+
+    # -- score ---------------------------------------------------------------------------------------------------
+
+    def best_first(self, pod: Pod, nodes: Sequence[NodeName]) -> Iterator[NodeName]:
+        """The nodes, the best for the pod first; of equals the one that was sent first."""
+        scorers = self._scorers(pod)
+        if not scorers or len(nodes) < 2:
+            yield from nodes
+            return
+        # Mostly the first is taken, and to sort thousands for that would take as long as all the rest.
+        totals = {node: self._total(scorers, node) for node in nodes}
+        best = max(nodes, key=totals.__getitem__)
+        yield best
+        yield from sorted((node for node in nodes if node != best), key=totals.__getitem__, reverse=True)
+
+    def scores(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
+        """From 0 to 10, without those of 0: the mean of what the policies say that have a preference."""
+        scorers = self._scorers(pod)
+        if not scorers:
+            return {}
+        share = _HIGHEST_SCORE / len(scorers)
+        scored = ((node, int(share * self._total(scorers, node))) for node in nodes)
+        return {node: score for node, score in scored if score}
+
+    def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
+        found: list[tuple[str, Scorer]] = []
+        for name, policy in self._scores.items():
+            # As `_judges`.
+            try:
+                scorer = policy.score(pod, self._facts)
+            except Exception as defect:
+                self._contained.met(name, defect)
+                continue
+            if scorer is not None:
+                found.append((name, scorer))
+        return [each for each in found if each[0] in self._deciding] or found
+
+    def preferred(self, pod: Pod) -> Scorer | None:
+        """How good nodes are, as policies say that were chosen for the pod; None: these prefer none."""
+        scorers = [each for each in self._scorers(pod) if each[0] in self._deciding]
+        return (lambda node: self._total(scorers, node)) if scorers else None
+
+    def _total(self, scorers: Sequence[tuple[str, Scorer]], node: NodeName) -> float:
+        return sum(self._contained.ask(name, partial(_score, scorer, node), 0.0) for name, scorer in scorers)
+
+
+def _refuses_all(judge: NodeFilter) -> bool:
+    """Whether no node is left for others to judge: they may be costly to ask."""
+    with suppress(Exception):
+        return isinstance(judge, OnlyTheseNodes) and not judge.nodes
+    return False
+
+
+def _hashable(alike: Hashable) -> Hashable:
+    """Policies come from outside too, where types are not checked. Raises TypeError."""
+    hash(alike)
+    return alike
+
+
+def _score(scorer: Scorer, node: NodeName) -> float:
+    return min(1.0, max(0.0, scorer(node)))
+
+
+def _known(refusal: Refuse) -> Refuse:
+    """Policies come from outside too, where types are not checked. Raises TypeError."""
+    if isinstance(refusal, Refuse) and isinstance(refusal.reason, str):
+        return refusal
+    raise TypeError(f"it answers {refusal!r}, which is neither None nor a Refuse with a text")
+
+
+def _told(refused: Mapping[NodeName, Refuse]) -> tuple[dict[NodeName, str], dict[NodeName, str]]:
+    """The reasons of those for which preemption helps, and of the others."""
+    rejected: dict[NodeName, str] = {}
+    unresolvable: dict[NodeName, str] = {}
+    if refused and len(set(map(id, refused.values()))) == 1:
+        # Thousands are mostly refused for the same.
+        [refusal] = islice(refused.values(), 1)
+        told = dict.fromkeys(refused, refusal.reason)
+        return (told, unresolvable) if refusal.preemption_helps else (rejected, told)
+    for node, refusal in refused.items():
+        (rejected if refusal.preemption_helps else unresolvable)[node] = refusal.reason
+    return rejected, unresolvable
+
+
+def _in_order(sent: Sequence[NodeName], refused: Mapping[NodeName, Refuse]) -> dict[NodeName, Refuse]:
+    return {node: refused[node] for node in sent if node in refused}

@@ -1,0 +1,117 @@
+"""Who leaves: what is done so that a gang, or a pod of no gang, has what others hold; or why nothing is. For people.
+
+Reads the `Cache`, changes nothing. Must not know how it is decided: the same parts that decide are asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from extender.app.cache.cache import Cache
+from extender.app.contracts.messages import why_nobody_leaves
+from extender.app.explain.node_groups import Group
+from extender.app.gangs_of_one import WhyNone
+from extender.core.cluster import Pod
+from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
+from extender.core.gangs.state.preemption_limits import NobodySuffices, UnknownAsks
+from extender.core.gangs.state.state_machine import Phase
+from extender.core.safety_switches import Act
+from extender.filters.anti_affinity import AntiAffinity
+from extender.filters.ephemeral_fit import EphemeralFit
+from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
+from extender.filters.escher_policies.balance import PolicyBalance
+from extender.filters.escher_policies.co_location import PolicyCoLocation
+from extender.kube.names import NodeName, PodUid
+
+_OURS = (
+    EphemeralFit.name,
+    AntiAffinity.name,
+    PolicyAntiAffinity.name,
+    PolicyBalance.name,
+    PolicyCoLocation.name,
+)
+"""Rules of ours by which pods are in each other's way."""
+_ON_THEIR_WAY = (
+    "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit finds it lacking, else "
+    "Escher does when kube-scheduler asks about the pod again"
+)
+_REMEDIES = {
+    WhyNone.NEVER: "give it a PriorityClass that preempts lower priorities",
+    WhyNone.LOWEST: "give it a higher priority, or wait until others end",
+    WhyNone.NO_LOWER_HOLDER: "give it a higher priority, or wait until others end",
+    WhyNone.POLICIES: "set preempts_for_policies in Escher's settings",
+    WhyNone.GROUP: "use an EscherPolicy of type anti-affinity instead, and preempts_for_policies",
+}
+
+
+def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
+    """What is done for the gang, which waits for room, or why nothing is; and what would help."""
+    said, remedies = list[str](), list[str]()
+    gangs = cache.gangs
+    ahead = sum(
+        other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING) for other in gangs.by_key.values()
+    )
+    if cache.around.staying.anybody() and not gangs.planning.could_ever_fit(gang):
+        # Nothing is saved for it, and nobody evicted: that would lead to nothing.
+        stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
+        said.append(f"it would not fit if all that may leave had left: {stays}")
+        remedies.append("add nodes that suit it, or ask for less in each member")
+    elif ahead:
+        said.append(f"gangs that wait before it: {ahead}")
+    elif (why := gangs.waiting.preempting.why_not(gang)) is not None:
+        told, remedy = why_nobody_leaves(why, cache.clock.steady())
+        said += [told] if told else []
+        remedies += [remedy] if remedy else []
+    if held := _held_back(cache, gang):
+        said.append(f"{' and '.join(held)} (the brake: GET /v1/brake)")
+    return said, remedies
+
+
+def _held_back(cache: Cache, gang: Gang) -> list[str]:
+    """What would be done for the gang, and the brake holds."""
+    brake, where = cache.brake, gang.key.namespace
+    saves = brake.allows(Act.SAVE_ROOM, where)
+    held = [] if saves else ["no room is saved for it"]
+    if not (saves and brake.allows(Act.PREEMPT, where)):
+        held.append("nobody is evicted for it")
+    return held
+
+
+def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str, str]:
+    """What is done for a pod of no gang which no node can have, or why nothing is; and what would help. Both are empty
+    where it waits for nothing that only Escher matches."""
+    if not any(group.rule in _OURS for group in groups):
+        return "", ""
+    gangs = cache.gangs
+    gang = gangs.of(pod.uid)
+    if gang is None:
+        why = cache.of_one.why_none(pod)
+        if why is None:
+            return _ON_THEIR_WAY, ""
+        if why is WhyNone.TOO_FEW:
+            # What is in its way says so already.
+            return "", ""
+        if why is WhyNone.UNKNOWN_ASKS:
+            return why_nobody_leaves(UnknownAsks(pod.unknown_asks), 0.0)
+        # A higher priority makes no pod leave for a policy's sake while the setting is off.
+        helps = why is not WhyNone.LOWEST or cache.asks_ephemeral(pod) or cache.rules.preemption.for_policies
+        return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
+    if gang.phase is Phase.QUARANTINED:
+        return QUARANTINE, ""
+    if (node := gangs.waiting.preempting.nomination_of(pod)) is not None and _is_left(cache, pod, node):
+        return f"pods of lower priority leave {node} for it", ""
+    said, remedies = what_is_done(cache, gang)
+    if not said and isinstance(gangs.waiting.preempting.why_not(gang), NobodySuffices):
+        said.append("it would not fit if all pods of lower priority that may leave did")
+    waits = gangs.planning.why_not(gang, cache.clock.steady())
+    said += [waits] if waits != NO_ROOM else []
+    return "; ".join(said) or "it waits its turn, in which pods of lower priority may be evicted for it", "; ".join(
+        remedies
+    )
+
+
+def _is_left(cache: Cache, pod: Pod, node: NodeName) -> bool:
+    """Whether a pod of lower priority is about to leave the node. O(what the node holds)."""
+    row = cache.ledger.rows.get(node)
+    there = (cache.pods.get(PodUid(holder)) for holder in (row.holdings if row is not None else ()))
+    return any(each is not None and each.deleting and each.priority < pod.priority for each in there)

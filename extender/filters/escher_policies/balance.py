@@ -1,0 +1,51 @@
+"""Balance: the policy's pods are spread evenly over places."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from extender.core.by_place import ByPlace
+from extender.core.cluster import Pod
+from extender.core.equivalence import matching_of
+from extender.core.gang_ask import GangAsk
+from extender.core.matched_policy import of_type
+from extender.core.policy import Facts, NodeFilter, Refuse
+from extender.core.policy_types import MOST_TASKS, Balance
+from extender.filters.escher_policies.standing import Standing
+
+
+class PolicyBalance:
+    name = "policy-balance"
+    kept_by_plans = True
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
+        if not pod.governed or isinstance(pod.gang, GangAsk):
+            return None
+        found: ByPlace | None = None
+        for each, even in of_type(pod.governed, Balance):
+            places = self._standing.places(facts)
+            label = places.by(even.topology_key)
+            # Places where it could not be anyway are none.
+            open_to_it = self._standing.open_nodes(pod, facts)
+            where, size = label.of_node[open_to_it], len(label.values)
+            is_place = np.bincount(where, minlength=size + 1)[:size] > 0
+            there = self._standing.column(each.name, pod, facts, living=True)[open_to_it]
+            counts = np.bincount(where, there, size + 1)[:size]
+            most = -(-even.tasks // max(1, int(is_place.sum())))
+            most = most or int(counts[is_place].min(initial=MOST_TASKS)) + even.max_skew
+            closed = label.flags(elsewhere=True)
+            closed[:-1] = ~is_place | (counts >= most)
+            reason = f"policy {each.name} (balance): this place has its part of the policy's pods already"
+            found = found or ByPlace(places)
+            found.refuse(even.topology_key, closed, Refuse(reason, preemption_helps=False, policy=each.name))
+        return found
+
+    def alike(self, pod: Pod) -> Hashable:
+        if isinstance(pod.gang, GangAsk) or not any(of_type(pod.governed, Balance)):
+            return None
+        return pod.namespace, pod.governed, matching_of(pod)

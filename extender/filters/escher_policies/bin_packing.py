@@ -1,0 +1,39 @@
+"""Bin packing: the policy's pods are on few nodes: where some are already, and of those on the fullest; else on the
+emptiest, which has room for those that follow."""
+
+from __future__ import annotations
+
+from extender.core.cluster import Pod
+from extender.core.matched_policy import of_type
+from extender.core.policy import Facts, Scorer
+from extender.core.policy_types import BinPacking
+from extender.filters.escher_policies.standing import Standing
+from extender.kube.names import CPU, MEMORY, NodeName
+
+
+class PolicyBinPacking:
+    name = "policy-bin-packing"
+    decides = True
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        if not pod.governed or (each := next(of_type(pod.governed, BinPacking), None)) is None:
+            return None
+        there = self._standing.of(each[0].name, pod, facts)
+
+        def score(node: NodeName) -> float:
+            full = fullness(node, facts)
+            return (1.0 + full) / 2 if node in there else (1.0 - full) * 0.49
+
+        return score
+
+
+def fullness(node: NodeName, facts: Facts) -> float:
+    """From 0 to 1, by what is held there of CPU or memory, whichever is more."""
+    row = facts.ledger.rows.get(node)
+    if row is None:
+        return 0.0
+    parts = (row.held.get(each, 0) / row.capacity[each] for each in (CPU, MEMORY) if row.capacity.get(each))
+    return min(1.0, max(parts, default=0.0))

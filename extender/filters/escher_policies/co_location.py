@@ -1,0 +1,111 @@
+"""Co-location: all pods of the policy are in the place of the first; which, where it is told how many there will be,
+has room for all of them, and else is the emptiest."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from extender.core.by_place import ByPlace
+from extender.core.cluster import Node, Pod
+from extender.core.equivalence import equivalence_of
+from extender.core.fit import NOTHING, asked_of, copies
+from extender.core.gang_ask import GangAsk
+from extender.core.matched_policy import of_type
+from extender.core.policy import Facts, NodeFilter, Refuse, Scorer
+from extender.core.policy_types import CoLocation
+from extender.filters.escher_policies.bin_packing import fullness
+from extender.filters.escher_policies.standing import Standing
+from extender.kube.names import NodeName
+from extender.kube.node_match import accepts
+
+
+class PolicyCoLocation:
+    name = "policy-co-location"
+
+    def __init__(self, standing: Standing) -> None:
+        self._standing = standing
+
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
+        if not pod.governed:
+            return None
+        places, found, large = self._standing.places(facts), None, dict[str, dict[str, int]]()
+        near = list(of_type(pod.governed, CoLocation))
+        in_gang = isinstance(pod.gang, GangAsk)
+        # A gang is planned where its quorum has room; that all have is whether they would if others left.
+        room = _Room(pod, facts, max((each.size for _, each in near), default=0), emptied=in_gang)
+        for policy, each in near:
+            there = np.flatnonzero(self._standing.column(policy.name, pod, facts))
+            # One whose node is gone for a while stands as well, though in no place that is known.
+            stands = len(there) > 0 or bool(self._standing.of(policy.name, pod, facts))
+            key, label = each.topology_key, places.by(each.topology_key)
+            closed = label.flags(elsewhere=True)
+            if not stands and each.size > 1:
+                if key not in large:
+                    large[key] = room.by(key)
+                roomy = large[key]
+                closed[:-1] = [value not in roomy or roomy[value] < each.size for value in label.values]
+                why = "no place here has room for all"
+            elif in_gang:
+                # Planned with all of its gang; a place of another that waits is as good as none.
+                continue
+            elif stands:
+                closed[:-1] = True
+                closed[label.of_node[there]] = False
+                closed[-1] = True
+                why = "its other pods are in another place"
+            else:
+                why = "the node is in no place"
+            found = found or ByPlace(places)
+            found.refuse(key, closed, _refusal(policy.name, why))
+        return found
+
+    def alike(self, pod: Pod) -> Hashable:
+        near = list(of_type(pod.governed, CoLocation))
+        if not near:
+            return None
+        in_gang = isinstance(pod.gang, GangAsk)
+        like = equivalence_of(pod) if any(each.size > 1 for _, each in near) else None
+        return pod.namespace, pod.governed, in_gang, like
+
+    def score(self, pod: Pod, facts: Facts) -> Scorer | None:
+        """Who comes first, and is not told how many follow, is best off on the emptiest node: there most have room."""
+        near = of_type(pod.governed, CoLocation)
+        if not any(each.size < 2 and not self._standing.of(policy.name, pod, facts) for policy, each in near):
+            return None
+        return lambda node: 1.0 - fullness(node, facts)
+
+
+class _Room:
+    """How many of the pod's like the nodes have room for, or would have if nobody were there (`emptied`): asked for
+    several labels, looked at once."""
+
+    def __init__(self, pod: Pod, facts: Facts, most: int, *, emptied: bool) -> None:
+        self._pod, self._facts, self._most, self._emptied = pod, facts, most, emptied
+        self._need = asked_of(pod.requests)
+        self._own = None if emptied else facts.ledger.holding(pod.uid)
+        self._on_node: dict[NodeName, int] = {}
+
+    def by(self, key: str) -> dict[str, int]:
+        """By value of that label; not counted beyond `most`."""
+        found: dict[str, int] = {}
+        for name, node in self._facts.nodes.items():
+            if key in node.labels:
+                value = node.labels[key]
+                before = found.get(value, 0)
+                if before < self._most:
+                    found[value] = before + (self._on_node[name] if name in self._on_node else self._on(name, node))
+        return found
+
+    def _on(self, name: NodeName, node: Node) -> int:
+        row, number = self._facts.ledger.rows.get(name), 0
+        if row is not None and accepts(node, self._pod):
+            change = self._own.units if self._own is not None and self._own.node == name else None
+            number = copies(row.capacity, NOTHING if self._emptied else row.held, self._need, change, self._most)
+        self._on_node[name] = number
+        return number
+
+
+def _refusal(policy: str, why: str) -> Refuse:
+    return Refuse(f"policy {policy} (co-location): {why}", preemption_helps=False, policy=policy)

@@ -1,0 +1,61 @@
+"""A pod names the policies that are to govern it, and waits for those that are not there. One that is to be asked is
+not carried out for who only names it: that pod is told so, and waits until it is made anew with the answer.
+
+    metadata: {annotations: {escher.dev/policy: "apart, near-data"}}
+
+Both hold; of `apart | near-data` the first that can be had.
+"""
+
+from __future__ import annotations
+
+from extender.core.cluster import Pod
+from extender.core.gang_ask import MalformedAsk
+from extender.core.matched_policy import MatchedPolicy
+from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse
+from extender.core.policy_matching import MOST_GOVERNING, POLICY, names_in
+from extender.core.policy_types import MOST_NAMES, Hosted
+from extender.filters.asks import malformed
+
+
+class PolicyNamed:
+    name = "policy-named"
+
+    def malformed(self, pod: Pod) -> MalformedAsk | None:
+        value = pod.annotations.get(POLICY)
+        if value is None or names_in(value) is not None:
+            return None
+        expected = (
+            f"at most {MOST_NAMES} names of policies, with ',' between those that are to hold together and '|' between "
+            "alternatives: each of at most 63 lower-case letters, digits and '-', beginning and ending with a letter "
+            "or digit"
+        )
+        return malformed(POLICY, value, expected, "apart, near-data")
+
+    def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
+        if not pod.governed:
+            return None
+        if len(pod.governed) > MOST_GOVERNING:
+            reason = (
+                f"{len(pod.governed)} policies govern the pod (escher.dev/policy, selectors), and {MOST_GOVERNING} may"
+            )
+            return _nowhere(Refuse(reason, preemption_helps=False))
+        why = next(((each.name, why) for each in pod.governed if (why := _why_not(each))), None)
+        if why is None:
+            return None
+        return _nowhere(Refuse(why[1], preemption_helps=False, policy=why[0]))
+
+
+def _nowhere(why: Refuse) -> NodeFilter:
+    return OnlyTheseNodes((), lambda node: why, why)
+
+
+def _why_not(each: MatchedPolicy) -> str:
+    """Why nobody can be governed by it; empty if one can."""
+    if each.parameters is None:
+        return f"policy {each.name}, which is to govern the pod, does not exist yet"
+    if isinstance(each.parameters, Hosted):
+        return (
+            f"policy {each.name} is one that is asked: naming it is not enough, the pod has to say what it answers"
+            f" (escher policy ask {each.name} --task NAME)"
+        )
+    return ""

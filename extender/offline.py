@@ -1,0 +1,82 @@
+"""Elsewhere: the questions of the management API asked of a state dump, where no service and no cluster is.
+
+The same code answers as in the service that was dumped, at the moment at which it was. What a dump cannot answer is
+refused. Must not know files, nor who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn, cast
+
+import httpx
+from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
+
+from extender.adapters.forked import Forked
+from extender.adapters.http.api import create_api
+from extender.app.contracts.api import Management, NotFound
+from extender.app.explain.explain import Explain
+from extender.app.explain.remedy_search import RemedySearch
+from extender.app.explain.simulate import WhatIf
+from extender.app.explain.snapshot import Circumstances, Record, Reopened, reopened
+
+ADDRESS = "http://state-dump"
+_WITHIN = 60.0
+"""Seconds that an answer may take: nobody else waits for it."""
+
+
+def asked_of(told: Iterable[Record]) -> tuple[FastAPI, Circumstances]:
+    """The management API of whoever told these records. Raises `snapshot.Incomplete`."""
+    there = reopened(told)
+    return create_api(_management(there), lambda: True, CollectorRegistry()), there.circumstances
+
+
+def _management(there: Reopened) -> Management:
+    cache = there.scheduler.cache
+    what_if = WhatIf(there.scheduler, Forked(_WITHIN, at_once=True))
+    explain = Explain(cache, there.why_withheld)
+    absent = cast(Any, _Absent())
+    return Management(
+        resources=absent,
+        transactions=absent,
+        state=absent,
+        gangs=absent,
+        explain=RemedySearch(cache, explain, Forked(_WITHIN, at_once=True), what_if.wonder_within),
+        brake=absent,
+        quota=absent,
+        policies=absent,
+        asks=absent,
+        events=absent,
+        what_if=what_if,
+        dump=absent,
+    )
+
+
+class _Absent:
+    """Calls that only a service answers."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise NotFound("", name, "a state dump answers explain and what-if; for all else ask the service")
+
+
+class InProcess(httpx.BaseTransport):
+    """A connection to an app in this process, for callers that do not wait in a loop."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self._app = app
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return asyncio.run(self._ask(request))
+
+    async def _ask(self, request: httpx.Request) -> httpx.Response:
+        asked = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
+        answer = await httpx.ASGITransport(self._app).handle_async_request(asked)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=await answer.aread())
+
+
+def what_is_missing(there: Circumstances) -> Iterator[str]:
+    """What the one that was dumped knew and the dump does not, in words."""
+    if there.foreign_policies:
+        yield f"policies that do not come with Escher are not asked here: {', '.join(there.foreign_policies)}"

@@ -1,0 +1,219 @@
+"""The hand on the brake: labels and settings put in force, told, shown; what is destroyed is told with its proof."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from extender.app.admin.switch_settings import EVERYWHERE, SwitchSettings
+from extender.app.contracts.effects import Decided, Effect
+from extender.app.cycle.scheduler import Scheduler
+from extender.app.effects.eviction_audit import EvictionAudit, logged
+from extender.app.explain.explain import Explain
+from extender.app.observability.flight_recorder import FlightRecorder
+from extender.core.cluster import Namespace, Owner
+from extender.core.gangs.cycle.partial_gangs import Proof
+from extender.core.gangs.state.eviction_orders import Preempted
+from extender.core.gangs.state.gang import EvictMembers
+from extender.core.names import GangKey
+from extender.core.safety_switches import OBSERVE_LABEL, Act, Switches, Withheld
+from extender.kube.errors import Refused
+from extender.kube.names import NodeName
+from tests.app.fakes import Fault, LoopClock, PodApi
+from tests.app.wired import Wired
+from tests.builders import gang_pods, node, pod
+from tests.core.gang_world import GangWorld
+
+FULL = {"cpu": 8000}
+OBSERVED = {OBSERVE_LABEL: "true"}
+
+
+@pytest.fixture
+def world() -> GangWorld:
+    made = GangWorld()
+    made.add_node(node("n0"))
+    return made
+
+
+@pytest.fixture
+def braking(world: GangWorld) -> SwitchSettings:
+    return SwitchSettings(world.scheduler, world)
+
+
+def told(act: Callable[[], None]) -> list[dict[str, Any]]:
+    with capture_logs() as lines:
+        act()
+    return [dict(line) for line in lines]
+
+
+def test_labels_are_in_force_from_the_list_on(world: GangWorld, braking: SwitchSettings) -> None:
+    braking.replace([Namespace("team"), Namespace("lab", OBSERVED)])
+    assert [world.scheduler.cache.brake.observes(name) for name in ("team", "lab")] == [False, True]
+
+
+def test_a_namespace_that_a_new_list_lacks_holds_nothing_any_more(world: GangWorld, braking: SwitchSettings) -> None:
+    braking.replace([Namespace("lab", OBSERVED)])
+    braking.replace([Namespace("team")])
+    assert not world.scheduler.cache.brake.labelled
+
+
+@pytest.mark.parametrize("how", ["label goes", "namespace goes"])
+def test_what_labels_held_is_free_when_they_go(world: GangWorld, braking: SwitchSettings, how: str) -> None:
+    braking.upsert(Namespace("lab", OBSERVED))
+    if how == "label goes":
+        braking.upsert(Namespace("lab"))
+    else:
+        braking.remove(Namespace("lab", OBSERVED))
+    assert not world.scheduler.cache.brake.observes("lab")
+
+
+def test_every_change_is_told_and_nothing_else_is(braking: SwitchSettings) -> None:
+    [line] = told(lambda: braking.set_everywhere(Switches(saves_room=False)))
+    assert (line["where"], line["changed"]) == (EVERYWHERE, ["saves_room"])
+    assert told(lambda: braking.set_everywhere(Switches(saves_room=False))) == []
+    assert [line["where"] for line in told(lambda: braking.upsert(Namespace("lab", OBSERVED)))] == ["lab"]
+    assert told(lambda: braking.upsert(Namespace("lab", OBSERVED | {"other": "label"}))) == []
+
+
+def test_a_label_that_is_not_understood_holds_and_is_shown(braking: SwitchSettings) -> None:
+    odd = Namespace("lab", {"escher.dev/preempt": "never"})
+    assert "not understood" in told(lambda: braking.upsert(odd))[0]["event"]
+    state = braking.state()
+    assert state.unclear == {"lab": ["escher.dev/preempt=never"]}
+    assert not state.namespaces["lab"].preempts_for_gangs
+    braking.remove(odd)
+    assert not braking.state().unclear
+
+
+def test_it_shows_whether_labels_are_read_at_all(braking: SwitchSettings) -> None:
+    assert not braking.state().labels_are_read
+    braking.replace([])
+    assert braking.state().labels_are_read
+
+
+def test_who_waited_is_free_the_moment_the_namespace_is_labelled(world: GangWorld, braking: SwitchSettings) -> None:
+    members = gang_pods("train", 2, FULL)
+    world.create(*members)
+    world.filter(members[0], [NodeName("n0")])
+    assert world.asleep
+    braking.upsert(Namespace("default", OBSERVED))
+    assert not world.asleep
+
+
+# -- explained ---------------------------------------------------------------------------------------------------
+
+
+def test_explain_says_what_would_be_answered_where_we_only_observe(world: GangWorld) -> None:
+    world.create(*gang_pods("train", 2, FULL), pod("alone"))
+    world.hold(observe_only=True)
+    explain = Explain(world.scheduler.cache)
+    assert "would be turned away: gang does not fit" in explain.pod("default", "train-0").summary
+    assert "would be turned away: gang does not fit" in explain.gang(GangKey("default", "train")).summary
+    assert "it would pass" in explain.pod("default", "alone").summary
+
+
+def test_explain_says_what_the_brake_keeps_from_a_gang_that_waits(world: GangWorld) -> None:
+    members = gang_pods("train", 2, FULL)
+    world.create(*members)
+    world.filter(members[0], [NodeName("n0")])
+    explain, key = Explain(world.scheduler.cache), GangKey("default", "train")
+    assert "brake" not in explain.gang(key).summary
+    world.hold(preempts_for_gangs=False)
+    assert "; nobody is evicted for it (the brake" in explain.gang(key).summary
+    world.hold(saves_room=False)
+    assert "no room is saved for it and nobody is evicted for it" in explain.gang(key).summary
+
+
+# -- destroyed ---------------------------------------------------------------------------------------------------
+
+
+def test_each_thing_destroyed_is_counted_and_is_a_line_with_its_proof() -> None:
+    counted: list[str] = []
+    victim = pod("low", node=NodeName("n0"), owner=Owner("Job", "run", "uid-run"))
+    [line] = told(lambda: logged(counted.append)(EvictionAudit.PREEMPTED, victim, "gang a/b has priority 5"))
+    assert counted == ["preempted"]
+    assert {key: line[key] for key in ("event", "kind", "pod", "uid", "node", "owner", "why")} == {
+        "event": "destroyed",
+        "kind": "preempted",
+        "pod": "default/low",
+        "uid": "uid-low",
+        "node": "n0",
+        "owner": "Job/run",
+        "why": "gang a/b has priority 5",
+    }
+
+
+def test_what_is_withheld_tells_of_whom(world: GangWorld) -> None:
+    world.create(pod("low", FULL, node=NodeName("n0")))
+    world.hold(preempts_for_gangs=False)
+    member = replace(gang_pods("high", 1, FULL)[0], priority=5)
+    world.create(member)
+    world.filter(member, [NodeName("n0")])
+    [held] = world.withheld
+    assert (held.act, held.gang, held.about) == (Act.PREEMPT, GangKey("default", "high"), ("default/low",))
+
+
+# -- carried out -------------------------------------------------------------------------------------------------
+
+
+class Carried(Wired):
+    """Scheduling on an API server in memory, and what it said it destroyed and withheld."""
+
+    def __init__(self) -> None:
+        self.api = PodApi()
+        self.destroyed: list[tuple[EvictionAudit, str, str]] = []
+        self.withheld: list[Act] = []
+        super().__init__(
+            Scheduler(LoopClock()),
+            self.api,
+            FlightRecorder(LoopClock()),
+            destroyed=lambda kind, pod, why: self.destroyed.append((kind, pod.name, why)),
+            withheld=self.withheld.append,
+        )
+
+    async def take(self, *effects: Effect) -> None:
+        self.do(Decided(None, effects))
+        await asyncio.sleep(1)
+
+
+KEY = GangKey("default", "train")
+PROOF = Proof("0.1", 2, 2, (), (), 1)
+
+
+@pytest.mark.anyio
+async def test_what_the_api_server_lets_us_evict_is_told_with_why() -> None:
+    carried = Carried()
+    part, victim = pod("part", node=NodeName("n0")), pod("victim", node=NodeName("n0"))
+    carried.api.bound[part.uid] = NodeName("n0")
+    await carried.take(EvictMembers(KEY, 2, (part,), PROOF), Preempted(victim, pod("urgent", priority=5)))
+    carried.destroyed.sort(key=lambda each: each[1])
+    assert [(kind, name) for kind, name, _ in carried.destroyed] == [
+        (EvictionAudit.PART, "part"),
+        (EvictionAudit.PREEMPTED_BY_POD, "victim"),
+    ]
+    said = "by kube-scheduler for pod default/urgent of priority 5"
+    assert [why for _, _, why in carried.destroyed] == [str(PROOF), said]
+
+
+@pytest.mark.anyio
+async def test_what_it_does_not_let_us_evict_is_not_destroyed() -> None:
+    carried = Carried()
+    part = pod("part", node=NodeName("n0"))
+    carried.api.bound[part.uid] = NodeName("n0")
+    carried.api.faults.append(Fault(Refused(403, "not allowed"), of="evict"))
+    await carried.take(EvictMembers(KEY, 2, (part,), PROOF))
+    assert carried.api.times("evict part")
+    assert carried.destroyed == []
+
+
+@pytest.mark.anyio
+async def test_what_is_withheld_is_counted_and_evicts_nobody() -> None:
+    carried = Carried()
+    await carried.take(Withheld(Act.EVICT_PART, "default", KEY, ("default/part",)))
+    assert carried.withheld == [Act.EVICT_PART]
+    assert carried.api.calls == []
