@@ -5,7 +5,8 @@ any reason the same run is made once more, in which the calls of that turn are c
 
 Counted are the calls that the service's code makes: of its own functions, of the library's and of built-in ones. What
 a simulated API server or kube-scheduler does within the same turn is not. A built-in function that goes through much,
-as `sorted` does, counts as one.
+as `sorted` does, counts as one. Between two events of a watch a reflector ends its turn after 5 ms, which virtual time
+does not show: after as many calls as that takes, the next event begins the count anew.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import extender
+from extender.adapters.kubernetes.reflector import Reflector
 from extender.adapters.long_turns import step_of, steps_of
 
 Lived = TypeVar("Lived")
@@ -29,6 +31,9 @@ MOST_CALLS = 100_000
 SUSPECT = 0.02
 """Seconds of CPU after which the calls of a turn are counted. Less than what so many calls take on a faster machine."""
 _OURS = str(Path(extender.__file__).parent)
+_CALLS_OF_A_SLICE = 12_000
+"""That a reflector's 5 ms hold."""
+_NEXT_EVENT = Reflector._take.__code__
 
 
 class _Ours(dict[str, bool]):
@@ -76,15 +81,20 @@ class Turns:
             handle._run()
         finally:
             sys.setprofile(before)
-        self.most = max(self.most, self._calls)
-        if self._calls > MOST_CALLS and (step := step_of(self._steps)) not in self._told:
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        self.most, calls, self._calls = max(self.most, self._calls), self._calls, 0
+        if calls > MOST_CALLS and (step := step_of(self._steps)) not in self._told:
             self._told.add(step)
-            self._found(f"{step} made {self._calls} calls in one turn: {' > '.join(self._steps)}")
+            self._found(f"{step} made {calls} calls in one turn: {' > '.join(self._steps)}")
 
     def _hear(self, frame: FrameType, event: str, _: Any) -> None:
         caller: FrameType | None = frame
         if event == "call":
             caller = frame.f_back
+            if frame.f_code is _NEXT_EVENT and self._calls > _CALLS_OF_A_SLICE:
+                self._end_turn()
         elif event != "c_call":
             return
         if caller is not None and self._ours[caller.f_code.co_filename]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -227,7 +227,8 @@ class TestABarrier:
         await asyncio.sleep(1)
         assert len(stage.gates) == 1
         assert await asyncio.gather(*both, *stage.go(members[1])) == [""] * 3
-        assert len(stage.api.times("bind train-0")) == 1
+        written = [call for _, call in stage.api.calls if call.endswith("train-0")]
+        assert written == ["bind train-0", "bind train-0", "where train-0"]
 
     async def test_its_deadline_is_kept_though_a_later_one_was_there_before(self, stage: Stage) -> None:
         asking = pod("asking", {"cpu": 100, DATA: 1})
@@ -312,10 +313,40 @@ class TestABarrier:
 
 
 class TestABinding:
-    async def test_a_second_call_for_the_same_node_joins_the_first(self, stage: Stage) -> None:
+    async def test_a_second_call_for_the_same_node_waits_for_the_first_and_asks_the_api_server(
+        self, stage: Stage
+    ) -> None:
         each = pod()
         stage.see(each)
         assert set(await asyncio.gather(stage.bind(each, "n1"), stage.bind(each, "n1"))) == {""}
+        assert [call for _, call in stage.api.calls] == ["bind pod", "bind pod", "where pod"]
+
+    async def test_a_second_call_binds_the_pod_where_a_restored_backup_has_undone_what_the_first_wrote(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        each, answer, bind = pod(), asyncio.Event(), stage.api.bind
+
+        async def late(pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
+            await bind(pod, node, annotations)
+            await answer.wait()
+
+        stage.see(each)
+        monkeypatch.setattr(stage.api, "bind", late)
+        first = stage.bind(each, "n1")
+        await asyncio.sleep(1)
+        second = stage.bind(each, "n1")
+        await asyncio.sleep(1)
+        stage.api.bound.clear()
+        answer.set()
+        assert await first == await second == ""
+        assert stage.api.bound == {each.uid: "n1"}
+
+    async def test_a_second_call_is_refused_with_the_first(self, stage: Stage) -> None:
+        each = pod()
+        stage.see(each)
+        stage.api.gone.add(each.uid)
+        first, second = await asyncio.gather(stage.bind(each, "n1"), stage.bind(each, "n1"))
+        assert first == second != ""
         assert len(stage.api.times("bind pod")) == 1
 
     async def test_a_second_call_for_another_node_is_refused_while_the_first_is_under_way(self, stage: Stage) -> None:

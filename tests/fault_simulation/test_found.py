@@ -73,6 +73,10 @@ FOUND = {
     "kube-scheduler keeps for one that it has nominated, and does not try again",
     "evicted-again-while-bindings-are-refused": "a gang's Bindings were refused, another pod took the room that a "
     "victim had left, and was evicted for the same gang ten seconds later",
+    "small-events-that-cost-much": "the simulation's mistake: four events of a watch made one long turn, which the "
+    "service ends after 5 ms that virtual time does not show",
+    "bound-by-an-answer-from-before-a-restore": "a Binding's answer came late, a restore had undone the Binding, and "
+    "kube-scheduler's second call was answered with it: the pod was never tried again",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
     "refused for good before, which is the proof of a part",
 }

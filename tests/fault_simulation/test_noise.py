@@ -97,6 +97,23 @@ class TestTurns:
         assert found == []
         assert counted.most < 10
 
+    @pytest.mark.parametrize(("calls", "found"), [(400, False), (900, True), (1100, True)])
+    def test_end_between_two_events_of_a_watch_once_the_first_has_used_its_slice(self, calls: int, found: bool) -> None:
+        def take() -> None:
+            for _ in range(calls):
+                len("")
+
+        def events() -> None:
+            take()
+            take()
+
+        with patch.object(turns, "_NEXT_EVENT", take.__code__), patch.object(turns, "_CALLS_OF_A_SLICE", 300):
+            told, counted = self._found(events)
+        assert bool(told) is (calls > 1000)
+        assert calls <= counted.most < calls + 10
+        with patch.object(turns, "_NEXT_EVENT", take.__code__), patch.object(turns, "_CALLS_OF_A_SLICE", 1000):
+            assert bool(self._found(events)[0]) is found
+
     def test_do_not_count_where_no_turn_took_long(self) -> None:
         assert self._found(lambda: None, None)[1].suspects == []
         with patch.object(turns, "SUSPECT", 0.0):

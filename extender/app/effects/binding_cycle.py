@@ -82,10 +82,15 @@ class BindingCycle:
         return allowed
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        """Empty when the pod is bound to the node. A second call for the same pod joins the first."""
+        """Empty when the pod is bound to the node. A second call for the same pod and node waits for the first."""
         under_way = self._binding.get(pod.uid)
         if under_way is not None and under_way[0] == node:
-            return await asyncio.shield(under_way[1])
+            if refusal := await asyncio.shield(under_way[1]):
+                return refusal
+            # A backup that etcd was restored from may have undone that Binding: one is written after this call came.
+            if (later := self._binding.get(pod.uid)) is not None and later[0] == node:
+                return await asyncio.shield(later[1])
+            under_way = later
         if under_way is not None:
             return "an earlier bind of this pod, to another node, is still under way"
         if self._refused.get(pod.uid) == node:
