@@ -129,7 +129,7 @@ class Election:
         on top of `record`, so that one of them at most comes to be."""
 
     def standing(self, now: float) -> Standing:
-        if self._standing is Standing.LEADING and not self._waiting_binds(now):
+        if self._standing is Standing.LEADING and not self._is_permitted(now):
             self._standing = Standing.LOST
         return self._standing
 
@@ -140,7 +140,7 @@ class Election:
 
     def leads(self, now: float) -> bool:
         """Whether a decision may be made, and a write begin. Changes nothing, so that any thread may ask."""
-        return self._standing is Standing.LEADING and self._waiting_binds(now)
+        return self._standing is Standing.LEADING and self._is_permitted(now)
 
     def next(self, now: float) -> Act:
         """What is to be done now."""
@@ -237,8 +237,8 @@ class Election:
         self.standing(now)
         self._sent = sent
         self.due = sent + self.terms.renew_every
-        if self._standing is Standing.FOLLOWING and self._waiting_binds(now):
+        if self._standing is Standing.FOLLOWING and self._is_permitted(now):
             self._standing = Standing.LEADING
 
-    def _waiting_binds(self, now: float) -> bool:
+    def _is_permitted(self, now: float) -> bool:
         return self._sent is not None and now < self.until

@@ -65,10 +65,12 @@ class _Values:
         return reduce(or_, (self.nodes.get(value, 0) for value in values), 0)
 
     def below(self, bound: int) -> _Nodes:
-        return self._up_to[bisect_left(self._in_order(), bound)]
+        within = self._in_order()
+        return self._up_to[bisect_left(within, bound)]
 
     def above(self, bound: int) -> _Nodes:
-        return self._up_to[-1] & ~self._up_to[bisect_right(self._in_order(), bound)]
+        within = self._in_order()
+        return self._up_to[-1] & ~self._up_to[bisect_right(within, bound)]
 
     def _in_order(self) -> list[int]:
         if self._numbers is None:

@@ -8,7 +8,7 @@ made: see `affinity_packing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, product
 from types import MappingProxyType
@@ -180,7 +180,7 @@ class PodAffinityIndex:
 
     # -- questions -----------------------------------------------------------------------------------------------
 
-    def bound(self) -> Iterable[Pod]:
+    def bound(self) -> Collection[Pod]:
         return self._pods.values()
 
     def get(self, uid: PodUid) -> Pod | None:

@@ -45,8 +45,8 @@ class Queue:
         self._backing_off = Line()
         self._after_errors = Line()
         self._waiting: dict[PodKey, QueuedPod] = {}
-        self._assumed_pods: dict[PodUid, list[News]] = {}
-        self._requeue_hints = asyncio.Event()
+        self._in_flight: dict[PodUid, list[News]] = {}
+        self._stirred = asyncio.Event()
         self._flush: asyncio.TimerHandle | None = None
         self._leftovers: asyncio.TimerHandle | None = None
 
@@ -82,20 +82,20 @@ class Queue:
     async def wait(self) -> None:
         """Returns when `pop` has something to give."""
         while not self._active and not self._backing_off:
-            self._requeue_hints.clear()
-            await self._requeue_hints.wait()
+            self._stirred.clear()
+            await self._stirred.wait()
 
     def pop(self) -> QueuedPod | None:
         """Who is next; he is in flight until `done` or `give_back`."""
         while (queued := self._active.pop() or self._backing_off.pop()) is not None:
             queued.attempts += 1
-            if queued.pod.uid not in self._assumed_pods:
-                self._assumed_pods[queued.pod.uid] = []
+            if queued.pod.uid not in self._in_flight:
+                self._in_flight[queued.pod.uid] = []
                 return queued
         return None
 
     def done(self, uid: PodUid) -> None:
-        self._assumed_pods.pop(uid, None)
+        self._in_flight.pop(uid, None)
 
     def add(self, pod: SeenPod) -> None:
         """A pod that was not there before."""
@@ -103,7 +103,7 @@ class Queue:
 
     def give_back(self, queued: QueuedPod) -> None:
         """Its attempt has failed: rejected, if it has rejectors, or else ended in an error."""
-        heard = self._assumed_pods.pop(queued.pod.uid, [])
+        heard = self._in_flight.pop(queued.pod.uid, [])
         if self.place(queued.pod.key):
             return
         if queued.rejectors:
@@ -118,7 +118,7 @@ class Queue:
     def update(self, old: SeenPod, new: SeenPod) -> None:
         """A pod that is not bound has changed."""
         events = of_pod(old, new)
-        if new.uid in self._assumed_pods:
+        if new.uid in self._in_flight:
             self._hear([News(event, old, new) for event in events])
             return
         for line in (self._active, self._backing_off, self._after_errors):
@@ -159,7 +159,7 @@ class Queue:
                 queued = found
         if queued is not None:
             self._activate(queued)
-        elif pod.uid in self._assumed_pods:
+        elif pod.uid in self._in_flight:
             self._hear([News(ClusterEvent.FORCED, None, pod)])
 
     # -- between the lines ---------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Queue:
         self._hear([news])
 
     def _hear(self, news: list[News]) -> None:
-        for heard in self._assumed_pods.values():
+        for heard in self._in_flight.values():
             heard.extend(news)
 
     def _requeue(self, queued: QueuedPod, worth: bool) -> bool:
@@ -192,7 +192,7 @@ class Queue:
         self._active.put(queued, (-pod.priority, queued.since))
         if named:
             self.nominator.add(pod)
-        self._requeue_hints.set()
+        self._stirred.set()
         return True
 
     def _back_off(self, queued: QueuedPod) -> bool:
@@ -203,7 +203,7 @@ class Queue:
             self._backing_off.put(queued, (expires, -queued.pod.priority, queued.since))
         else:
             self._after_errors.put(queued, (expires,))
-        self._requeue_hints.set()
+        self._stirred.set()
         if self._flush is None:
             self._flush = self._at(math.floor(self._clock.now() + _HAIR) + 1, self._flush_completed)
         return True
@@ -254,7 +254,7 @@ class Queue:
             while (queued := line.first()) is not None and not self._still_backing_off(queued):
                 line.pop()
                 self._active.put(queued, (-queued.pod.priority, queued.since))
-                self._requeue_hints.set()
+                self._stirred.set()
         if self._backing_off or self._after_errors:
             self._flush = self._at(math.floor(self._clock.now() + _HAIR) + 1, self._flush_completed)
 

@@ -72,25 +72,25 @@ class Authorization:
         self._now = now
         # Tokens that are nobody's do not drive out those that are somebody's.
         self._callers: _Believed[bytes, Caller] = _Believed(_TOKENS, believed)
-        self._foreign_pods: _Believed[bytes, bool] = _Believed(_TOKENS, believed)
+        self._unknown_tokens: _Believed[bytes, bool] = _Believed(_TOKENS, believed)
         self._decisions: _Believed[tuple[Caller, Right], bool] = _Believed(_DECISIONS, believed)
         self._under_way: dict[object, asyncio.Task[Any]] = {}
 
     def known(self, token: str) -> bool:
         """Whether `who` has its answer without asking."""
         key, now = _hashed(token), self._now()
-        return self._callers.get(key, now) is not None or self._foreign_pods.get(key, now) is not None
+        return self._callers.get(key, now) is not None or self._unknown_tokens.get(key, now) is not None
 
     async def who(self, token: str) -> Caller | None:
         """Whose token it is; None: it is good for nobody. Raises Unavailable, Refused."""
         key = _hashed(token)
         if (caller := self._callers.get(key, self._now())) is not None:
             return caller
-        if self._foreign_pods.get(key, self._now()) is not None:
+        if self._unknown_tokens.get(key, self._now()) is not None:
             return None
         found = await self._once(key, lambda: self._reviews.whose(token))
         if found is None:
-            self._foreign_pods.put(key, True, self._now())
+            self._unknown_tokens.put(key, True, self._now())
         else:
             self._callers.put(key, found, self._now())
         return found

@@ -36,7 +36,7 @@ class ReservePermit:
         self._facts = facts
         self._contained = containment
         self._places = having(PlacementPlugin, policies)
-        self._waiting_binds = having(PermitsBinds, policies)
+        self._permitting = having(PermitsBinds, policies)
         self._reserves = having(Reserves, policies)
         self._gives_way = having(YieldsReservations, policies)
         self._preempts = having(Preempts, policies)
@@ -108,10 +108,10 @@ class ReservePermit:
         failed: Permit = REFUSED
         waits: list[Wait] = []
         owner = self._owner(pod.uid)
-        for name in sorted(self._waiting_binds, key=lambda name: name == owner):
+        for name in sorted(self._permitting, key=lambda name: name == owner):
             if waits and name == owner:
                 break
-            question = partial(self._waiting_binds[name].permit, pod, node, self._facts, now)
+            question = partial(self._permitting[name].permit, pod, node, self._facts, now)
             match self._contained.ask(name, question, failed):
                 case Refuse() as refusal:
                     return refusal

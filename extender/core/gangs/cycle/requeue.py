@@ -24,9 +24,6 @@ from extender.core.safety_switches import Act, SafetySwitches, Withheld
 from extender.core.timers import earliest
 from extender.kube.names import NodeName
 
-_A_LOOK = 3
-"""Steps that a look at a node costs for a gang whose members require something of the pods around."""
-
 
 @dataclass(eq=False)
 class Settling:
@@ -99,9 +96,9 @@ class Settling:
             self._table.handled = gang.key
             self._tried.add(gang.key)
             self._queue.left_alone = gang.key if self._planning.plans.why_none(gang, now) else None
-            looks = self._places.looks
+            work = self._places.work
             self._try(gang, gains, self._changed, now)
-            self._queue.fits.work.take(_A_LOOK * (self._places.looks - looks))
+            self._queue.fits.work.take(self._places.work - work)
         else:
             self._changed, self._in_turn = {}, []
         self._news_for_surplus |= dict.fromkeys(news)

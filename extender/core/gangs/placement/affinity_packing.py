@@ -22,7 +22,7 @@ may have one that is missed. Cost: O(slots + candidates) for each place tried, a
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heappop, heappush
@@ -68,11 +68,17 @@ class Seat:
 
 
 def plan(
-    room: Room, seats: Sequence[Seat], candidates: Sequence[NodeName], nodes: Mapping[NodeName, Node], around: Around
+    room: Room,
+    seats: Sequence[Seat],
+    candidates: Sequence[NodeName],
+    nodes: Mapping[NodeName, Node],
+    around: Around,
+    looked: Callable[[int], None] = lambda looks: None,
 ) -> dict[Holder, NodeName] | Shortfall:
     """A node for every seat, in an order in which each is allowed; or how far it came, and what kept the next away.
 
-    `room`: as it is before; it is left so. `nodes`: the whole cluster's, for topology spread counts them all.
+    `room`: as it is before; it is left so. `nodes`: the whole cluster's, for topology spread counts them all. `looked`
+    is called with the number of looks at nodes.
     """
     if not seats:
         return {}
@@ -81,6 +87,12 @@ def plan(
     candidates = [name for name in dict.fromkeys(candidates) if name in nodes]
     rules = Rules([seat.pod for seat in seats], nodes, around)
     attempt = _Attempt(room, rules, _templates_of(seats, rules), candidates)
+    found = _found(attempt, len(seats), candidates)
+    looked(attempt.looks)
+    return found
+
+
+def _found(attempt: _Attempt, seats: int, candidates: list[NodeName]) -> dict[Holder, NodeName] | Shortfall:
     anywhere, best = Candidates(candidates), None
     for order in attempt.orders():
         for within in _places(attempt, candidates):
@@ -92,7 +104,7 @@ def plan(
             if attempt.looks >= _MOST_LOOKS:
                 return Shortfall(best.placed, best.asked, None, TOO_LARGE, unsure=True)
     assert best is not None
-    if len(seats) * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
+    if seats * len(candidates) <= _FEW and (searched := attempt.every_way(candidates)) is not None:
         return searched
     return best
 

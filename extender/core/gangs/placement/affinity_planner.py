@@ -29,6 +29,8 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
+_A_NODE, _BOUND_A_STEP = 3, 8
+"""Steps of work for each node of a plan, beside its looks; bound pods that one step goes through."""
 _GANGS_REMEMBERED = 16_384
 """As many as may wait: else each is looked at anew whenever all are gone through."""
 
@@ -47,8 +49,8 @@ class Constrained:
     place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
     """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
     require to be apart from such."""
-    looks: int = field(default=0, init=False)
-    """How often nodes were looked at for a place, at least."""
+    work: int = field(default=0, init=False)
+    """Steps of `core.work_budget` that plans have taken."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False
@@ -118,9 +120,17 @@ class Constrained:
         self, environment: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
     ) -> dict[Holder, NodeName] | Shortfall:
         """As `plan`, where the surroundings are known."""
-        self.looks += len(candidates)
         room, around = environment
-        return plan(room, self._seats(gang, slots), candidates, self._nodes, around)
+        return self._plan(room, gang, slots, candidates, around)
+
+    def _plan(
+        self, room: Room, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName], around: Around
+    ) -> dict[Holder, NodeName] | Shortfall:
+        self.work += _A_NODE * len(candidates)
+        return plan(room, self._seats(gang, slots), candidates, self._nodes, around, self._looked)
+
+    def _looked(self, looks: int) -> None:
+        self.work += looks
 
     def allowed(
         self,
@@ -216,11 +226,11 @@ class Constrained:
     def lacks_when_empty(self, gang: Gang, slots: Sequence[Slot], lasting: Room) -> Shortfall | None:
         """Why the slots would have no place though nobody were there but who stays; None if they would have one.
         `lasting`: the room that there would be."""
-        self.looks += len(self._nodes)
-        found = plan(lasting, self._seats(gang, slots), list(self._nodes), self._nodes, self._emptied(gang))
+        found = self._plan(lasting, gang, slots, list(self._nodes), self._emptied(gang))
         return found if isinstance(found, Shortfall) else None
 
     def _emptied(self, gang: Gang, promised: Promised = ()) -> Around:
+        self.work += len(self._pod_affinity.bound()) // _BOUND_A_STEP
         staying = [
             (pod, pod.node)
             for pod in self._pod_affinity.bound()
@@ -276,7 +286,7 @@ class Constrained:
         around = Around(self._pod_affinity, [*self._besides(gang, frozenset(holders)), *promised])
         left = frozenset(allows(_template(gang), names, self._nodes, around))
         emptiest = sorted(dict.fromkeys(names), key=lambda name: (name not in left, -now.part(name, need)[1]))
-        found = plan(lasting, self._seats(gang, slots), emptiest, self._nodes, self._emptied(gang, promised))
+        found = self._plan(lasting, gang, slots, emptiest, self._emptied(gang, promised))
         if isinstance(found, Shortfall):
             return None
         aims: dict[Holder, tuple[NodeName, Vector]] = {}

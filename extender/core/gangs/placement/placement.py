@@ -150,9 +150,9 @@ class Places:
         return plan(self._ledger, slots, candidates, releasing=releasing)
 
     @property
-    def looks(self) -> int:
-        """How often nodes were looked at for gangs that are so, at least."""
-        return self._constrained.looks
+    def work(self) -> int:
+        """Steps of work that plans of gangs took that depend on which pods stand where."""
+        return self._constrained.work
 
     def is_constrained(self, gang: Gang) -> bool:
         """Whether its places depend on which pods stand where."""

@@ -95,21 +95,27 @@ class Queue:
         known = self._entries.get(gang.key)
         if known is not None and known.changes == gang.roster.changes:
             return
+        shape = shape_of(gang)
+        is_new = shape not in self._queues or (
+            known is not None and known.shape == shape and len(self._queues[shape]) == 1
+        )
+        if is_new:
+            # Before the old shape is forgotten: the kinds that both have are not counted anew.
+            self.fits.follow(shape)
         self._take_out(gang.key)
         self.order.place(gang)
         rank = gang.terms.claims if gang.roster.preempts else None
         alike = self.order.alike(list(gang.roster.unplaced()))
-        entry = self._entries[gang.key] = _Entry(gang, shape_of(gang), gang.turn, rank, gang.roster.changes, alike)
+        entry = self._entries[gang.key] = _Entry(gang, shape, gang.turn, rank, gang.roster.changes, alike)
         if alike not in self._alike:
             self._orders[alike] = gang.wait.order
         elif self._orders.get(alike) != gang.wait.order:
             self._orders.pop(alike, None)
         self._alike.setdefault(alike, {})[gang.key] = None
-        if entry.shape not in self._queues:
-            self._queues[entry.shape] = []
-            self._alone += entry.shape[2] is not None
-            self.fits.follow(entry.shape)
-        insort(self._queues[entry.shape], entry.turn)
+        if is_new:
+            self._queues[shape] = []
+            self._alone += shape[2] is not None
+        insort(self._queues[shape], entry.turn)
         insort(self._line, entry.turn)
         if gang.wait.saves_after:
             self._paused[gang.key] = gang.wait.saves_after
@@ -157,6 +163,7 @@ class Queue:
     def leave(self, gang: Gang) -> None:
         """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
         self._take_out(gang.key)
+        self.fits.forget_alone(gang.key)
         self.saved.leave(gang)
 
     def __contains__(self, gang: Gang) -> bool:
@@ -336,7 +343,9 @@ class Queue:
 
     def _find_first(self) -> Gang | None:
         entries = (self._entries[turn[-1]] for turn in self._firsts())
-        return next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
+        found = next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
+        self.fits.all_were_asked()
+        return found
 
     def _firsts(self) -> Iterator[Turn]:
         """Of each shape the first for which room may be saved, in turn; of one priority those of namespaces that come
@@ -384,6 +393,8 @@ class Queue:
         """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
         first = self.first()
         return earliest(
+            # Another slice of work finds out who is first.
+            0.0 if self.fits.unsure else None,
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
             *self._paused.values(),
