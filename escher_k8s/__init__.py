@@ -1,4 +1,4 @@
-"""What applications import: the calls of Escher's management API, and what a pod must say to be placed as asked.
+"""What applications import: calls of Escher's management API, and what pods must carry.
 
     from escher_k8s import Escher
 
@@ -8,8 +8,8 @@
         pods = [ask.attach(pod) for pod in pods]
 
 `AsyncEscher` has the same calls, to be awaited. `escher_k8s.esl` has the policies that need no service. This package is
-light: it knows HTTP, and of the service's code only names, quantities and the policies for applications. It must not
-load a web framework, numpy, or a client of Kubernetes.
+light: it uses HTTP, and of the service's code only names, quantities and the policies for applications. It loads no web
+framework, no numpy and no client of Kubernetes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Answers: what the management API says, with types.
+"""Answers: what the management API returns, with types.
 
-Knows the members of the service's JSON, and skips those that a newer service has besides. cpu is in cores, memory in
-bytes, everything else in whole units; times bear their zone. Must not know how an answer came here.
+Has the members of the service's JSON, and skips members that a newer service adds. cpu is in cores, memory in bytes,
+everything else in whole units; times have their time zone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """An ephemeral resource as it is desired now."""
+    """An ephemeral resource in its desired state."""
 
     namespace: str
     name: str
@@ -34,19 +34,19 @@ class Resource(msgspec.Struct, frozen=True):
     nodes: dict[str, int]
     """Units by node."""
     version: str
-    """For `if_version`; empty once it is gone."""
+    """For `if_version`; empty once the resource is deleted."""
     owner: Owner | None = None
     expires_at: datetime | None = None
     problem: str = ""
-    """Why it is not in force on its nodes; empty if it is."""
+    """Why its nodes do not have it as desired; empty if they do."""
     finalizers: list[str] = []
-    """Who holds it while it is being deleted."""
+    """What holds it while it is being deleted."""
     export_to: list[str] = []
     """Other namespaces whose pods may ask for it."""
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """Who holds units on a node."""
+    """A holder of units on a node."""
 
     holder: str
     kind: str
@@ -65,7 +65,7 @@ class NodeState(msgspec.Struct, frozen=True):
     node: str
     capacity: Units
     available: Units
-    """Below 0 after capacity was lowered under holders."""
+    """Below 0 if capacity was lowered below what is held."""
     holders: list[Holder]
     sequence: int
     """Grows with every claim on the node; for a transaction's `read`."""
@@ -86,7 +86,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Transaction(msgspec.Struct, frozen=True):
-    """What became of a transaction; numbers are indices of its operations."""
+    """The result of a transaction; numbers are indices of its operations."""
 
     committed: list[int]
     conflicts: list[Refusal]
@@ -105,7 +105,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Gang(msgspec.Struct, frozen=True):
-    """A gang and how far it has come."""
+    """A gang and its progress."""
 
     namespace: str
     name: str
@@ -130,13 +130,13 @@ class NodeGroup(msgspec.Struct, frozen=True):
     asked: int | float | None = None
     free: int | float | None = None
     policy: str = ""
-    """The policy whose rule it is; empty if it is none's."""
+    """The policy of the rule; empty if it belongs to none."""
     type: str = ""
     """The type of that policy."""
 
 
 class Remedy(msgspec.Struct, frozen=True):
-    """What was tried on a copy of the cluster, and helps."""
+    """A change that was tried on a copy of the cluster, and helps."""
 
     said: str
     changes: list[dict[str, Any]]
@@ -151,15 +151,15 @@ class Explanation(msgspec.Struct, frozen=True):
     summary: str
     groups: list[NodeGroup]
     remedies: list[str]
-    """In words: what was tried; else what rules say may help, most likely first."""
+    """In words: what was tried, or else what the rules suggest, most likely first."""
     tried: list[Remedy] = []
-    """What helps."""
+    """The changes that help."""
     since: datetime | None = None
     """Since when it waits."""
     reason_since: datetime | None = None
-    """Since when for this reason."""
+    """Since when it waits for this reason."""
     node: str | None = None
-    """Where the pod is bound."""
+    """The node to which the pod is bound."""
 
 
 class PolicyType(msgspec.Struct, frozen=True):
@@ -174,36 +174,36 @@ class PolicyType(msgspec.Struct, frozen=True):
 
 
 class InForce(msgspec.Struct, frozen=True):
-    """What is in force of a policy."""
+    """The part of a policy that is in force."""
 
     type: str
     parameters: dict[str, Any]
     """All of them."""
     selector: list[dict[str, Any]] | None = None
-    """Requirements that all hold; [] is every pod of the namespace, None is none."""
+    """Requirements that all must hold; [] matches every pod of the namespace, None matches none."""
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy as its author says it, and what of it is in force."""
+    """A policy as its author wrote it, and what of it is in force."""
 
     namespace: str
     name: str
     type: str | None
-    """None where what was written is not understood at all."""
+    """None if what was written is not understood at all."""
     parameters: dict[str, Any]
     selector: dict[str, Any] | None
     version: str
-    """For `if_version`; empty where it is not stored."""
+    """For `if_version`; empty if it is not stored."""
     ready: bool
-    """Whether what its author says is in force."""
+    """Whether what its author wrote is in force."""
     reason: str
     message: str
     in_force: InForce | None = None
-    """What is: of one that is refused, what it said before."""
+    """What is in force; for a refused policy, its former content."""
     pods: int | None = None
-    """How many it governs, as counted about once a minute; None where nothing of it is in force."""
+    """How many pods it matches, counted about once a minute; None if nothing of it is in force."""
     finalizers: list[str] = []
-    """Who holds it while it is being deleted."""
+    """What holds it while it is being deleted."""
 
 
 class PolicyAnswer(msgspec.Struct, frozen=True, rename={"scheduler_name": "schedulerName"}):
@@ -222,27 +222,27 @@ class PolicyAnswer(msgspec.Struct, frozen=True, rename={"scheduler_name": "sched
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a pod would be."""
+    """The placement that a pod would have."""
 
     pod: str
     """`namespace/name`."""
     node: str | None
-    """None: it would have no place."""
+    """None: no node would fit."""
 
 
 class Supposition(msgspec.Struct, frozen=True):
-    """What would be."""
+    """The result of a what-if question."""
 
     fits: bool
-    """Whether all that was asked about, and all that moved, would have a place."""
+    """Whether all pods asked about, and all moved pods, would have a node."""
     places: list[Place]
     moved: list[Place]
     explanation: Explanation | None = None
-    """Why some of those asked about have no place."""
+    """Why some of the pods asked about have no node."""
 
 
 class Switches(msgspec.Struct, frozen=True):
-    """What the service may do to others; named as in its settings file."""
+    """What the service may do to other pods; named as in its settings file."""
 
     observe_only: bool
     evicts_parts: bool
@@ -251,27 +251,27 @@ class Switches(msgspec.Struct, frozen=True):
 
 
 class Brake(msgspec.Struct, frozen=True):
-    """What the service may do to others now."""
+    """What the service may do to other pods now."""
 
     everywhere: Switches
     namespaces: dict[str, Switches]
-    """Where labels switch something: what both allow there."""
+    """Namespaces whose labels switch something: what settings and labels both allow."""
     unclear_labels: dict[str, list[str]]
     labels_are_read: bool
 
 
 class Counted(msgspec.Struct, frozen=True):
-    """How much there is of one thing, and may be."""
+    """The number of one kind of thing, and its limit."""
 
     used: int
     limit: int | None
-    """None: there is none."""
+    """None: no limit."""
     waiting: int
-    """How many wait for room: objects that are not wholly in force, gangs, or kinds of pods."""
+    """How many wait for room: objects not fully in force, gangs, or kinds of pods."""
 
 
 class Domain(msgspec.Struct, frozen=True):
-    """The nodes and names that may be touched; None where all may."""
+    """The nodes and names that may be touched; None: all."""
 
     nodes: dict[str, list[str]] | None
     names: list[str] | None
@@ -292,10 +292,10 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """One decision of the service, as it happened. What it is not about is empty."""
+    """One decision of the service, in order; members that do not apply are empty."""
 
     number: int
-    """Grows by one with each; begins anew with the service."""
+    """Grows by one with each decision; restarts with the service."""
     time: datetime
     what: str
     """One word: PodPlaced, PodTurnedAway, PodBound, GangPlanned, GangBound, GangTurnedAway ..."""
@@ -307,7 +307,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
+    """`count` decisions were dropped before they were read; the next has the number `before`."""
 
     count: int
     before: int
@@ -318,4 +318,4 @@ class Page(msgspec.Struct, Generic[T], frozen=True, rename={"following": "contin
 
     items: list[T]
     following: str | None = None
-    """What leads to the next part; None at the end."""
+    """The key of the next part; None at the end."""

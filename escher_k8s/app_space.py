@@ -1,4 +1,4 @@
-"""AppSpace: an application runs gangs by itself, on a cluster port of its own and without the service.
+"""AppSpace: an application runs gangs itself, on its own cluster port and without the service.
 
     async with AppSpace(port, namespace="team-a") as gangs:
         run = gangs.start(gang("train", size=8, each={"cpu": "4"}, namespace="team-a"))
@@ -6,8 +6,7 @@
         ...  # create the members: run.spec.requirement(i, Approach.EXTENDED_RESOURCES).attach(pod)
         await run.ended()
 
-The ESL decides; the port tells what happens in the cluster, and carries out what is decided. Must not know Kubernetes'
-API: what that takes is the port's.
+The ESL decides. The port reports events of the cluster and executes the decisions through Kubernetes' API.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ from extender.esl.gang_turns import GangEsl, Space
 class AppSpace:
     """Any number of gangs of one application in one namespace, while the block lasts.
 
-    An application that is killed leaves ghosts and resources behind. They let nobody in, for every run has keys of its
-    own; its ghosts hold room until somebody deletes them, by their label `escher.dev/ghost`.
+    A killed application leaves ghosts and resources behind. They let no pod in, because every run has its own keys. The
+    ghosts hold room until they are deleted, by their label `escher.dev/ghost`.
     """
 
     def __init__(
@@ -53,8 +52,9 @@ class AppSpace:
         end_within: float = 10.0,
         on_news: Callable[[Report], None] = lambda report: None,
     ) -> None:
-        """`seed` of the pauses' jitter; None: from the system. `end_within`: seconds for what is left when the block
-        ends. `on_news` is told everything that happens to the gangs."""
+        """`seed`: of the pauses' jitter; None: from the system. `on_news` gets each report.
+
+        `end_within`: seconds to remove everything at the end."""
         self._namespace = namespace
         self._esl = GangEsl(Space.APP, seed=int.from_bytes(os.urandom(8), "big") if seed is None else seed, times=times)
         self._end_within = end_within
@@ -70,8 +70,7 @@ class AppSpace:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Gangs whose members are not running leave nothing behind. Raises what the port died of, and TimeoutError
-        where the cluster did not answer in time."""
+        """Gangs without running members leave nothing. Raises the port's failure, TimeoutError."""
         gangs = list(self._runs)
         try:
             for run in list(self._runs.values()):
@@ -81,14 +80,14 @@ class AppSpace:
             await self._work.end()
 
     def start(self, spec: GangSpec) -> GangRun:
-        """The gang is wanted; its members are made from the answer's `spec`.
+        """The gang is wanted; its members are made from the result's `spec`.
 
-        Raises ValueError for another namespace, and while one of that name has not ended; InvalidName where a key
-        would be too long.
+        Raises ValueError for another namespace, and while one of that name has not ended; InvalidName where a key would
+        be too long.
         """
         if spec.gang.namespace != self._namespace:
             raise ValueError(f"gang {spec.gang} is not in namespace {self._namespace!r}, whose pods are followed here")
-        # As long as may be: a token that no collector of others' remains takes for one of those that it looks after.
+        # The longest token: no collector of leftovers takes it for a token of an instance that it collects.
         spec = spec if spec.run else spec.with_run(os.urandom(LONGEST_RUN).hex()[:LONGEST_RUN])
         effects = self._esl.start(spec, self._work.now())
         run = GangRun(spec, lambda: self._esl.phase(spec.gang), lambda: self._cancel(spec.gang))

@@ -1,4 +1,4 @@
-"""Asking: the asks that a client makes, in its own namespace. Nothing is sent."""
+"""Asking: builds a client's asks, in its own namespace. Sends nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from escher_k8s.asks import Ask, SchedulerName
 
 
 class Asking:
-    """`namespace` is that of every ask which is not given another."""
+    """`namespace`: of every ask that names no other."""
 
     namespace: str
 
@@ -24,12 +24,11 @@ class Asking:
         gated: bool = False,
         namespace: str | None = None,
     ) -> Ask:
-        """What each pod of a gang has to say, so that `size` of them are placed together or none.
+        """What each pod of a gang has to carry, so that `size` of them are placed together or none.
 
-        `each`: what one member needs, as Kubernetes' quantities; None: what its manifest asks for already. Members that
-        differ get an ask each, of the same name and size. `timeout_seconds`: how long members wait for the others.
-        `gated`: kube-scheduler is not to look at them before there is room. Raises ValueError, with field and value.
-        """
+        `each`: what one member needs, as Kubernetes' quantities; None: as in its manifest. Members that differ get an
+        ask each, of the same name and size. `timeout_seconds`: how long members wait for the others. `gated`:
+        kube-scheduler does not look at them before there is room. Raises ValueError, with field and value."""
         return asks.gang(
             namespace or self.namespace,
             name,
@@ -41,10 +40,11 @@ class Asking:
         )
 
     def resource_request(self, name: str, units: int = 1, *, shared: bool = False, namespace: str | None = None) -> Ask:
-        """What a pod has to say to get `units` of the ephemeral resource. Raises ValueError, with field and value."""
+        """What a pod has to carry to get the resource. Raises ValueError, with field and value."""
         return asks.resource_request(namespace or self.namespace, name, units, shared=shared)
 
     def policy(self, *names: str, namespace: str | None = None) -> Ask:
-        """What a pod has to say to be governed by these EscherPolicies, all of them. `|` between two such asks: by the
-        first that can be had. Raises ValueError, with field and value."""
+        """What a pod has to carry so that all these EscherPolicies match it; `|`: one of two asks.
+
+        The first that can be satisfied counts. Raises ValueError, with field and value."""
         return asks.policy(namespace or self.namespace, *names)

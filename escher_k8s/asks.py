@@ -1,7 +1,7 @@
-"""Asks: what a policy wants of a pod, and how several become one.
+"""Asks: what a policy wants of a pod, and how several asks become one.
 
-Knows labels, annotations, resources, scheduler names and gates; a policy is a function that makes an `Ask` of its own
-words. Two asks are one if they contradict each other nowhere. Must not know how a pod is written down (`pods` does).
+An ask has labels, annotations, resources, scheduler names and gates. A policy is a function that makes an `Ask`. Two
+asks can be merged if they do not contradict each other. `pods` writes them into manifests.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ _KUBERNETES_DEFAULT = "default-scheduler"
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a pod has to say. `&` makes one ask of two; `attach` completes a pod by it."""
+    """What a pod has to carry. `&` merges two asks into one; `attach` completes a pod."""
 
     subject: str
     """What is asked for, in words."""
     namespace: str
     resources: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    """Kubernetes' quantities by resource. The pod's first container carries them."""
+    """Kubernetes' quantities by resource, for the pod's first container."""
     labels: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     annotations: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    """With the one that names the policies."""
+    """Includes the annotation that names the policies."""
     scheduler_name: str = ""
-    """Empty: any will do."""
+    """Empty: any scheduler."""
     scheduling_gates: tuple[str, ...] = ()
     policies: tuple[tuple[str, ...], ...] = ()
-    """EscherPolicies that are to govern it: alternatives, the best first, each of some that hold together."""
+    """EscherPolicies to match: alternatives, best first, each of policies that all apply."""
     effects: tuple[str, ...] = ()
-    """What asking has led to already, for this and for all who asked at the same moment, in words."""
+    """What this ask, and others at the same moment, have already caused, in words."""
     notices: tuple[str, ...] = ()
-    """What stands in the way of it now, in words: the pod waits meanwhile."""
+    """The current obstacles, in words: the pod waits meanwhile."""
 
     def __post_init__(self) -> None:
         if self.policies:
@@ -59,7 +59,7 @@ class Ask:
             object.__setattr__(self, "annotations", said)
 
     def __and__(self, other: Ask) -> Ask:
-        """Both are asked for. Raises Contradiction, which names the field and both values."""
+        """Both asks at once. Raises Contradiction, which names the field and both values."""
         if not isinstance(other, Ask):
             return NotImplemented
         if self.namespace != other.namespace:
@@ -81,7 +81,7 @@ class Ask:
         )
 
     def __or__(self, other: Ask) -> Ask:
-        """The first of both that can be had. Raises Contradiction where either asks for more than policies."""
+        """The first of both that can be had. Raises Contradiction unless both ask only policies."""
         if not isinstance(other, Ask):
             return NotImplemented
         for each in (self, other):
@@ -95,12 +95,12 @@ class Ask:
         )
 
     def attach(self, workload: W, *, only: str | Collection[str] | None = None, others: int = 0) -> W:
-        """A copy whose pods ask for this. A pod, a pod template, or what makes pods from one: a Job, CronJob, JobSet,
-        StatefulSet, Deployment or ReplicaSet; as a dict, or as a model of the `kubernetes` package.
+        """A copy whose pods ask for this.
 
-        `only`: of a JobSet, the replicatedJobs of these names; else all. `others`: how many members of the gang come
-        from elsewhere. Raises Contradiction where the pods say something else already, or can never be as many as the
-        gang has members; TypeError for what makes no pods, or pods that go where others say (DaemonSet).
+        `workload`: a pod, pod template, Job, CronJob, JobSet, StatefulSet, Deployment or ReplicaSet; as a dict, or as a
+        model of the `kubernetes` package. `only`: of a JobSet, these replicatedJobs; None: all. `others`: members of
+        the gang from elsewhere. Raises Contradiction if the pods already carry another value, or can never be as many
+        as the gang has members; TypeError for objects without pods, or with bound ones (DaemonSet).
         """
         found = templates(workload, only)
         for template in found:
@@ -143,7 +143,7 @@ class Ask:
                 self._contradicts(where.format("limits"), limits[key], quantity)
 
     def _beside_policies(self) -> Mapping[str, str]:
-        """The annotations without the one that names the policies, which `policies` says."""
+        """The annotations except `POLICY`, if `policies` holds it."""
         return {key: value for key, value in self.annotations.items() if not self.policies or key != POLICY}
 
     def _contradicts(self, where: str, found: object, wanted: str) -> None:
@@ -175,11 +175,11 @@ def gang(
     timeout_seconds: int | None = None,
     gated: bool = False,
 ) -> Ask:
-    """One of at least `size` pods that are placed together or not at all. Raises ValueError, with field and value."""
+    """An ask for `size` or more pods, together or not at all. Raises ValueError (field, value)."""
     approach = _approach(scheduler_name)
     if timeout_seconds is not None and timeout_seconds < 1:
         raise ValueError(f"timeout_seconds is {timeout_seconds}; write a whole number of seconds, 1 or more")
-    # Of a gang whose pods say themselves what they need, a bundle of nothing.
+    # If the pods themselves state what they need, the bundle is empty.
     bundle = {"cpu": "0"} if each is None else dict(each)
     spec = gang_spec(name, size, bundle, namespace=namespace, gated=gated)
     said = spec.requirement(0, approach)
@@ -196,7 +196,7 @@ def gang(
 
 
 def resource_request(namespace: str, name: str, units: int = 1, *, shared: bool = False) -> Ask:
-    """One that gets `units` of an ephemeral resource. Any scheduler can match it. Raises ValueError."""
+    """An ask for `units` of an ephemeral resource, by any scheduler. Raises ValueError."""
     if isinstance(units, bool) or not isinstance(units, int) or units < 1:
         raise ValueError(f"units is {units!r}; write a whole number, 1 or more")
     key = ephemeral_name(namespace, name, shared=shared).key()
@@ -204,7 +204,7 @@ def resource_request(namespace: str, name: str, units: int = 1, *, shared: bool 
 
 
 def policy(namespace: str, *names: str) -> Ask:
-    """One that these EscherPolicies govern, all of them. Raises ValueError."""
+    """An ask for all these EscherPolicies. Raises ValueError."""
     if not names:
         raise ValueError("names is empty; write the name of an EscherPolicy, or several")
     for name in names:
@@ -214,7 +214,7 @@ def policy(namespace: str, *names: str) -> Ask:
 
 
 def of_answer(answer: PolicyAnswer) -> Ask:
-    """What a policy has answered. One that pods name can be one of several, `|`."""
+    """What a policy has answered. An answer that names the policy can be an alternative, `|`."""
     named = answer.annotations.get(POLICY)
     return Ask(
         f"task {answer.task!r} of policy {answer.policy!r}",
@@ -230,7 +230,7 @@ def of_answer(answer: PolicyAnswer) -> Ask:
 
 
 def _together(mine: tuple[tuple[str, ...], ...], others: tuple[tuple[str, ...], ...]) -> tuple[tuple[str, ...], ...]:
-    """Every alternative of the one with every one of the other."""
+    """Every alternative of `mine` combined with every one of `others`."""
     if not (mine and others):
         return mine or others
     return tuple(dict.fromkeys(tuple(dict.fromkeys((*one, *other))) for one in mine for other in others))

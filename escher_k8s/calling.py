@@ -1,7 +1,7 @@
-"""Calling: how a call that is written once becomes a method that blocks, or one to be awaited.
+"""Calling: turns a call that is written once into a blocking method, or an awaited one.
 
-A call is a generator: it yields requests, is sent the answers' bodies, and returns what the caller gets. `Call` makes a
-method of it, as the client is the one or the other; so the two cannot differ. Must not know what is called.
+A call is a generator: it yields requests, is sent the bodies of the answers, and returns the result. `Call` turns it
+into a method of either client; so the two cannot differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request of the API. `path`: its parts below `/v1`, not quoted. None among params and headers is left out."""
+    """One request. `path`: parts below `/v1`, unquoted. None in params and headers is left out."""
 
     method: str
     path: Sequence[str]

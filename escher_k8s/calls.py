@@ -1,4 +1,4 @@
-"""Calls: every call of the management API, written once (see `calling`). Must not know how a request is sent."""
+"""Calls: every call of the management API, written once (see `calling`)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Calls(Asking):
-    """The management API. `namespace` is that of every call which is not given another; `node` the caller's own."""
+    """The management API. `namespace`: the default of every call; `node`: the caller's own."""
 
     namespace: str
     node: str | None
@@ -58,14 +58,14 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Resource]:
-        """The nodes chosen have `capacity` units of the resource, each; a repeated call renews it and moves nothing.
+        """Each chosen node has `capacity` units; a repeated call renews them and moves nothing.
 
         `capacity`: whole units, absolute; 0 removes it. `node_spec`: a node's name; resources, for the nodes that have
-        as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own.
-        `num_nodes` caps how many are chosen. `ttl_seconds`: after so long it is removed, unless it is set again.
-        `owner`: the pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`.
-        `export_to`: other namespaces whose pods may ask for it; None: the same as before, `[]`: none.
-        `if_version`: only if it is at this version. `if_absent`: only if there is none of that name.
+        as much available (`{}`: all); `{"labels": {...}}`; None: that of `owner`, or the caller's own. `num_nodes`: the
+        most nodes that are chosen. `ttl_seconds`: it is removed after this time, unless it is set again. `owner`: the
+        pod whose end ends it. `shared`: pods of every namespace may ask for it, by `escher.dev/<name>`. `export_to`:
+        other namespaces whose pods may ask for it; None: the same as before, `[]`: none. `if_version`: only if it is at
+        this version. `if_absent`: only if there is none of that name.
 
         Raises Invalid; VersionConflict; BeingDeleted; OwnNodeUnknown; Unavailable; Unreachable.
         """
@@ -83,7 +83,7 @@ class Calls(Asking):
 
     @Call
     def list_resources(self, *, namespace: str | None = None) -> Steps[list[Resource]]:
-        """The ephemeral resources of the namespace, shared ones that it created included; all pages."""
+        """The ephemeral resources of the namespace, with shared ones that it created; all pages."""
         return (yield from _every(("namespaces", namespace or self.namespace, "resources"), Page[Resource]))
 
     @Call
@@ -96,9 +96,9 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Resource | None]:
-        """No node has it any more; who holds units keeps them, and deleting what is not there does nothing.
+        """Deletes the resource from all nodes; holders keep their units. Idempotent.
 
-        Answers None, or the resource where `finalizers` hold it still. Raises VersionConflict.
+        Returns None, or the resource if `finalizers` still hold it. Raises VersionConflict.
         """
         params = {**_dry(dry_run), **_shared(shared)}
         answer = yield Request("DELETE", self._resource(name, namespace), params, {"If-Match": if_version})
@@ -110,16 +110,16 @@ class Calls(Asking):
     def get_cluster_state(
         self, *, namespace: str | None = None, node: str | None = None, resource: str | None = None
     ) -> Steps[list[NodeState]]:
-        """Of every node its capacity, what is available, and who holds it; all pages.
+        """Each node's capacity, what is available, and the holders; all pages.
 
-        `namespace`: only its ephemeral resources, and holders in it; left out, those of all. `node`, `resource` (as
-        pods spell it): only that one.
+        `namespace`: only its ephemeral resources, and holders in it; None: all. `node`, `resource` (as pods spell it):
+        only that one.
         """
         asked = {"namespace": namespace, "node": node, "resource": resource}
         return (yield from _every(("cluster-state",), Page[NodeState], asked))
 
     get_cluster_status = get_cluster_state
-    """ESCHER's other name of it."""
+    """ESCHER's other name for it."""
 
     @Call
     def transact(
@@ -134,8 +134,8 @@ class Calls(Asking):
         """The operations are committed as one, or (`incremental`) as far as they do not conflict.
 
         A conflict is too little that is free now; or with `sequence-number` any claim on a node since it was read:
-        `read` has the `sequence` of each, from the cluster state. Raises Conflict where nothing was committed; Invalid,
-        whose `field` is such as `operations[0].units`.
+        `read` has the `sequence` of each, from the cluster state. Raises Conflict if nothing was committed; Invalid,
+        with a `field` such as `operations[0].units`.
         """
         placed: list[Operation] = []
         for each in operations:
@@ -164,7 +164,7 @@ class Calls(Asking):
 
     @Call
     def get_policy(self, name: str, *, namespace: str | None = None) -> Steps[Policy]:
-        """One policy: what its author says, what of it is in force, and why. Raises NotFound."""
+        """One policy: what its author wrote, what of it is in force, and why. Raises NotFound."""
         return msgspec.json.decode((yield Request("GET", self._policy(name, namespace))), type=Policy)
 
     @Call
@@ -179,13 +179,13 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Policy]:
-        """The policy says this and nothing else, and is in force for the next decision.
+        """The policy has exactly this content, and is in force for the next decision.
 
-        `type`, `parameters`: see `list_policy_types`. `selector`: which pods of the namespace it governs beside those
-        that name it: `{"match_labels": {...}, "match_expressions": [...]}`; `{}` is all of them, None none. A bad one
-        is refused, and what it said before stays in force. `if_version`: only if it is at this version.
+        `type`, `parameters`: see `list_policy_types`. `selector`: which pods of the namespace it matches, besides the
+        pods that name it: `{"match_labels": {...}, "match_expressions": [...]}`; `{}`: all, None: none. A bad policy is
+        refused, and its former content stays in force. `if_version`: only if it is at this version.
 
-        Raises Invalid, whose `field` is such as `parameters.max_skew`; VersionConflict; BeingDeleted; NotFound, of the
+        Raises Invalid, with a `field` such as `parameters.max_skew`; VersionConflict; BeingDeleted; NotFound, of the
         namespace; Unavailable; Unreachable.
         """
         headers = {"If-Match": if_version}
@@ -203,9 +203,9 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Policy]:
-        """The policy is changed in these fields alone: `{"parameters": {"tasks": 8}}`. None removes one.
+        """Changes only the given fields: `{"parameters": {"tasks": 8}}`. None removes one.
 
-        Raises as `put_policy` does; NotFound too where it is not there.
+        Raises as `put_policy`, and NotFound if there is no such policy.
         """
         headers = {"If-Match": if_version}
         request = Request("PATCH", self._policy(name, namespace), _dry(dry_run), headers, changes)
@@ -220,9 +220,9 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Policy | None]:
-        """It is in force no more; pods stay where they are, and deleting what is not there does nothing.
+        """The policy is in force no more; pods stay where they are. A missing policy is no error.
 
-        Answers None, or the policy where `finalizers` hold it still. Raises VersionConflict.
+        Returns None, or the policy if `finalizers` still hold it. Raises VersionConflict.
         """
         request = Request("DELETE", self._policy(name, namespace), _dry(dry_run), {"If-Match": if_version})
         answer = yield request
@@ -238,7 +238,7 @@ class Calls(Asking):
         name: str | None = None,
         namespace: str | None = None,
     ) -> Steps[Policy]:
-        """How such a policy would stand; nothing is changed. `name`: the one that it is to have. Raises Invalid."""
+        """The status of such a policy, which is not stored. `name`: its name. Raises Invalid."""
         path = ("namespaces", namespace or self.namespace, "policies:validate")
         named = {} if name is None else {"name": name}
         request = Request("POST", path, body={**_said(type, parameters, selector), **named})
@@ -256,9 +256,9 @@ class Calls(Asking):
         dry_run: bool = False,
         namespace: str | None = None,
     ) -> Steps[Ask]:
-        """What the task's pod has to say so that the policy holds for it; asking again changes nothing.
+        """What the task's pod has to carry so that the policy applies to it. Idempotent.
 
-        `task`, `group`: labels; of `shares` the group is the user. `needs`, `node_labels`: what the pod asks for
+        `task`, `group`: labels; for `shares` the group is the user. `needs`, `node_labels`: what the pod asks for
         besides, and its node selector. Raises NotFound, NotInForce, Invalid, Unavailable.
         """
         said = {"name": task, "group": group, "needs": dict(needs) if needs else None, "node_labels": node_labels or {}}
@@ -266,7 +266,7 @@ class Calls(Asking):
         answer = yield Request("POST", path, _dry(dry_run), body={"task": said})
         return of_answer(msgspec.json.decode(answer, type=PolicyAnswer))
 
-    # -- gangs, and why things wait
+    # -- gangs, and reasons for waiting
 
     @Call
     def list_gangs(self, *, namespace: str | None = None) -> Steps[list[Gang]]:
@@ -275,7 +275,7 @@ class Calls(Asking):
 
     @Call
     def get_gang(self, name: str, *, namespace: str | None = None) -> Steps[Gang]:
-        """One gang: its phase, quorum, members and their nodes. A Job's is `job.<its name>`. Raises NotFound."""
+        """One gang: phase, quorum, members, nodes. A Job's is `job.<its name>`. Raises NotFound."""
         path = ("namespaces", namespace or self.namespace, "gangs", name)
         return msgspec.json.decode((yield Request("GET", path)), type=Gang)
 
@@ -294,12 +294,12 @@ class Calls(Asking):
     def what_if(
         self, question: Mapping[str, Any] | None = None, *, changes: Sequence[Mapping[str, Any]] = ()
     ) -> Steps[Supposition]:
-        """What would be, were the cluster changed so; nothing is changed. Both are as the API has them:
+        """The placements after `changes` of the cluster, which are not made.
+
+        Raises NotFound, Invalid. Both arguments are as in the API:
 
             what_if({"kind": "pods", "namespace": "a", "name": "train", "count": 64, "gang": True, "each": {"cpu": 4}})
             what_if(changes=[{"op": "drain", "node": "node-3"}])
-
-        Raises NotFound, Invalid.
         """
         body: dict[str, Any] = {"changes": list(changes), "question": question}
         return msgspec.json.decode((yield Request("POST", ("what-if",), body=body)), type=Supposition)
@@ -312,7 +312,7 @@ class Calls(Asking):
 
     @Call
     def get_brake(self) -> Steps[Brake]:
-        """What the service may do to others now, everywhere and by namespace."""
+        """The safety switch: what the service may do to pods now, in total and by namespace."""
         return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
 
     # -- the caller's own node
@@ -327,7 +327,7 @@ class Calls(Asking):
         return self.node
 
     def _placed(self, wanted: SetResource) -> Steps[SetResource]:
-        """With the caller's own node where that is meant."""
+        """`wanted`, with the caller's own node if neither `node_spec` nor `owner` is given."""
         if wanted.node_spec is not None or wanted.owner is not None:
             return wanted
         return replace(wanted, node_spec=(yield from self._own_node()))

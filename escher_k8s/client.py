@@ -1,7 +1,6 @@
-"""Clients: the calls of the management API over HTTP, for code that blocks and for code that awaits.
+"""Clients: the calls of the management API over HTTP, for code that blocks and code that awaits.
 
-Knows addresses, headers, and what of HTTP is an error. Must not know what a call asks for. httpx takes longer to import
-than all else here, and is imported with the first client: asks alone do without.
+Handles addresses, headers and HTTP errors. httpx, slow to import, is imported with the first client: asks need none.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ DEFAULT_RETRY = 10.0
 
 
 class _Addressed(Calls):
-    """How requests of this client look on the wire."""
+    """The base of both clients: HTTP requests, answers and errors."""
 
     def __init__(
         self,
@@ -102,9 +101,9 @@ class _Addressed(Calls):
 
 
 class Escher(_Addressed):
-    """The management API of one service, for code that blocks. Use it in a `with` block, or close it.
+    """The management API of one service, for blocking code. Use it in a `with` block, or close it.
 
-    One client may be used by several threads.
+    Several threads may use one client.
     """
 
     def __init__(
@@ -120,14 +119,14 @@ class Escher(_Addressed):
         retry_for: float = DEFAULT_RETRY,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none;
-        else $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE,
-        else, in a pod, it is found out.
-        `token`: says who calls; or `token_file`, which is read for every call; else $ESCHER_TOKEN, else the file in
-        $ESCHER_TOKEN_FILE, else, in a pod and over https, that of its service account.
-        `timeout`: seconds for each answer. `verify`: for https: whom to trust, and which certificate to show.
-        `retry_for`: seconds for which what may be repeated is sent again while the service is away, or cannot.
-        """
+        """Arguments that are left out are read from the environment, or have defaults.
+
+        `url`: of the service; else $ESCHER_URL, else http://127.0.0.1:8080. `namespace`: of calls that name none; else
+        $ESCHER_NAMESPACE, else `default`. `node`: the caller's own, for a node_spec of None; else $ESCHER_NODE, else,
+        in a pod, found out. `token`: the caller's; or `token_file`, read for every call; else $ESCHER_TOKEN, else the
+        file in $ESCHER_TOKEN_FILE, else, in a pod and over https, that of its service account. `timeout`: seconds for
+        each answer. `verify`: for https, the trusted authorities and the certificate to show. `retry_for`: seconds for
+        which repeatable requests are sent again while the service is away or unable."""
         import httpx
 
         super().__init__(url, namespace, node, retry_for, token, token_file)
@@ -144,7 +143,7 @@ class Escher(_Addressed):
         self._http.close()
 
     def perform(self, steps: Steps[T]) -> T:
-        """The call's requests are sent, one after the other. Answers what the call returns."""
+        """Sends the call's requests, one after the other, and returns the call's result."""
         retrying = Retrying(self._retry_for)
         try:
             request = next(steps)
@@ -175,10 +174,10 @@ class Escher(_Addressed):
         shared: bool = False,
         namespace: str | None = None,
     ) -> AbstractContextManager[Resource]:
-        """The resource is there while the `with` block lasts, and deleted afterwards; should this process not live to
-        do that, it is gone `ttl_seconds` later. As `set_resource` besides. Raises NotHeld at the end where it could not
-        be renewed.
-        """
+        """The resource exists while the `with` block lasts, and is deleted afterwards.
+
+        If this process dies first, it is gone `ttl_seconds` later. Otherwise as `set_resource`. Raises NotHeld at the
+        end if it could not be renewed."""
         put = partial(
             self.set_resource,
             name,
@@ -192,10 +191,10 @@ class Escher(_Addressed):
         return held(put, partial(self.delete_resource, name, shared=shared, namespace=namespace), ttl_seconds)
 
     def follow_events(self, *, namespace: str | None = None, after: int | None = None) -> Iterator[Decision | Missed]:
-        """What the service decides from now on, or after the decision of that number, as it happens and without end; of
-        `namespace` alone, if one is named. A connection that breaks is opened again, and nothing is missed by that, or
-        `Missed` says how much. Raises Problem; Unreachable once the service has been away for a minute.
-        """
+        """The service's decisions from now on, or after number `after`, without end.
+
+        `namespace`: only its decisions. A broken connection is opened again; nothing is lost, or `Missed` has the
+        number. Raises Problem; Unreachable once the service has been away for a minute."""
         import httpx
 
         reading = Reading(namespace, after)
@@ -225,7 +224,7 @@ class Escher(_Addressed):
 
 
 class AsyncEscher(_Addressed):
-    """The management API of one service, for code that awaits. Use it in an `async with` block, or close it."""
+    """The management API of one service, for code that awaits. Use `async with`, or close it."""
 
     def __init__(
         self,
@@ -259,7 +258,7 @@ class AsyncEscher(_Addressed):
         await self._http.aclose()
 
     async def perform(self, steps: Steps[T]) -> T:
-        """The call's requests are sent, one after the other. Answers what the call returns."""
+        """Sends the call's requests, one after the other, and returns the call's result."""
         retrying = Retrying(self._retry_for)
         try:
             request = next(steps)

@@ -1,8 +1,7 @@
-"""Cluster port: an application's own way to the cluster, and an ESL at work on it.
+"""Cluster port: an application's own access to the cluster, and an ESL that runs on it.
 
-The port tells what happens, and carries out what is decided; here is the order of it: what is done to one pod or one
-node is done in order, all else at the same time; what nobody answers is tried again, what is refused is told to the
-ESL. Knows asyncio and its clock. Must not know Kubernetes' API: what that takes is the port's.
+The port reports events and makes changes through Kubernetes' API. Here, changes of one pod or node run in sequence, all
+others at the same time. Unanswered changes are tried again; the ESL gets refusals.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class Refused(Exception):
-    """The cluster will not do it, and would not if it were asked again. `str()` says why."""
+    """The cluster refuses the change, and would refuse a retry. `str()` says why."""
 
 
 class Gone(Refused):
-    """The pod, the node or the namespace that it is about is not there."""
+    """The pod, node or namespace of the change does not exist."""
 
 
 class TryAgain(Exception):
-    """Nobody knows whether it was done: no answer came, or not now. It is tried again, after `after` seconds."""
+    """No answer came, or not now: unknown whether it was done. Retried after `after` seconds."""
 
     def __init__(self, why: str, after: float = 0.0) -> None:
         super().__init__(why)
@@ -56,50 +55,51 @@ class TryAgain(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """All that there is has been told; what comes now has happened since."""
+    """Everything that exists has been reported; later events have happened since."""
 
 
 class ClusterPort(Protocol):
-    """What the application gives: its way to the cluster, for gangs."""
+    """The application's access to the cluster, for gangs."""
 
     def events(self) -> AsyncIterator[Event | Looked]:
-        """What happens, for as long as it is read: `PodSeen` and `PodGone` of the namespace's pods (`pod_seen` makes
-        them), `CapacitySeen` where a node says something else of our resources than before. First whatever there is;
-        what is said twice changes nothing. Raises what it dies of."""
+        """Events, without end: first everything that exists. Raises the port's failure.
+
+        `PodSeen`, `PodGone`: of the namespace's pods (`pod_seen` builds them). `CapacitySeen`: a node changed one of
+        the ESL's resources. Repeated events change nothing."""
         ...
 
     async def carry_out(self, change: Change) -> None:
-        """It is done, or was so already: changes may come twice. Raises Gone, Refused, TryAgain.
+        """The change is made. Changes may come twice. Raises Gone, Refused, TryAgain.
 
         CreateGhost: a pod as `ghost_manifest(change.ghost)`. DeleteGhost: at once, without grace. EvictMember: by the
         eviction API, for that UID. SetCapacity and RemoveCapacity: in the capacity and allocatable of the node's
-        status; removed is not 0, for which a kubelet would fail the pods that ask for it.
-        """
+        status; removed is not 0, for which a kubelet would fail the pods that ask for it."""
         ...
 
 
 class PolicyPort(Protocol):
-    """What the application gives: its way to the cluster, for policies."""
+    """The application's access to the cluster, for policies."""
 
     def events(self) -> AsyncIterator[Event | Looked]:
-        """As `ClusterPort.events`, and `NodeSeen` (`node_seen` makes them) and `NodeGone` of nodes, as often as the
-        port likes. `PodGone` also of a pod that `create` has made and nobody has seen, `CapacitySeen` also where it is
-        not what `carry_out` has set: a port that looks every so often has to remember these. `Looked` once, after
-        whatever there is at first: until then nothing is done."""
+        """As `ClusterPort.events`, and `NodeSeen` (from `node_seen`) and `NodeGone`, also repeated.
+
+        `PodGone` also for a pod that `create` made and that was never seen. `CapacitySeen` also if it is not what
+        `carry_out` set: a port that polls has to remember both. `Looked` once, after everything that exists; no effect
+        comes before it."""
         ...
 
     async def carry_out(self, change: SetCapacity | RemoveCapacity | CancelTask | StopTask) -> None:
-        """It is done, or was so already: changes may come twice. Raises Gone, Refused, TryAgain.
+        """The change is made. Changes may come twice. Raises Gone, Refused, TryAgain.
 
-        SetCapacity and RemoveCapacity: as of `ClusterPort`. CancelTask: the pod of that UID is deleted unless it is
-        bound: Refused then. Look at it, and delete it with preconditions on UID and resource version; look again
-        where that conflicts. StopTask: it is deleted, with the precondition on its UID, and has its grace period. Gone,
-        of either: there is no pod of that name; a namesake is left alone.
+        SetCapacity and RemoveCapacity: as in `ClusterPort`. CancelTask: the pod of that UID is deleted unless it is
+        bound, then Refused. Read it, and delete it with preconditions on UID and resource version; read again if that
+        conflicts. StopTask: it is deleted, with the precondition on its UID, and has its grace period. Gone, of either:
+        there is no pod of that name; a pod of that name with another UID is left alone.
         """
         ...
 
     async def create(self, pod: Mapping[str, Any]) -> None:
-        """The pod is there, or was already, by that name and with these labels. Raises Refused, TryAgain."""
+        """The pod exists, by that name, with these labels. Idempotent. Raises Refused, TryAgain."""
         ...
 
 
@@ -122,21 +122,21 @@ class AtPort:
         self._report = report
         self._notice = notice
         self._last: dict[str, asyncio.Task[None]] = {}
-        """By pod and node: what is done to one is done in order."""
+        """By pod or node, the last change: changes of one are made in sequence."""
 
     @property
     def work(self) -> PolicyLoop:
         return self._work
 
     def begin(self, take: Callable[[Event | Looked], None]) -> None:
-        """`take` is given all that the port tells."""
+        """`take` gets everything that the port reports."""
         self._work.begin()
         self._work.spawn(self._follow(take))
 
     async def _follow(self, take: Callable[[Event | Looked], None]) -> None:
         async for event in self._events():
             take(event)
-        # Nothing comes any more: that was all.
+        # The port has ended: everything is known.
         take(Looked())
 
     def _heed(self, effect: Effect) -> None:
@@ -172,7 +172,7 @@ class AtPort:
                 return None
 
     def _done_without(self, change: Change | TaskChange, error: Gone) -> None:
-        """What is not there needs no deletion, has no resources, and is evicted already."""
+        """A missing object needs no deletion, has no resources, and is evicted already."""
         match change:
             case DeleteGhost(namespace, name, _) | CancelTask(namespace, name, _) | StopTask(namespace, name, _):
                 self._work.tell(PodGone(namespace, name))

@@ -1,7 +1,7 @@
 """Errors: why a call was refused, or an ask cannot be met.
 
-Knows RFC 9457 problem details, and the types of problem that the service has. A type that it does not know, of a newer
-service, is read by its status.
+Reads RFC 9457 problem details with the service's types of problem. For an unknown type, of a newer service, the HTTP
+status decides.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from escher_k8s.answers import Refusal
 
 
 class EscherError(Exception):
-    """Anything that goes wrong with Escher."""
+    """Any error of Escher."""
 
 
 class Unreachable(EscherError):
-    """No answer came: nothing listens there, it took too long, or what answers is no Escher service.
+    """No answer came: nothing listens there, it took too long, or the server is no Escher service.
 
-    Whether the call was carried out is not known. `set_resource` and `delete_resource` say what is to be, and may be
-    repeated.
+    It is unknown whether the call was executed. `set_resource` and `delete_resource` state the desired result, and may
+    be repeated.
     """
 
 
 class Unreached(Unreachable):
-    """There was no connection to send the call by: nothing of it was carried out."""
+    """There was no connection for the call: nothing was executed."""
 
 
 class Contradiction(EscherError, ValueError):
-    """Two wishes, or a wish and a pod, that cannot both be met. `field` is where they meet."""
+    """Two asks, or an ask and a pod, that cannot both be met. `field` is where they conflict."""
 
     def __init__(self, field: str, detail: str) -> None:
         super().__init__(f"{field}: {detail}")
@@ -39,7 +39,7 @@ class Contradiction(EscherError, ValueError):
 
 
 class Problem(EscherError):
-    """The service refused the call, and nothing was changed. `str()` is for people, with the field and the value."""
+    """The service refused the call, and nothing changed. `str()` names the field and value."""
 
     def __init__(self, details: Mapping[str, Any], *, retry_after: float | None = None) -> None:
         self.type = str(details.get("type") or "about:blank")
@@ -48,11 +48,11 @@ class Problem(EscherError):
         self.status = int(details["status"])
         self.detail = str(details.get("detail") or self.title)
         self.field: str | None = details.get("field")
-        """The part of the request at fault, such as `node_spec`; None where none is."""
+        """The part of the request at fault, such as `node_spec`; None if there is none."""
         self.details = dict(details)
-        """All of it, as it came."""
+        """All members, as received."""
         self.retry_after = retry_after
-        """Seconds after which it may be tried again, where the service says so."""
+        """Seconds to wait before a retry, if the service says so."""
         told = self.detail if self.field is None or self.field in self.detail else f"{self.field}: {self.detail}"
         super().__init__(told)
 
@@ -62,7 +62,7 @@ class Invalid(Problem):
 
 
 class NotFound(Problem):
-    """What is asked for is not there."""
+    """The requested object does not exist."""
 
 
 class BeingDeleted(Problem):
@@ -70,11 +70,11 @@ class BeingDeleted(Problem):
 
 
 class NotInForce(Problem):
-    """The policy is there, and nothing of it is in force, or others have set resources of its names."""
+    """The policy exists but is not in force, or others have set resources of its names."""
 
 
 class VersionConflict(Problem):
-    """It is not at the version that was named. Read it anew, and decide again."""
+    """It is not at the named version. Read it again, and decide again."""
 
 
 class QuotaExceeded(Problem):
@@ -86,7 +86,7 @@ class OutsideDomain(Problem):
 
 
 class Conflict(Problem):
-    """Nothing of a transaction was committed; `conflicts` says what stood against it."""
+    """Nothing of a transaction was committed; `conflicts` has the reasons."""
 
     @property
     def conflicts(self) -> list[Refusal]:
@@ -94,15 +94,15 @@ class Conflict(Problem):
 
 
 class Unauthenticated(Problem):
-    """The service does not know who calls: it needs a token, or another one; or a certificate."""
+    """The service does not know the caller: it needs a token, or another one; or a certificate."""
 
 
 class NotAllowed(Problem):
-    """The caller has not the right to do that; `details["missing"]` says which it would be."""
+    """The caller lacks a permission; `details["missing"]` names it."""
 
 
 class Unavailable(Problem):
-    """The service is not ready, has too much to do, or cannot reach the API server. It may be tried again."""
+    """The service is not ready, overloaded, or cannot reach the API server; a retry may work."""
 
 
 class TooManyCalls(Unavailable):
@@ -149,7 +149,7 @@ _BY_STATUS = {
 
 
 def problem(status: int, reason: str, body: bytes, retry_after: str | None = None) -> Problem:
-    """The error of an answer that is none. A body without problem details (a proxy's, say) is told by its status."""
+    """The error of a failed answer. Without problem details (a proxy's, say), by its status."""
     try:
         details = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError:

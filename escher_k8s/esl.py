@@ -1,8 +1,8 @@
-"""Policies that an application runs by itself (AppSpace), with node status alone: no service is needed.
+"""Policies that an application runs itself (AppSpace), with node status alone and no service.
 
-An ESL decides: it is told events and the time, and answers what is to be done. Home and contract are `extender.esl`;
-here are its names, `AppSpace`, which runs the gang ESL on a cluster port of the application's own, and `PolicySpace`,
-which runs policies.
+An ESL decides: it gets events and the time, and returns effects. Its home and contract are `extender.esl`. Here are its
+names, `AppSpace`, which runs the gang ESL on the application's own cluster port, and `PolicySpace`, which runs
+policies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""Following: the service's decisions as they happen, read from its server-sent events.
+"""Following: reads the service's decisions from its server-sent events.
 
-Knows their form, from which one on to ask again after a connection has broken, and for how long. Must not know how a
-stream is opened, nor how to wait.
+Has the format of the events, the event to resume after when a connection breaks, and the time to keep trying.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from escher_k8s.calling import Request
 from extender.core.backoff import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
-"""Seconds before a stream that has broken is opened again."""
+"""Seconds before a broken stream is opened again."""
 PATIENCE = 60.0
-"""Seconds for which it is tried in vain."""
+"""Seconds of failed attempts before giving up."""
 SILENCE = 45.0
-"""Seconds after which a stream that says nothing is taken for broken: the service says that it is there every 15 s."""
+"""Seconds of silence after which a stream is broken: the service sends a sign each 15 s."""
 
 
 class Reading:
-    """What has come of one stream, and then of the next. `after`: the number after which it is read."""
+    """What successive streams have sent. `after`: the number after which reading starts."""
 
     def __init__(self, namespace: str | None, after: int | None) -> None:
         self._namespace = namespace
@@ -31,18 +30,18 @@ class Reading:
         self._waited = 0.0
 
     def pause(self) -> float | None:
-        """The stream has ended: seconds until it is to be opened again. None: that has been tried for long enough."""
+        """Seconds until the ended stream is to be opened again; None: give up."""
         pause = self._back_off.failed()
         self._waited += pause
         return pause if self._waited <= PATIENCE else None
 
     def request(self) -> Request:
-        """What is still to come."""
+        """The request for what is still to come."""
         last = None if self._after is None else str(self._after)
         return Request("GET", ["events"], {"namespace": self._namespace}, {"Last-Event-ID": last})
 
     def line(self, line: str) -> Decision | Missed | None:
-        """What has come whole with this line, if anything has. Every event of the service has one line of data."""
+        """The event that this line completes, or None. Each event has one line of data."""
         self._back_off.succeeded()
         self._waited = 0.0
         name, _, value = line.partition(": ")

@@ -1,9 +1,8 @@
-"""Holding: a resource that is there for as long as somebody holds it, and not for long after.
+"""Holding: a resource that exists while a process holds it, and not for long after.
 
-It is made, with a short time to live, where there is none of that name; set again each third of that while the block
-lasts; and deleted at the end. Who crashes, or cannot reach the service any more, renews nothing, and the resource goes
-by itself: from then on whoever has made one of that name owns it, and this block neither sets nor deletes it. Knows
-threads and asyncio; must not know the API.
+It is created with a short time to live, if there is none of that name. While the block lasts, it is set again each
+third of that time; at the end it is deleted. After a crash, or without the service, nothing renews it and it expires.
+From then on, another process that creates one of that name owns it. This block then neither sets nor deletes it.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ R_co = TypeVar("R_co", covariant=True)
 DEFAULT_TTL = 60.0
 """Seconds."""
 _RENEWED_EACH = 3.0
-"""Part of the time to live."""
+"""Renewals in one time to live."""
 
 
 class NotHeld(EscherError):
-    """It could not be renewed, and may be gone: the block went on without it. The cause says why."""
+    """It was not renewed, and may be gone: the block went on without it. The cause says why."""
 
 
 class Put(Protocol[R_co]):
     def __call__(self, *, if_absent: bool) -> R_co:
-        """It is set. Raises VersionConflict where it is there, and must not be."""
+        """Sets it. Raises VersionConflict if it exists and `if_absent` is true."""
         ...
 
 
 class _Lease:
-    """Whether what was made is still ours: it is until a time to live after a renewal that was answered was sent."""
+    """Whether the resource is owned: for one time to live after an answered renewal was sent."""
 
     def __init__(self, ttl: float, clock: Callable[[], float]) -> None:
         self._ttl = ttl
@@ -45,12 +44,12 @@ class _Lease:
         self.refused: Problem | None = None
 
     def renews(self) -> bool:
-        """It is asked for now. Whether there must be none."""
+        """Notes that a renewal is sent now. Returns whether the resource must be absent."""
         self._asked = self._clock()
         return self._lapsed(self._asked)
 
     def renewed(self) -> None:
-        """What was asked for last is done."""
+        """The last request was answered."""
         self._renewed = self._asked
 
     def is_ours(self) -> bool:
@@ -68,9 +67,9 @@ def held(
     wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[R]:
-    """What `put` has answered first. Raises what that does, and NotHeld at the end where it was refused meanwhile.
+    """Yields the first answer of `put`. Raises as `put`, and NotHeld at the end if it was refused.
 
-    `wait`: waits for the event at most so many seconds, and answers whether it is set.
+    `wait`: waits for the event at most the given seconds, and returns whether it is set.
     """
     lease = _Lease(ttl, clock)
     first = put(if_absent=True)
@@ -94,7 +93,7 @@ def held(
     finally:
         over.set()
         renewing.join()
-        # It goes by itself where that cannot be said.
+        # If the service cannot be reached, the resource expires.
         with suppress(Unreachable, Unavailable):
             if lease.is_ours():
                 delete()

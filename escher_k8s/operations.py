@@ -1,6 +1,6 @@
 """Operations of a transaction, and how the management API spells them.
 
-Whether a value is acceptable the service says.
+The service decides whether a value is acceptable.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, Literal
 from escher_k8s.answers import Owner
 
 NodeSpec = str | Mapping[str, Any] | None
-"""Which nodes. None: the caller's own. `"node-3"`: that node. `{"nvidia.com/gpu": 2}`: every node that has as much
-available; `{}`: every node. `{"labels": {"zone": "a"}}`: every node with these labels."""
+"""Nodes: `"node-3"`, `{"nvidia.com/gpu": 2}`, `{"labels": {...}}`; see `Calls.set_resource`."""
 Mode = Literal["all-or-nothing", "incremental"]
 Detection = Literal["resource-fit", "sequence-number"]
 
@@ -34,9 +33,9 @@ class SetResource:
     export_to: Sequence[str] | None = None
 
     def body(self) -> dict[str, Any]:
-        """What is to be, as the call of its own has it."""
+        """The desired state, as the body of a single call."""
         owner = None if self.owner is None else {"name": self.owner.name, "uid": self.owner.uid}
-        # A service that knows no exports is not told of them where there are none.
+        # Omitted if None: older services do not know exports.
         exports = {} if self.export_to is None else {"export_to": list(self.export_to)}
         return {
             "capacity": self.capacity,
@@ -55,7 +54,7 @@ class SetResource:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """`units` of a node (cpu in cores, or Kubernetes' quantities) are held for `holder`, for `ttl_seconds`."""
+    """`units` of a node (cpu in cores, or quantities), held for `holder` for `ttl_seconds`."""
 
     holder: str
     node: str

@@ -1,8 +1,8 @@
-"""Own node: what tells on which node the caller runs, for a `node_spec` of None. Nothing is guessed.
+"""Own node: finds the node on which the caller runs, for a `node_spec` of None. Nothing is guessed.
 
-In this order: what the client was given, or $ESCHER_NODE (before this is asked); $NODE_NAME; where the service sees
-the pod named by $POD_NAME, else by $HOSTNAME, of the namespace in $POD_NAMESPACE, else in the files of the service
-account. Outside a pod nothing tells. Must not know requests.
+In this order: what the client was given, or $ESCHER_NODE (checked before); $NODE_NAME; the node where the service sees
+the caller's pod. The pod is named by $POD_NAME, else by $HOSTNAME; its namespace by $POD_NAMESPACE, else by the files
+of the service account. Outside a pod the node is unknown.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ env:
 
 
 class OwnNodeUnknown(EscherError):
-    """The caller runs in a pod, and nothing says on which node that is: see what to add to its manifest."""
+    """The caller's pod does not know its node: the text shows what to add to its manifest."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"{why}; name a node, or have the pod be told its own by what its container says:\n{SNIPPET}")
@@ -32,7 +32,7 @@ class OwnNodeUnknown(EscherError):
 
 @dataclass(frozen=True, slots=True)
 class OwnPod:
-    """The caller's pod, as its surroundings name it."""
+    """The caller's pod, as its environment names it."""
 
     namespace: str
     name: str
@@ -40,8 +40,7 @@ class OwnPod:
 
 
 def own_pod(environment: Mapping[str, str], namespace_file: Path) -> OwnPod | str | None:
-    """The caller's pod, or the node's name where that is said; None: the caller runs in no pod. Raises OwnNodeUnknown
-    where it does, and its name is not known."""
+    """The caller's pod, or its node's name; None: no pod. Raises OwnNodeUnknown if unclear."""
     if node := environment.get("NODE_NAME"):
         return node
     namespace = environment.get("POD_NAMESPACE") or _read(namespace_file)
@@ -56,7 +55,7 @@ def own_pod(environment: Mapping[str, str], namespace_file: Path) -> OwnPod | st
 
 
 def node_of(pod: OwnPod, asked: Generator[Q, bytes, Explanation]) -> Generator[Q, bytes, str]:
-    """The node where the service, which is `asked` about the pod, sees it. Raises OwnNodeUnknown."""
+    """The node where the service, `asked` about the pod, sees it. Raises OwnNodeUnknown."""
     try:
         found = yield from asked
     except NotFound:

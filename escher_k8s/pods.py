@@ -1,7 +1,6 @@
 """Pods as callers write them: dicts in Kubernetes' spelling, or models of the `kubernetes` package.
 
-A model is told by what it has, and classes are taken from the package that it comes from: nothing is imported. Must not
-know what is asked of a pod.
+A model is recognised by its attributes, and classes are taken from its own package: nothing is imported.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Manifest = dict[str, Any]
 
 
 def changed(pod: P, wanted: Manifest) -> P:
-    """A copy of the pod, or template, with labels, annotations, scheduler, gates and resources as `wanted` has them."""
+    """A copy of the pod with the `wanted` labels, annotations, scheduler, gates and resources."""
     if isinstance(pod, Mapping):
         return wanted  # type: ignore[return-value]  # made from it
     model: Any = copy.deepcopy(pod)
@@ -45,7 +44,7 @@ def is_model(value: object) -> bool:
 
 
 def spelt(value: Any) -> Any:
-    """A model as Kubernetes spells it, without what is None; anything else as it is, in dicts and lists of its own."""
+    """A model in Kubernetes' spelling, without None values; dicts and lists are copied."""
     if is_model(value):
         named = ((key, getattr(value, attribute)) for attribute, key in value.attribute_map.items())
         return {key: spelt(each) for key, each in named if each is not None}

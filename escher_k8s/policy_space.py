@@ -1,13 +1,13 @@
-"""PolicySpace: an application runs policies by itself, on a cluster port of its own and without the service.
+"""PolicySpace: an application runs policies itself, on its own cluster port.
 
     apart = AntiAffinity("apart", namespace="team-a")
     async with PolicySpace(port, [apart], namespace="team-a") as space:
         requirement = await space.ask(apart, Task("web-1", group="web"))
         ...  # create the pod: requirement.attach(pod)
 
-AppSpace: one of these per application, with policies of its own names; LibSpace: one for several, by
-`space.application()`. What a process that died has left is found again, by its policies' names, by the next that runs
-them: what pods that live ask for is theirs still, the rest is removed.
+No service is needed. AppSpace: one per application, with policies of its own names; LibSpace: one for several, by
+`space.application()`. The next process with these policies finds what a dead one left: what living pods ask for stays,
+the rest is removed.
 """
 
 from __future__ import annotations
@@ -47,20 +47,21 @@ class PolicySpace(PolicyAsks):
         end_within: float = 10.0,
         on_notice: Tell = lambda notice: None,
     ) -> None:
-        """`keep`: what the policies have set stays when the block ends, for the next to adopt. Else it is removed, for
-        at most `end_within` seconds; pods that run stay either way. `on_notice` is told what somebody would wait in
-        vain for. Raises ValueError where two policies have one name, or another namespace."""
+        """`keep`: the resources stay when the block ends, for the next process to adopt.
+
+        Otherwise they are removed, within `end_within` seconds; running pods stay. `on_notice` gets what pods would
+        wait for without effect. Raises ValueError if two policies have one name, or one is of another namespace."""
         super().__init__(Several(policies, namespace), on_notice)
         self._port = port
         self._keep = keep
         self._end_within = end_within
         self._first: list[Event] | None = []
-        """What was there at first, until all of it is known."""
+        """What existed at first, until all of it is known."""
         self._at_port = AtPort(self._policies, port.events, self._carry_out, notice=self._take_notice)
         self._work = self._at_port.work
 
     async def __aenter__(self) -> Self:
-        """What there is is known to the policies. Raises what the port dies of."""
+        """The policies know everything that exists. Raises the port's failure."""
         try:
             self._at_port.begin(self._take)
             while self._first is not None and self._work.failure is None:
@@ -74,8 +75,7 @@ class PolicySpace(PolicyAsks):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nodes have nothing of the policies' any more, but with `keep`. Raises what the port died of, and TimeoutError
-        where the cluster did not answer in time."""
+        """Without `keep`, nodes have none of its resources. Raises port failures, TimeoutError."""
         try:
             if not self._keep:
                 self._work.perform(self._policies.end(self._work.now()))

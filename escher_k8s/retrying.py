@@ -1,8 +1,8 @@
-"""Retrying: which requests are sent again when no answer came or the service could not, and for how long.
+"""Retrying: which requests are sent again after no answer, or when the service could not.
 
-A refusal is final. What was not sent, or not carried out, is sent again. What may have been carried out is where it
-says what is to be, and not what is to be done; but not what is for one version only, or for none, for then the
-repetition would be refused.
+A refusal is final. A request that was not sent, or not executed, is sent again. If it may have been executed, it is
+sent again only if it states a desired result, not an action. A request for one version only, or for absence, is not
+repeated, because the repetition would be refused.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from extender.core.backoff import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _ASKS = ("what-if", "policies:validate")
-"""What POST may be repeated of, for it changes nothing. An ask may be too: repeated, it changes nothing more."""
+"""POST requests that change nothing and may be repeated. An ask may be, too."""
 _CONDITIONS = ("If-Match", "If-None-Match")
 
 
 class Retrying:
-    """One call's patience: `within` seconds of pauses, altogether."""
+    """One call's patience: `within` seconds of pauses in total."""
 
     def __init__(self, within: float) -> None:
         self._left = within

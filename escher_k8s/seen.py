@@ -1,4 +1,4 @@
-"""Seen: the events of pods and nodes as Kubernetes' JSON has them, with what an ESL reads of each."""
+"""Builds the events of pods and nodes from Kubernetes' JSON, with the fields that an ESL reads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Tokens: what says to the service who calls. Nothing is sent unless it is given, or the caller's pod has it for https.
+"""Tokens: identify the caller. None is sent unless given, or over https the pod's own.
 
-In this order: what the client was given; $ESCHER_TOKEN; the file in $ESCHER_TOKEN_FILE; in a pod, and over https
-alone, the token of its service account. A file is read for every request, for tokens in files are renewed. Must not
-know requests.
+In this order: what the client was given; $ESCHER_TOKEN; the file in $ESCHER_TOKEN_FILE; in a pod, and over https alone,
+the token of its service account. A file is read for every request, because tokens in files are renewed.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Token:
-    """A bearer token, or the file that has it; neither: there is none. `needed`: it is an error if the file is away."""
+    """A bearer token, or its file, or neither. `needed`: a missing file is an error."""
 
     text: str | None = None
     file: Path | None = None
     needed: bool = True
 
     def header(self) -> str | None:
-        """What the header Authorization says now; None: it is left out. Raises EscherError."""
+        """The Authorization header now; None: it is left out. Raises EscherError."""
         text = self.text if self.file is None else self._read(self.file)
         if text is None:
             return None
@@ -50,7 +49,7 @@ def token_for(
     environment: Mapping[str, str],
     in_pod: Path = TOKEN_FILE,
 ) -> Token:
-    """The caller's token for the service at that address. Raises Contradiction where two are given."""
+    """The caller's token for the service at that address. Raises Contradiction if two are given."""
     if token is not None and token_file is not None:
         raise Contradiction("token_file", "there is a token already: give one of the two")
     if token is not None:

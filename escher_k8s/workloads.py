@@ -1,7 +1,7 @@
-"""Workloads: the pod templates within what makes pods, and how many members of one gang it has at once.
+"""Workloads: the pod templates in owners of pods, and how many members of a gang run at once.
 
 A Job, CronJob, JobSet, StatefulSet, Deployment, ReplicaSet: as a dict in Kubernetes' spelling, or as a model. A pod, or
-a template by itself, is its own template. Must not know what is asked of pods.
+a template alone, is its own template.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ _OF_MODEL = re.compile(r"V\d+(?:(?:alpha|beta)\d+)?([A-Z]\w*)$")
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A pod template within a workload. `path`: empty where the workload is itself the pod, or template. `pods`: how
-    many pods there are of it at once; None: that is not said here. `after`: of which templates pods run before."""
+    """A pod template within a workload. `path`: empty if it is the workload itself.
+
+    `pods`: how many it has at once; None: unknown. `after`: the templates whose pods run before."""
 
     path: Path
     manifest: Manifest
@@ -43,13 +44,12 @@ class Template:
     after: frozenset[str] = frozenset()
 
     def field(self, name: str) -> str:
-        """The name of a field of the template, as it is from outside."""
+        """The name of a field of the template, seen from the workload."""
         return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in (*self.path, name))[1:]
 
 
 def templates(workload: object, only: str | Collection[str] | None = None) -> list[Template]:
-    """Those that it has; `only`: of a JobSet's replicatedJobs of these names. Raises TypeError for what has none,
-    ValueError where `only` names what is not there."""
+    """Its templates; `only`: of a JobSet, these replicatedJobs. Raises TypeError, ValueError."""
     if not isinstance(workload, Mapping) and not is_model(workload):
         raise TypeError(f"a {type(workload).__name__} is no pod; give a dict in Kubernetes' spelling, or a model of it")
     said, kind = spelt(workload), _kind(workload)
@@ -70,7 +70,7 @@ def templates(workload: object, only: str | Collection[str] | None = None) -> li
 
 
 def with_templates(workload: W, changes: Sequence[tuple[Template, Callable[[Any], Any]]]) -> W:
-    """A copy of the workload with these templates changed, in the form that it has."""
+    """A copy of the workload with these templates changed, in the same form."""
     made: Any = copy.deepcopy(dict(workload) if isinstance(workload, Mapping) else workload)
     for template, change in changes:
         if not template.path:
@@ -88,8 +88,7 @@ def with_templates(workload: W, changes: Sequence[tuple[Template, Callable[[Any]
 
 
 def require_enough(workload: object, gang: str, quorum: int, others: int) -> None:
-    """So many members, `others` from elsewhere among them, can be there at once. Raises Contradiction, which says what
-    to do. A pod by itself proves nothing."""
+    """Raises Contradiction, with advice, if `quorum` members (with `others`) cannot run at once."""
     if isinstance(others, bool) or not isinstance(others, int) or others < 0:
         raise ValueError(f"others is {others!r}; write a whole number, 0 or more")
     kind, wanted = _kind(workload), quorum - others
@@ -109,7 +108,7 @@ def require_enough(workload: object, gang: str, quorum: int, others: int) -> Non
             "or 'Replace'",
         )
     most = _at_once([each for each in templates(workload) if _may_be_of(gang, each)])
-    # None at all are to be more some day: nobody waits until then.
+    # With 0 replicas, the workload is to grow later, and no pod waits until then.
     if most is not None and 0 < most < wanted:
         where, what = _sizes(kind)
         elsewhere = f", {others} of them from elsewhere," if others else ""
@@ -127,7 +126,7 @@ def _may_be_of(gang: str, template: Template) -> bool:
 
 
 def _at_once(there: Sequence[Template]) -> int | None:
-    """The most pods of these templates that can be there while none has been placed yet."""
+    """The most pods of these templates that can exist while none has been placed yet."""
     names = {each.name for each in there}
     found = 0
     for each in there:
@@ -139,7 +138,7 @@ def _at_once(there: Sequence[Template]) -> int | None:
 
 
 def _sizes(kind: str) -> tuple[str, str]:
-    """The field that says how many pods there are, and what to do about it."""
+    """The field with the number of pods, and what to do about it."""
     if kind == _JOB_SET:
         return "spec.replicatedJobs", "raise their replicas or parallelism, let them start together"
     if kind in ("Job", "CronJob"):
@@ -148,7 +147,7 @@ def _sizes(kind: str) -> tuple[str, str]:
     return "spec.replicas", "raise replicas"
 
 
-# -- what is there
+# -- reading the workload
 
 
 def _kind(workload: object) -> str:
@@ -207,7 +206,7 @@ def _has_containers(said: Manifest) -> bool:
 
 
 def _pods(kind: str, said: Manifest) -> int | None:
-    """How many pods it has at once, with what the API server takes for left out."""
+    """How many pods it has at once, with the API server's defaults."""
     if kind == "PodTemplate":
         return None
     spec = said["spec"]

@@ -1,20 +1,20 @@
-"""`python -m extender` is `escher`."""
+"""`python -m extender` runs `escher`."""
 
 import os
 import signal
 import sys
 
-# Nothing here is linear algebra: threads for that would only be there, each with memory of its own, and be forked.
+# No code here uses linear algebra: its threads would only take memory, and forks would copy them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _INTERRUPTED = "escher: interrupted; nothing was started"
 
 
 def start() -> None:
-    """As `escher`; who interrupts it before a command has begun sees one line and no traceback."""
+    """Runs `escher`. An interrupt before a command begins prints one line and no traceback."""
     try:
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            # At once, for libraries that are being imported hide a KeyboardInterrupt, or end with another error.
+            # At once, because libraries that are being imported hide a KeyboardInterrupt, or end with another error.
             signal.signal(signal.SIGINT, _end)
         from extender.cli.main import main
 

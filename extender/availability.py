@@ -1,11 +1,11 @@
-"""Availability: one of several replicas of the service, of which one at a time decides.
+"""Availability: runs one of several replicas of the service, which elect one leader.
 
     follow: nodes held, connections open, verbs 503 --lease won--> lead: the application runs --lease lost--> end
 
-Taking over is starting anew, with what a restart rebuilds everything from; only sooner, for the process runs, its
-connections are open and the nodes, which are the largest objects, are known. Pods and objects of ours are listed when
-the lease has been won: what the one before wrote is certain then. Nothing is written that might arrive after another
-could lead (`Permit`). Knows the application and its lease; must not know sockets, nor what is decided.
+A take-over is a restart that rebuilds everything, but a faster one. The process runs, its connections are open, and it
+has the nodes, which are the largest objects. It lists pods and Escher's objects after it has won the lease, because the
+writes of the former leader are final then. Nothing is written that might arrive after another replica could lead
+(`Permit`).
 """
 
 from __future__ import annotations
@@ -48,18 +48,17 @@ _log = structlog.get_logger(__name__)
 
 _WARM_CONNECTIONS = 64
 _AWAY_LEASES = 8
-"""For so many leases a leader that could not work stays away."""
+"""Lease durations for which a leader that could not work stays away."""
 _OTHERS_HAVE_LEASES = 2
-"""In so many another that can lead has taken it."""
+"""Lease durations in which another replica that can lead takes the lease."""
 _HANGS_LEASES = 8
-"""A leader whose event loop has not turned for this many lease durations stops renewing its lease."""
+"""Lease durations after which a leader whose event loop does not turn stops renewing its lease."""
 _NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One replica, as the lease and the EndpointSlice name it. `name` is no other's; `host`, `port`: where its verbs
-    are answered; `namespace`: the lease's."""
+    """A replica: its unique `name`, `host` and `port` of its verbs, and the lease's `namespace`."""
 
     name: str
     host: str
@@ -69,7 +68,7 @@ class Candidate:
 
     @classmethod
     def of(cls, settings: Settings, port: int, environment: Mapping[str, str], unique: str) -> Candidate:
-        """This process. `port`: where it listens; `unique`: what no other has. Raises BadSettings."""
+        """This process. `port`: where it listens; `unique`: a unique text. Raises BadSettings."""
         name = environment.get("POD_NAME") or socket.gethostname()
         namespace = settings.lease_namespace or namespace_of_pod(environment)
         if not namespace:
@@ -93,7 +92,7 @@ class Candidate:
 
 
 class Permit:
-    """`connection.Fence`: something may be written while we lead, and long enough still that it surely ends in time."""
+    """`connection.Fence`: allows a write if this replica leads until the write surely ends."""
 
     def __init__(self, terms: Terms, leads: Callable[[], bool]) -> None:
         self._terms = terms
@@ -109,15 +108,14 @@ class Permit:
 
 
 class Pulse:
-    """Whether an event loop still turns: asked from another thread, which may not wait for it. `within`: seconds in
-    which it has to."""
+    """Whether an event loop turns in `within` seconds, for a thread that may not wait for it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float], within: float) -> None:
         self._loop = loop
         self._clock = clock
         self._within = within
         self._asked: float | None = None
-        """When it was asked to turn; None where it has since."""
+        """When it was asked to turn; None if it has turned since."""
 
     def beats(self) -> bool:
         now = self._clock()
@@ -131,12 +129,11 @@ class Pulse:
 
 
 class Replica:
-    """One of them. `run` it.
+    """One replica; call `run`.
 
-    `election`: the connection for the lease, and nothing else. `elsewhere` does on a loop of its own what concerns
-    the lease, so that nothing done here keeps a renewal waiting; by default on this one. `connect` makes the other
-    connection, of which nothing may be written but what the permit lets pass. `reviews`: where it is asked who callers
-    are and what they may do, which followers have to know too; by default that other one.
+    `election`: the connection for the lease only. `elsewhere` runs the lease's work on a loop of its own, so that this
+    loop delays no renewal; by default on this loop. `connect` opens the other connection, whose writes need the permit.
+    `reviews`: the connection that checks callers and their rights, also on followers; by default the other one.
     """
 
     def __init__(
@@ -154,7 +151,7 @@ class Replica:
         tracing: Tracing | None = None,
     ) -> None:
         clock, terms = world.clock, Terms.of(settings.lease_seconds)
-        # A renewal that arrives late harms nobody: it is waited for as long as it can be of use.
+        # A late renewal harms no replica, so it may take as long as it can be of use.
         patience = terms.permit - terms.renew_every
         lease = LeaderLease(election, candidate.namespace, settings.lease_name, within=patience, now=world.clock.now)
         self._elsewhere = elsewhere
@@ -204,16 +201,16 @@ class Replica:
         return Standing(self.leading.leads, warm, record.holder, record.at)
 
     def ready(self) -> bool:
-        """Whether verbs are answered here."""
+        """Whether this replica answers verbs."""
         return self.leading.leads and self.application.ready()
 
     def asgi(self) -> Service:
         return self.application.asgi(self._settings, self.standing)
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
-        """Follows, and leads once it has won the lease, until it is cancelled. `beside`: what else is to be done then.
+        """Follows, and leads after it has won the lease, until cancelled. Then `beside` also runs.
 
-        Raises LeaseLost, and what a part of it died of.
+        Raises LeaseLost, and the error of a part that failed.
         """
         electing, following, won = map(asyncio.ensure_future, (self._stand(), self._follow(), self._won.wait()))
         works: list[asyncio.Future[Any]] = [electing, following, won]
@@ -222,7 +219,7 @@ class Replica:
             if won.done():
                 following.cancel()
                 if self._nodes_followed.current:
-                    # Where its own watch begins the other's has come to.
+                    # The application's watch continues at the version that this one has reached.
                     self.application.begin_with_nodes(self._nodes.objects, self._nodes_followed.version)
                 running = self.application.run(self._route(), *beside)
                 beside = ()
@@ -242,7 +239,7 @@ class Replica:
             await asyncio.gather(*works, return_exceptions=True)
 
     async def resign(self) -> None:
-        """It leads no more, what it had begun to write is over, and others know."""
+        """Stops leading, waits for its last writes, and gives the lease back."""
         await self._give_back(in_vain=False)
 
     async def _give_back(self, *, in_vain: bool) -> None:
@@ -251,7 +248,7 @@ class Replica:
             await self._elsewhere(self.leading.give_back(in_vain=in_vain))
 
     async def _be_of_use(self) -> None:
-        """A leader that cannot work has given the lease back, and stayed away for a while. Raises LeaseLost then."""
+        """Gives the lease back if this leader cannot work; stays away. Raises LeaseLost then."""
         why = await self._use.lasts(self.leading.leader.in_vain, self.leading.proved)
         self._stays_away = True
         _log.warning("this replica cannot work: it gives the lease back, and stays away for a while", why=why)
@@ -261,16 +258,16 @@ class Replica:
             await asyncio.sleep(lease)
             vacant = leases >= _OTHERS_HAVE_LEASES and await self._elsewhere(self.leading.is_vacant())
             if vacant and await self._use.answers():
-                # There is no other, and this one could work again.
+                # No other replica leads, and this one could work again.
                 break
         raise LeaseLost(f"{why}; another may be able to")
 
     async def _ask(self) -> None:
-        """Something small of what all work rests on. Raises Unavailable, Refused."""
+        """Sends a small request that all work depends on. Raises Unavailable, Refused."""
         await self._connection.request("GET", "/api/v1/pods?limit=1", within=self._settings.lease_seconds)
 
     async def _stand(self) -> None:
-        """Not before it could take over at once."""
+        """Stands for election once the nodes are listed, so that it could take over at once."""
         await self._nodes_followed.synced.wait()
         await self._elsewhere(self.leading.run())
 
@@ -280,7 +277,7 @@ class Replica:
             group.create_task(self._connection.keep_warm(_WARM_CONNECTIONS))
 
     async def _route(self) -> None:
-        """The Service leads here."""
+        """Makes the Service lead to this replica."""
         service, candidate = self._settings.leader_service, self._candidate
         if service is None:
             return
@@ -290,7 +287,7 @@ class Replica:
 
 
 async def _first_of(*works: asyncio.Future[Any]) -> None:
-    """One of them has ended. Raises what it ended with."""
+    """Returns when the first of them has ended. Raises its error."""
     await asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED)
     for each in works:
         if each.done():
@@ -298,7 +295,7 @@ async def _first_of(*works: asyncio.Future[Any]) -> None:
 
 
 def namespace_of_pod(environment: Mapping[str, str]) -> str:
-    """The namespace in which this process runs, where it is a pod's; else empty."""
+    """The namespace of this process if it runs in a pod; otherwise empty."""
     if named := environment.get("POD_NAMESPACE"):
         return named
     try:
@@ -308,7 +305,7 @@ def namespace_of_pod(environment: Mapping[str, str]) -> str:
 
 
 def _unreachable(host: str) -> str:
-    """Why nobody else can reach this address; empty if nothing speaks against it."""
+    """Why other machines cannot reach this address; empty if no reason is known."""
     try:
         address = ip_address(host)
     except ValueError:

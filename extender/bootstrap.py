@@ -103,7 +103,7 @@ from extender.settings import Settings, switches_in
 from extender.settings_file import SettingsFile
 
 if TYPE_CHECKING:
-    # It brings OpenTelemetry, which need not be installed.
+    # It imports OpenTelemetry, which need not be installed.
     from extender.adapters.tracing.tracing import Tracing
 
 _log = structlog.get_logger(__name__)
@@ -113,11 +113,11 @@ _DUMPS_WITHIN = 50.0
 
 
 Cluster = Warm
-"""What the application needs of its connection to a cluster."""
+"""The part of a connection to a cluster that the application needs."""
 
 
 def authority(connection: Requests, settings: Settings) -> Authorization | None:
-    """Whoever says what callers of the management API may do; None where they may do everything."""
+    """The authorization of the management API's callers; None if they may do everything."""
     if settings.authorization == "none":
         return None
     reviews = ApiReviews(connection, settings.token_audiences)
@@ -138,16 +138,15 @@ class Application:
         memory: Callable[[], Memory | None] = unlimited,
         tracing: Tracing | None = None,
     ) -> None:
-        """`reviews`: where it is asked what callers may do, if not by the same connection; `open_files`: how many this
-        process may have, None where no connection is a file; `memory`: how much of it is in use; `tracing`: what spans
-        are made with, if any are."""
+        """`reviews`: checks callers' rights; None: `connection`. `tracing`: makes spans, if any."""
+        # `open_files`: the limit of this process, None if no connection is a file. `memory`: how much of it is in use.
         connection = SharedWrites(connection)
         if tracing is not None:
             connection = tracing.cluster(connection)
             reviews = None if reviews is None else tracing.requests(reviews)
         self.registry = CollectorRegistry()
         self.connections: int | None = None
-        """How many of its callers' may be open; None: as the settings have it."""
+        """Most open connections of its callers; None: as in the settings."""
         most_together: int | None = None
         if open_files is not None:
             most_together, self.connections = open_at_once(open_files, settings.connections_limit)
@@ -296,7 +295,7 @@ class Application:
             explain=RemedySearch(
                 self.scheduler.cache,
                 Explain(self.scheduler.cache, self.resources.capacities.why_withheld),
-                # Another: who asks what would be does not wait for all that an explanation tries.
+                # A separate pool of copies: a what-if call does not wait for all that an explanation tries.
                 copies(),
                 what_if.wonder_within,
             ),
@@ -310,7 +309,7 @@ class Application:
                 self.scheduler,
                 self.resources.all,
                 self.resources.capacities,
-                # Another again: it takes longer than all else that is done in copies.
+                # Another separate pool: a dump takes longer than everything else in copies.
                 copies(_DUMPS_WITHIN),
                 written,
                 settings.policies,
@@ -342,11 +341,11 @@ class Application:
         )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self.scheduler.cache.staleness = Staleness(self.ages, settings.stale_after_seconds, self.lost_for)
-        # Nothing but preemption waits for them: see `Budgets.known`.
+        # Only preemption waits for these: see `Budgets.known`.
         self.scheduler.cache.around.budgets.known = False
         self.scheduler.cache.around.daemons.known = False
         of_daemon_sets = facts(DaemonSet)
-        # Once they are listed the API server knows our group.
+        # Once EphemeralResources are listed, the API server knows Escher's API group.
         ours_there, objects = partial(is_served, connection, DOMAIN, VERSION), self._objects.synced
         self._policies = OptionalKind(
             follow(
@@ -389,38 +388,38 @@ class Application:
         self._losses = UnreadableKinds(lambda: [*self.reflectors, *self._narrowing.there()])
 
     def begin_with_nodes(self, nodes: Iterable[Node], version: str) -> None:
-        """What a reflector had of them at that version is their first list. To be called before `run`."""
+        """Uses a reflector's nodes at that version as their first list. Call it before `run`."""
         self._nodes.begin_from(nodes, version)
 
     def ready(self) -> bool:
-        """Whether every kind has been listed once: before, the ledger is not the cluster's."""
+        """Whether every kind has been listed once. Until then, the ledger is incomplete."""
         return self._narrowing.known and all(reflector.synced.is_set() for reflector in self.reflectors)
 
     def is_patient(self) -> bool:
-        """Whether it is not ready since it waits, for a bounded time, for a kind that only helps."""
+        """Whether it is not ready because it waits, for a limited time, for a helping kind."""
         return self._narrowing.is_patient()
 
     def gaps(self) -> Gaps:
-        """What is not known, and why."""
+        """Kinds that are not known, and why."""
         unlisted = {each.kind: each.lost.why for each in self.reflectors if not each.synced.is_set()}
         return Gaps(unlisted | self._narrowing.waits_for(), self._narrowing.without(), self._losses.now())
 
     @property
     def intents_known(self) -> asyncio.Event:
-        """Set once all intents that are stored are known, or it is known that they cannot be."""
+        """Set once all stored intents are known, or it is known that they cannot be read."""
         return self._intents.known
 
     def ages(self) -> dict[str, float]:
-        """Seconds since the API server last said anything about each kind that decisions rest on."""
+        """Seconds since the API server's last answer about each kind that decisions depend on."""
         ages = {each.kind: age for each in self.reflectors if (age := each.age) is not None}
         return ages | self._narrowing.ages()
 
     def lost_for(self) -> dict[str, float]:
-        """Seconds for which each of them could not be followed."""
+        """Seconds for which each of these kinds could not be followed."""
         return {each.kind: each.lost.seconds for each in self.reflectors} | self._narrowing.lost_for()
 
     async def run(self, *beside: Coroutine[Any, Any, None]) -> None:
-        """Follows the cluster until it is cancelled. `beside`: what else is to be done meanwhile."""
+        """Follows the cluster until cancelled. `beside`: other work for the same time."""
         async with asyncio.TaskGroup() as group:
             for work in (*self._work(), *beside):
                 group.create_task(work)
@@ -448,12 +447,12 @@ class Application:
         ]
 
     async def _follow_objects(self) -> None:
-        """Once it is known what nodes say already: see `Capacities.first_full`."""
+        """Follows after the node status is known: see `Capacities.first_full`."""
         await self._nodes.synced.wait()
         await self._objects.run()
 
     async def _follow_pods(self) -> None:
-        """Once it is known what narrows what may be done with them."""
+        """Follows pods after the kinds that narrow what Escher may do are known."""
         await self._narrowing.until_known()
         await self._pods.run()
 
@@ -462,9 +461,9 @@ class Application:
             await reflector.synced.wait()
 
     async def settle_memory(self) -> None:
-        """What the first lists left is taken out of the garbage collector's rounds, which would pause every verb; and
-        there are few of them meanwhile, for nearly all that is made then stays."""
+        """Keeps the objects of the first lists out of garbage collection, which delays verbs."""
         gc.freeze()
+        # Collections are rare from here on, because nearly all objects made during the lists stay.
         gc.set_threshold(50_000, 50, 50)
         await self._known()
         gc.collect()
@@ -472,7 +471,7 @@ class Application:
         _log.info("ready", nodes=len(self.scheduler.cache.nodes), pods=len(self.scheduler.cache.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:
-        """What follows the file, for what can be changed."""
+        """The follower of the settings file, for the settings that can change at run time."""
 
         def changed(now: Settings) -> None:
             self.braking.set_everywhere(switches_in(now))
@@ -487,7 +486,7 @@ class Application:
         )
 
     def asgi(self, settings: Settings, replica: Callable[[], Standing] | None = None) -> Service:
-        """`replica`: how this one stands among several; None where it is the only one."""
+        """`replica`: this replica's state among several; None if it is the only one."""
         return create_app(
             self.verbs,
             self.management,

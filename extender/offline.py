@@ -1,7 +1,7 @@
-"""Elsewhere: the questions of the management API asked of a state dump, where no service and no cluster is.
+"""Offline: answers questions of the management API from a state dump, without service and cluster.
 
-The same code answers as in the service that was dumped, at the moment at which it was. What a dump cannot answer is
-refused. Must not know files, nor who asks.
+The same code answers as in the dumped service, at the moment of the dump. A question that the dump cannot answer is
+refused.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from extender.app.explain.snapshot import Circumstances, Record, Reopened, reope
 
 ADDRESS = "http://state-dump"
 _WITHIN = 60.0
-"""Seconds that an answer may take: nobody else waits for it."""
+"""Seconds for an answer: no other caller waits for it."""
 
 
 def asked_of(told: Iterable[Record]) -> tuple[FastAPI, Circumstances]:
-    """The management API of whoever told these records. Raises `snapshot.Incomplete`."""
+    """The management API of the dumped service. Raises `snapshot.Incomplete`."""
     there = reopened(told)
     return create_api(_management(there), lambda: True, CollectorRegistry()), there.circumstances
 
@@ -62,7 +62,7 @@ class _Absent:
 
 
 class InProcess(httpx.BaseTransport):
-    """A connection to an app in this process, for callers that do not wait in a loop."""
+    """A connection to an app in this process, for callers without an event loop."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app
@@ -77,6 +77,6 @@ class InProcess(httpx.BaseTransport):
 
 
 def what_is_missing(there: Circumstances) -> Iterator[str]:
-    """What the one that was dumped knew and the dump does not, in words."""
+    """What the dumped service knew and the dump does not contain, in words."""
     if there.foreign_policies:
         yield f"policies that do not come with Escher are not asked here: {', '.join(there.foreign_policies)}"

@@ -1,8 +1,7 @@
-"""Policies that are not ours: found by name, and made.
+"""Registry: finds and creates policies, also those that do not come with Escher.
 
-Each is named in the setting `policies`, as `module:Class`, or by the name of an entry point of the group
-`escher.policies` that an installed package offers. Nothing is loaded that is not named. Knows Python's import system;
-must not know what a policy decides.
+The setting `policies` names each of them: as `module:Class`, or as an entry point of the group `escher.policies` in an
+installed package. Only named ones are loaded.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ POINTS = (
 
 
 class BadPolicy(BadSettings):
-    """A policy that is named and cannot be had; `str()` says which, why, and what to do."""
+    """A named policy that cannot be created; `str()` says which, why, and what to do."""
 
 
 def policies(names: Sequence[str] = (), folder: Path | None = None) -> list[Policy]:
-    """Those that come with Escher, and then those that are named. `folder`: where else modules are looked for.
+    """Escher's policies, and then the named ones. `folder`: a further path for modules.
 
     Raises BadPolicy.
     """

@@ -1,4 +1,4 @@
-"""Where the service has time and chance from: the machine, or a simulation. Must not know who asks."""
+"""Runtime: the service's sources of time and chance, from the machine or a simulation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from extender.app.contracts.ports import Clock
 
 
 class WallClock:
-    """`ports.Clock`: the machine's."""
+    """`ports.Clock` of the machine."""
 
     def __init__(self) -> None:
         self._began = time.time() - time.monotonic()
@@ -26,7 +26,7 @@ class WallClock:
 
 @dataclass(frozen=True)
 class Runtime:
-    """Where time and chance come from: the machine, or a simulation."""
+    """The sources of time and chance: the machine, or a simulation."""
 
     clock: Clock = field(default_factory=WallClock)
     chance: Callable[[], float] = random.random
@@ -34,7 +34,7 @@ class Runtime:
     unique: Callable[[], str] = lambda: os.urandom(8).hex()
     """A new text at every call."""
     at_once: bool = False
-    """Whether what takes the machine time takes none here: there is no thread to wait for."""
+    """Whether slow work takes no time here, so that no thread runs it."""
 
 
 MACHINE = Runtime()

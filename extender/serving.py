@@ -1,4 +1,4 @@
-"""Serving: the application behind an HTTP server, from the first signal of life to the last answer."""
+"""Serving: runs the application behind an HTTP server, from start to the last answer."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _log = structlog.get_logger(__name__)
 
 _DRAIN_SECONDS = 5.0
 _CALLS_SECONDS = 1.0
-"""A leader that ends waits for its calls no longer before another may take over: as long as a write of its may take."""
+"""Seconds that a stopping leader waits for its calls: as long as one of its writes may take."""
 _SPANS_SECONDS = 3.0
-"""A collector is waited for no longer: what it has not taken by then is lost."""
+"""Seconds to wait for a trace collector; spans that it has not accepted by then are lost."""
 _LOST_SECONDS = 0.2
-"""Who has lost its lease can write nothing more: no longer than it takes to tell those who wait."""
+"""Seconds after a lost lease, when no write is possible: enough to answer waiting callers."""
 
 
 async def serve(
@@ -50,10 +50,10 @@ async def serve(
     load: Callable[[], Settings] | None = None,
     lines: LogLines | None = None,
 ) -> Signals | None:
-    """The service has run until a signal asked it to end: that one is answered.
+    """Runs the service until a signal asks it to end, and returns that signal.
 
-    Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and what a part of it died of. `load`
-    reads the settings `file` again, in which some may be changed meanwhile. `lines`: where the log goes.
+    Raises CannotListen, BadConfiguration, BadPolicy, BadSettings, LeaseLost, and the error of a part that failed.
+    `load` reads the settings `file` again, because some may change at run time. `lines`: where the log goes.
     """
     given, settings = settings, _with_own_namespace(settings)
     certificates = served_certificates(settings)
@@ -64,7 +64,7 @@ async def serve(
         sockets = bound(settings.host, settings.port)
         for opened in sockets:
             stack.callback(opened.close)
-        # A plugin that is asked for credentials may take its time.
+        # A credentials plugin may take its time.
         loading = asyncio.create_task(Credentials.load(default_loader(settings.kubeconfig, settings.context)))
         if not await _unless_asked(loading, asked.to_end()):
             return asked.by
@@ -96,7 +96,7 @@ async def serve(
         following = asyncio.create_task((replica or application).run(application.settle_memory()))
         serving = asyncio.create_task(server.serve(sockets))
         works = [following, serving]
-        # What is followed whether this process leads or not: who takes over has to know what holds by then.
+        # These run whether this replica leads or not: a new leader must know the current settings.
         if file is not None and load is not None:
             works.append(asyncio.create_task(application.settings_file(file, load, given).run()))
         if certificates is not None:
@@ -109,16 +109,16 @@ async def serve(
         await _unless_asked(asyncio.wait(works, return_when=asyncio.FIRST_COMPLETED), asked.to_end())
         _log.info("stopping", asked_by=asked.by.name if asked.by is not None else "")
         lost = following.done() and isinstance(following.exception(), LeaseLost)
-        # Those who wait at a barrier first: the server waits for the answers to its calls.
+        # First the members at a barrier: the server waits for the answers to its calls.
         await application.close()
         server.should_exit = True
         if replica is not None:
-            # Whoever has been answered may keep its connection for a while: another leads by then.
+            # A caller with its answer may keep its connection for a while: another replica leads by then.
             calls = asyncio.gather(service.calls.drain(), server.answered())
             await _unless_asked(calls, asked.to_hurry(), within=0.0 if lost else _CALLS_SECONDS)
             await replica.resign()
         await _unless_asked(asyncio.wait({serving}), asked.to_hurry(), within=_LOST_SECONDS if lost else None)
-        # What is being written to the API server may still be answered there, after its caller has left.
+        # The API server may still answer a write after its caller has left.
         await _unless_asked(service.calls.drain(), asked.to_hurry(), within=0.0 if lost else _DRAIN_SECONDS)
         if spans is not None:
             await _unless_asked(spans.close(), asked.to_hurry(), within=_LOST_SECONDS if lost else _SPANS_SECONDS)
@@ -132,7 +132,7 @@ async def serve(
 
 
 def _with_own_namespace(settings: Settings) -> Settings:
-    """The settings, which say in a pod what is its namespace."""
+    """The settings with the service's namespace, which a pod's environment may give."""
     namespace = settings.service_namespace or settings.lease_namespace or namespace_of_pod(os.environ)
     return settings.model_copy(update={"service_namespace": namespace or None})
 
@@ -142,7 +142,7 @@ async def _replica(
 ) -> Replica:
     """This process as one of several. Raises BadSettings, BadConfiguration."""
     candidate = Candidate.of(settings, port, os.environ, MACHINE.unique())
-    # Each of its own: a renewal must not wait behind a gang's Bindings, nor behind reviews, nor for this loop.
+    # Connections of their own: a renewal must not wait behind a gang's Bindings, reviews, or this loop.
     reviews = await stack.enter_async_context(Connection(credentials))
     lease = OwnLoop("lease")
     stack.callback(lease.close)
@@ -175,7 +175,7 @@ async def _unless_asked(
     asked: Coroutine[Any, Any, None],
     within: float | None = None,
 ) -> bool:
-    """Whether the work is over before `asked` is, and in time; otherwise it is cancelled."""
+    """Whether `work` ends before `asked` and within the time; if not, it is cancelled."""
     both = doing, _ = asyncio.ensure_future(work), asyncio.ensure_future(asked)
     await asyncio.wait(both, timeout=within, return_when=asyncio.FIRST_COMPLETED)
     over = doing.done()

@@ -1,7 +1,6 @@
-"""What can be set about the service, by file (`escher serve --config FILE`, YAML) or command line; with defaults and
-limits.
+"""Settings: defines the service's settings, with defaults and limits.
 
-Must not know what the settings are for beyond their meaning to the user.
+They come from a file (`escher serve --config FILE`, YAML) or the command line.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from extender.settings_isolation import IsolationSettings
 from extender.settings_renamed import BothNames, by_new_names
 
 OWN_NAMESPACE = "escher-system"
-"""The service's own namespace, where neither settings nor a pod say which it is."""
+"""The service's own namespace, if neither the settings nor a pod give it."""
 
 
 OptionalKind = Literal[
@@ -28,7 +27,7 @@ OptionalKind = Literal[
 
 
 class BadSettings(ValueError):
-    """A configuration file that cannot be used; `str()` names each field, its value and what would be accepted."""
+    """An unusable configuration; `str()` names each field, its value and what is accepted."""
 
 
 class Settings(BaseModel):
@@ -245,23 +244,25 @@ class Settings(BaseModel):
 
     @property
     def own_namespace(self) -> str:
-        """Where the service stores what it alone may write."""
+        """The namespace for objects that only the service may write."""
         return self.service_namespace or self.lease_namespace or OWN_NAMESPACE
 
 
 SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")
 CHANGEABLE = (*SWITCHES, "isolation")
-"""Settings of which a change in the file takes effect while the service runs; the others need a restart."""
+"""A change of these in the file takes effect at run time; the others need a restart."""
 
 
 def switches_in(settings: Settings) -> Switches:
-    """The brake's, as the settings have them."""
+    """The safety switch's values in the settings."""
     return Switches(**{name: getattr(settings, name) for name in SWITCHES})
 
 
 def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said: None, **given: Any) -> Settings:
-    """The settings of the file, overridden by those given that are not None. `heard` is told, in words, which of the
-    file's have another name by now. Raises BadSettings."""
+    """The settings of the file, overridden by the given ones that are not None.
+
+    `heard` is called with a text for each old name in the file. Raises BadSettings.
+    """
     values: dict[str, Any] = {}
     if file is not None:
         try:
@@ -288,7 +289,7 @@ def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said:
 
 
 def _check_election(settings: Settings) -> None:
-    """A Service that leads to the leader has one. Raises BadSettings."""
+    """Requires `leader_election` if `leader_service` is set. Raises BadSettings."""
     if settings.leader_service is not None and not settings.leader_election:
         raise BadSettings(
             f"leader_service = {settings.leader_service!r}: there is no leader without `leader_election: true`; "
@@ -297,7 +298,7 @@ def _check_election(settings: Settings) -> None:
 
 
 def _check_bodies(settings: Settings) -> None:
-    """The largest body finds room among all. Raises BadSettings."""
+    """Requires room for the largest body in `bodies_limit_bytes`. Raises BadSettings."""
     all_bodies, one = settings.bodies_limit_bytes, settings.body_limit_bytes
     if all_bodies is not None and all_bodies < one:
         raise BadSettings(
@@ -307,7 +308,7 @@ def _check_bodies(settings: Settings) -> None:
 
 
 def _check_tls(settings: Settings) -> None:
-    """What asks for https gets https. Raises BadSettings."""
+    """Requires certificate and key together, and both for `tls_client_ca`. Raises BadSettings."""
     certificate, key, authority = settings.tls_certificate, settings.tls_key, settings.tls_client_ca
     if (certificate is None) != (key is None):
         given = f"tls_certificate = {certificate}" if key is None else f"tls_key = {key}"
@@ -321,8 +322,7 @@ def _check_tls(settings: Settings) -> None:
 
 
 def _check_reach(settings: Settings) -> None:
-    """Nobody on another machine may do anything without showing who they are, unless that is wanted. Raises
-    BadSettings."""
+    """Raises BadSettings for a port that others reach without certificate, unless `insecure`."""
     if settings.insecure or settings.tls_client_ca is not None or _is_loopback(settings.host):
         return
     raise BadSettings(

@@ -1,9 +1,7 @@
-"""The settings file, followed while the service runs: what can be changed takes effect, of the rest it is said that it
-needs a restart.
+"""Settings file: follows the file at run time, and applies the settings that can change.
 
-It is read every few seconds and compared as text: a ConfigMap's file is a link that is put in place of another, editors
-do the like, and times of files tell neither. A file that cannot be used changes nothing, and is complained of once.
-Must not know what the settings are for.
+It warns of changes that need a restart. It compares the text every few seconds. A ConfigMap's file is a link that
+is replaced, editors do the same, and file times show neither. An unusable file changes nothing and is logged once.
 """
 
 from __future__ import annotations
@@ -23,8 +21,10 @@ LOOK_EVERY = 3.0
 
 
 class SettingsFile:
-    """`load` reads the file with what overrides it, as at the start; raises BadSettings. `changed` takes new settings
-    of which something CHANGEABLE is another; `broken` is called once for each text that cannot be used."""
+    """`load` reads the file and its overrides, as at the start; raises BadSettings.
+
+    `changed` gets new settings if a CHANGEABLE one differs. `broken` is called once per unusable text.
+    """
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class SettingsFile:
         self._needing_restart: list[str] = []
 
     async def run(self) -> None:
-        """Follows the file until it is cancelled."""
+        """Follows the file until cancelled."""
         while True:
             self.look()
             await self._sleep(LOOK_EVERY)
 
     def look(self) -> None:
-        """What the file says now is in force, as far as it can be."""
+        """Applies the file's text if it has changed, as far as possible at run time."""
         text = self._text()
         if text == self._seen:
             return

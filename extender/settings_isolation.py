@@ -1,12 +1,12 @@
-"""What the settings file may say of namespaces: how much each may have, and which nodes and names it may touch.
+"""Settings of isolation: limits per namespace, and the nodes and names that it may touch.
 
     isolation:
       default: {resources: 50, gang_places: 256}
       namespaces:
         team-a: {resources: 100, units: 10000, policies: 50, gang_places: 512, nodes: {pool: a}, names: ["data*"]}
 
-What a namespace's entry leaves out is as `default` has it, and where that leaves it out too there is no limit; `null`
-says so against a default. Must not know what a limit is for beyond its meaning to the user.
+`default` fills what a namespace's entry leaves out. Without both there is no limit; `null` removes a limit of
+`default`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class AllowanceSettings(BaseModel):
     )
 
     def allowance(self, default: AllowanceSettings) -> Allowance:
-        """What it says, and `default` where it says nothing."""
+        """This entry's values, with those of `default` for unset fields."""
         said = {
             name: getattr(self if name in self.model_fields_set else default, name)
             for name in AllowanceSettings.model_fields
@@ -97,6 +97,6 @@ class IsolationSettings(BaseModel):
     namespaces: dict[Annotated[str, AfterValidator(_namespace)], AllowanceSettings] = Field(default_factory=dict)
 
     def allowances(self) -> tuple[Allowance, dict[str, Allowance]]:
-        """That of namespaces that are not named, and those of the named."""
+        """The allowance of unnamed namespaces, and those of the named ones."""
         named = {name: said.allowance(self.default) for name, said in self.namespaces.items()}
         return self.default.allowance(NOTHING_SAID), named

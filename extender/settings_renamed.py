@@ -1,8 +1,7 @@
-"""Settings that have another name than they had: the old one is still understood, with a warning, for some versions.
+"""Renamed settings: an old name is still accepted, with a warning, for some versions.
 
 To rename one: give the field of `settings.Settings` its new name, and add an entry here. Remove the entry in the
-version that it names: a test fails for one that is left there longer, or is to be there shorter than is promised. Must
-not know what any setting is for.
+version that it names. A test fails for an entry that stays longer, or that ends earlier than promised.
 """
 
 from __future__ import annotations
@@ -12,13 +11,15 @@ from dataclasses import dataclass
 from typing import Any
 
 UNDERSTOOD_FOR = 2
-"""Minor versions, after that which has renamed it, in which an old name is still understood at least."""
+"""Minor versions after the renaming in which the old name is accepted, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """`to`: the setting's name since version `since`. The old one is refused from version `until` on. Both versions are
-    `major.minor`."""
+    """`to`: the name since version `since`. From version `until` on, the old name is refused.
+
+    Both versions are `major.minor`.
+    """
 
     to: str
     since: str
@@ -30,12 +31,11 @@ RENAMED: Mapping[str, Renamed] = {}
 
 
 class BothNames(ValueError):
-    """A setting is there by its old and by its new name."""
+    """A setting has its old and its new name in one file."""
 
 
 def by_new_names(values: Mapping[str, Any], heard: Callable[[str], None]) -> dict[str, Any]:
-    """The same settings by the names that they have now. `heard` is told of each old name, in words. Raises
-    BothNames."""
+    """The same settings by their new names. `heard` gets a text per old name. Raises BothNames."""
     found = dict(values)
     for old in [name for name in values if name in RENAMED]:
         new = RENAMED[old].to
@@ -47,7 +47,7 @@ def by_new_names(values: Mapping[str, Any], heard: Callable[[str], None]) -> dic
 
 
 def as_promised(renamed: Renamed) -> bool:
-    """Whether the old name is understood for as long as is promised."""
+    """Whether the old name is accepted for as long as promised."""
     (since_major, since), (until_major, until) = version(renamed.since), version(renamed.until)
     return until_major > since_major or until - since > UNDERSTOOD_FOR
 

@@ -1,7 +1,7 @@
-"""One life of the service in a simulation: its verbs, its line to the API server, and a death nobody hears of it after.
+"""Simulated service: one life of the service in a simulation, with its verbs and connection.
 
-Knows the application and how its process ends: killed, it answers nobody, sends nothing, and what it has just sent
-arrives or does not. Must not know the rest of the cluster, nor when it dies.
+The life ends as the process does. A killed service answers no caller and sends nothing. A request that it has just sent
+arrives or is lost.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from extender.kube.requests import JSON, TIMEOUT
 from extender.runtime import Runtime
 from extender.settings import Settings
 
+# A late request looks like one sent in time, so this is less than a killed service is away, and than a lease leaves.
 ARRIVES_WITHIN = 0.8
-"""Seconds within which a request may arrive after its sender has died, or was told that it had not: less than a killed
-service is away and than a lease has left for what was sent, for nobody could tell it from one that was sent in time."""
+"""Seconds in which a request may still arrive after its sender died or saw it fail."""
 _DEAD = "the process is dead"
 
 
 class NoAnswer(Exception):
-    """A scheduler that called the service got none; `str()` says why."""
+    """The service gave a scheduler no answer; `str()` says why."""
 
 
 class SteppedClock:
-    """Implements `ports.Clock`: the time of day as somebody has set it; `steady` goes on as ever."""
+    """`ports.Clock` whose time of day can be set; `steady` is not affected."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.ahead = 0.0
-        """By how many seconds it is before the API server's; negative: behind it."""
+        """Seconds ahead of the API server's clock; negative: behind it."""
 
     def now(self) -> float:
         return self._clock.now() + self.ahead
@@ -47,12 +47,12 @@ class SteppedClock:
 
 
 class Line:
-    """Implements `Requests`: a connection that ends with its process, and whose watches can be late."""
+    """`Requests`: a connection that ends with its process, and whose watches can be late."""
 
     late_by = 0.0
-    """Seconds from what a watch tells to its being heard."""
+    """Seconds from a watch's line to its delivery."""
     twice = False
-    """Whether all that a watch tells is heard two times."""
+    """Whether every line of a watch is delivered two times."""
 
     def __init__(self, inner: Cluster) -> None:
         self._inner = inner
@@ -60,15 +60,15 @@ class Line:
         self._under_way: set[asyncio.Task[bytes]] = set()
         self._unschedulable: Unavailable | None = None
         self._held = ""
-        """Watches with a path in which this pattern is found tell nothing, while `_flows` is not set."""
+        """A pattern: watches with a matching path deliver nothing while `_flows` is not set."""
         self._flows = asyncio.Event()
         self._flows.set()
         self._breaks = 0
         self._silenced = ("", 0)
-        """A pattern as for `_held`, and how often watches were silenced: those that were open then are silent."""
+        """A pattern as `_held`, and a count of silences; watches older than the last are silent."""
 
     def cut(self, *, losing: bool) -> None:
-        """Nothing more is sent, nor heard. `losing`: what is on its way there does not arrive; else soon, or not."""
+        """Ends sending and receiving. `losing`: requests under way are lost; else they may come."""
         self._dead = True
         self._flows.set()
         for sent in list(self._under_way):
@@ -78,8 +78,7 @@ class Line:
                 asyncio.get_running_loop().call_later(ARRIVES_WITHIN, sent.cancel)
 
     def hold_watches(self, of: str = "") -> None:
-        """From now on nothing that a watch tells comes through, until `release_watches`. `of`: a pattern that is found
-        in the paths of those that are held; empty: all."""
+        """Holds back watches until `release_watches`. `of`: a pattern of paths; empty: all."""
         if not self._dead:
             self._held = of
             self._flows.clear()
@@ -88,16 +87,16 @@ class Line:
         self._flows.set()
 
     def silence_watches(self, of: str = "") -> None:
-        """The watches that are open now tell nothing any more, and stay open. `of`: as for `hold_watches`."""
+        """Silences the watches that are open now; they stay open. `of`: as for `hold_watches`."""
         self._silenced = (of, self._silenced[1] + 1)
 
     def break_watches(self) -> None:
-        """All of them have failed; what they had still to tell is lost."""
+        """Breaks all watches; lines not delivered are lost."""
         self._breaks += 1
         self._flows.set()
 
     def turn_away(self, answer: Unavailable) -> None:
-        """Its watches have failed, and so does all that it asks, until `let_in`."""
+        """Breaks its watches, and fails all requests with `answer`, until `let_in`."""
         self._unschedulable = answer
         self.break_watches()
 
@@ -125,7 +124,7 @@ class Line:
         try:
             answer = await asyncio.shield(sent)
         except asyncio.CancelledError:
-            # Of whoever has died meanwhile it arrives all the same.
+            # A dead sender's request arrives all the same.
             if not self._dead:
                 sent.cancel()
             raise
@@ -165,12 +164,12 @@ class Line:
 
 
 class ServiceLife:
-    """From its start to its death. `run` it; `application` is what runs."""
+    """The service from its start to its death. Call `run`; `application` is what runs."""
 
     def __init__(
         self, connection: Cluster, settings: Settings, world: Runtime, candidate: Candidate | None = None
     ) -> None:
-        """`candidate`: who it is among several; None: the only one."""
+        """`candidate`: its identity among several replicas; None: the only one."""
         self.line = Line(connection)
         self.replica = None if candidate is None else Replica(candidate, self.line, self._connect, settings, world)
         if self.replica is None:
@@ -180,7 +179,7 @@ class ServiceLife:
             self.application, service = self.replica.application, self.replica.asgi()
         self._works = self.replica or self.application
         self.http = service
-        """What a server would serve."""
+        """The app for a server."""
         calls = service.calls
         self._calls: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = calls.by_name
         self._died: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -189,14 +188,14 @@ class ServiceLife:
         return self.line
 
     async def stop(self) -> None:
-        """It has ended as SIGTERM ends it: nobody waits any more, and who comes after it need not."""
+        """Ends as by SIGTERM: no caller waits any more, and the next replica need not wait."""
         await self.application.close()
         if self.replica is not None:
             await self.replica.resign()
         self.kill(losing=False)
 
     async def run(self) -> None:
-        """Until it is cancelled or killed. Raises what a part of it died of."""
+        """Runs until cancelled or killed. Raises the error of a part that failed."""
         following = asyncio.ensure_future(self._works.run())
         try:
             await asyncio.wait({following, self._died}, return_when=asyncio.FIRST_COMPLETED)
@@ -209,19 +208,19 @@ class ServiceLife:
             await self.application.close()
 
     async def synced(self) -> None:
-        """It has listed every kind that it needs to be ready, but for those that may not be installed."""
+        """Waits until all kinds for readiness are listed, except those that may be absent."""
         for reflector in self.application.reflectors:
             await reflector.synced.wait()
         await self.application.intents_known.wait()
 
     def kill(self, *, losing: bool) -> None:
-        """As kill -9 does it. `losing`: what it has just sent does not arrive."""
+        """Ends as by kill -9. `losing`: what it has just sent does not arrive."""
         if not self._died.done():
             self._died.set_result(None)
             self.line.cut(losing=losing)
 
     async def call(self, verb: str, body: bytes) -> bytes:
-        """What a scheduler gets. Raises NoAnswer."""
+        """The answer for a scheduler. Raises NoAnswer."""
         if self._died.done():
             raise NoAnswer("connection refused")
         if not self._works.ready():
@@ -239,7 +238,7 @@ class ServiceLife:
 
 
 async def _late(lines: AsyncGenerator[bytes, None], seconds: float) -> AsyncGenerator[bytes, None]:
-    """The same, each so much later; the end of it too."""
+    """The same lines and the same end, each later by `seconds`."""
     loop = asyncio.get_running_loop()
     told: asyncio.Queue[tuple[float, bytes | Exception | None]] = asyncio.Queue()
 
@@ -268,6 +267,6 @@ async def _late(lines: AsyncGenerator[bytes, None], seconds: float) -> AsyncGene
 
 
 def _forget(answer: asyncio.Future[bytes]) -> None:
-    """Nobody is there to hear of it."""
+    """Retrieves the exception, because no caller waits for it."""
     if not answer.cancelled():
         answer.exception()

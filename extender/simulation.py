@@ -1,4 +1,4 @@
-"""A whole cluster with the service in it, in one event loop and without a socket: simulation and tests.
+"""Simulation: a whole cluster with the service, in one event loop, without sockets.
 
     async with Simulation(seed=7, nodes=100) as simulation:
         await simulation.create(pod, POD)
@@ -6,8 +6,8 @@
         await simulation.restart()
 
 On `sim.virtual_time` a day takes seconds, and the same seed gives the same day: API server, schedulers, kubelets,
-controllers and Escher itself take their time from the loop and their chances from the seed. Requests and verbs are the
-same bytes as over HTTP.
+controllers and Escher take their time from the loop and their chances from the seed. Requests and verbs are the same
+bytes as over HTTP.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient, 
 from kubesim.store import Backup
 
 NOWHERE = "http://escher.invalid"
-"""Where the schedulers' configuration says that the extender is; nobody asks there."""
+"""The extender's address in the schedulers' configuration; no request goes there."""
 
 ADMIN, SERVICE = "admin", "escher"
-"""As whom the user of a simulation asks the API server, and the service in it: the audit tells them apart."""
+"""The users of a simulation and of its service at the API server; the audit distinguishes them."""
 
 
-# What is shipped is read once, for many thousand clusters may be told of it.
+# The shipped files are read once, because many thousand clusters may use them.
 
 
 @cache
@@ -76,7 +76,7 @@ def _scheduler_configs(marks: bool) -> tuple[Json, Json]:
 
 
 class Simulation:
-    """`latency`: seconds of each request. Enter it; after that the service is ready and the nodes exist."""
+    """`latency`: seconds per request. After entry, the service is ready and the nodes exist."""
 
     def __init__(
         self,
@@ -91,9 +91,8 @@ class Simulation:
         extender: Mapping[str, Any] | None = None,
         marks: bool = True,
     ) -> None:
-        """`scheduler`, `extender`: what stands otherwise than as shipped in the KubeSchedulerConfiguration of the
-        scheduler that calls the service, and in its entries for the service. `marks`: the API server marks the pods
-        that need Escher; else all verbs are asked about every pod."""
+        """`marks`: the API server marks pods that need Escher; if not, verbs run for all pods."""
+        # `scheduler` changes the shipped KubeSchedulerConfiguration of the service's scheduler, `extender` its entries.
         self._seed = seed
         self._latency = latency
         self._settings = settings or Settings.model_validate({})
@@ -101,7 +100,7 @@ class Simulation:
         self._count, self._shape = nodes, node_shape or NodeShape()
         self._scheduler, self._extender, self._marks = scheduler or {}, extender or {}, marks
         self.watches_late_by = 0.0
-        """Seconds by which the service hears late what its watches tell, from its next watch on."""
+        """Seconds of delay of the service's watches, from its next watch on."""
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -117,11 +116,11 @@ class Simulation:
         self.requests = self._connection("outside", ADMIN)
         drawn = self._drawn("service")
         self.service_clock = SteppedClock(self.clock)
-        """What the service takes for the time of day; `ahead` steps it."""
+        """The service's time of day; `ahead` steps it."""
         self._world = Runtime(self.service_clock, drawn.random, lambda: f"{drawn.getrandbits(64):016x}", at_once=True)
         self._to_service = self.connection_of_service()
         self.lives = 0
-        """How many the service has had."""
+        """The number of lives of the service."""
         self._group = asyncio.TaskGroup()
         self.service: ServiceLife | None = self._new_service()
         try:
@@ -137,7 +136,7 @@ class Simulation:
         return [{**ours, **self._scheduler, "extenders": extenders}, other]
 
     def _drawn(self, part: str) -> random.Random:
-        # One for each part, so that what one draws does not depend on how often another does.
+        # One generator per part, so that a part's draws do not depend on another's number of draws.
         return random.Random(f"{self._seed} {part}")
 
     def _connection(self, part: str, user: str) -> InProcess:
@@ -176,7 +175,7 @@ class Simulation:
 
     @property
     def application(self) -> Application:
-        """That of the service, or of its last life while it is dead."""
+        """The service's application, or that of its last life while it is dead."""
         return self._last.application
 
     async def __aexit__(
@@ -187,13 +186,13 @@ class Simulation:
     # -- the service dies ----------------------------------------------------------------------------------------
 
     def kill(self, *, losing: bool = True) -> None:
-        """The service is dead, at once; whoever waits for it hears that. `losing`: what it has just sent is lost."""
+        """Kills the service; waiting callers get an error. `losing`: recent requests are lost."""
         if self.service is not None:
             self.service.kill(losing=losing)
             self.service = None
 
     async def restart(self, after: float = 0.0) -> None:
-        """The service is killed, and there again after so many seconds with what the cluster says, and nothing else."""
+        """Kills the service; restarts it after `after` seconds with the cluster's state only."""
         self.kill()
         await asyncio.wait({self._running})
         await asyncio.sleep(after)
@@ -202,7 +201,7 @@ class Simulation:
         await self.service.synced()
 
     def hold_watches(self, of: str = "") -> None:
-        """The service hears nothing of what happens, until `release_watches` or its next life. `of`: as for a line."""
+        """Holds back its watches until `release_watches` or its next life. `of`: see `Line`."""
         if self.service is not None:
             self.service.line.hold_watches(of)
 
@@ -211,34 +210,34 @@ class Simulation:
             self.service.line.release_watches()
 
     def forget_changes(self) -> None:
-        """The API server remembers nothing of what has happened, and the service's watches end: it has to list."""
+        """Compacts the API server's history and breaks the service's watches: it must list."""
         self.cluster.api.store.compact(self.cluster.api.store.version)
         if self.service is not None:
             self.service.line.break_watches()
 
     def restore(self, backup: Backup, version: int | None = None) -> None:
-        """etcd is restored from `cluster.api.store.back_up()` of an earlier time. `version`: as for `Store.restore`."""
+        """Restores etcd from a `cluster.api.store.back_up()`. `version`: see `Store.restore`."""
         self.cluster.api.restore(backup, version)
 
     # -- what a user does ----------------------------------------------------------------------------------------
 
     async def create(self, body: Json, kind: Kind) -> Json:
-        """The object, as the API server has it. Raises what a `Connection` does."""
+        """The object as the API server stored it. Raises as a `Connection`."""
         path = kind.path(body["metadata"].get("namespace", "default" if kind.namespaced else ""))
         return await self.ask("POST", path, body)
 
     async def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON) -> Json:
-        """One request to the API server."""
+        """Sends one request to the API server."""
         sent = None if body is None else msgspec.json.encode(body)
         answer: Json = msgspec.json.decode(await self.requests.request(method, path, sent, content_type=content_type))
         return answer
 
     def connection_of_service(self) -> Connection:
-        """By which the service asks the API server, in all of its lives."""
+        """The service's connection to the API server, for all of its lives."""
         return self._connection("network", SERVICE)
 
     def extender_client(self) -> ExtenderClient:
-        """What the schedulers call; whoever wants to overhear them puts something between."""
+        """The client that schedulers call; override it to intercept their calls."""
         return CallableExtender(self._call)
 
     async def _call(self, verb: str, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""How the process is asked to end: SIGTERM and SIGINT. Must not know what there is to end."""
+"""Stopping: handles SIGTERM and SIGINT, which ask the process to end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEEDED = (SIGTERM, SIGINT)
 
 
 class Asked:
-    """While the block lasts the first signal asks for the end, and any further one not to wait for it any more.
+    """In the block, the first signal asks for the end; a further one asks not to wait.
 
     Enter it in the running event loop of the main thread.
     """

@@ -1,12 +1,11 @@
-"""Forked: work that ruins what it works on is done in a copy of this process, which the kernel makes in milliseconds.
+"""Forked: runs work that destroys its input in a forked copy of this process.
 
-The copy shares every page with us until one of the two writes to it, so that a state of any size costs what the work
-looks at. It has its answer sent through a pipe and ends without a word to anybody else: no handler runs, nothing is
-flushed, no connection is written to. It closes all files and sockets but that pipe, else a connection that we close
-would stay open for its caller, and our port taken after we died. It dies with the process that made it. One at a time,
-and namespaces that ask take turns; what takes too long is killed. A copy may have copies of its own, one after the
-other, which are killed and reaped with it: as process 1 of a container we are the parent of all that lose theirs. Must
-not know what the work is.
+The kernel makes the copy in milliseconds. It shares memory pages with its parent until one of the two writes to them.
+So the cost depends on what the work reads, not on the state's size. The copy sends its answer through a pipe and ends:
+it runs no handler, flushes nothing, and writes to no connection. It closes all other files and sockets. Otherwise a
+connection closed by the parent would stay open for its caller, and a dead parent's port would stay taken. It dies with
+its parent. One copy runs at a time, namespaces take turns, and a copy that takes too long is killed. A copy may fork
+copies, one after the other, which are killed and reaped with it: process 1 of a container inherits all orphans.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ from extender.kube.errors import Unavailable
 
 T = TypeVar("T")
 MOST_WAITING = 8
-"""Of one namespace."""
+"""Calls of one namespace."""
 _MOST_MORE = 256 * 2**20
-"""Bytes that the work may take beside what there is."""
+"""Bytes that the work may allocate beyond the copied memory."""
 _LEAST_MORE = 32 * 2**20
-"""With less it could do nothing of use."""
+"""Bytes; with less the work could do nothing useful."""
 _MOST_FILES = 2**20
-"""Numbers of open files are below that, as kernels are set up."""
+"""Numbers of open files are below this, as kernels are usually configured."""
 _PR_SET_PDEATHSIG = 1
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
-"""Linux alone has it. Looked up here: a copy loads no libraries."""
+"""Only Linux has `prctl`. It is looked up here because a copy loads no libraries."""
 
 
 class Forked:
-    """Implements `simulate.Copied`. `within`: seconds that the work may take, in a copy of a copy a third of it.
-    `at_once`: nobody else has a turn meanwhile, for time is not the machine's, and no thread is waited for. `memory`:
-    how much of it is in use; a copy may take half of what is left, for what it takes is ours where memory is limited.
-    """
+    """Implements `simulate.Copied`. `within`: seconds for the work, or a third in a copy of a copy.
+
+    `at_once`: block the event loop until the copy has answered, for clocks that are not the machine's. `memory`: the
+    memory in use; a copy may take half of the rest, because a memory limit counts it as the parent's."""
 
     def __init__(
         self, within: float = 5.0, *, at_once: bool = False, memory: Callable[[], Memory | None] = unlimited
@@ -58,7 +57,7 @@ class Forked:
         self._waiting: Counter[str] = Counter()
 
     async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
-        """What the work answers, or raises of ManagementError. Raises Unavailable."""
+        """Returns the work's result. Raises Unavailable, and the work's ManagementError."""
         if self._waiting[namespace] >= MOST_WAITING:
             raise Unavailable("too many ask what would be: ask again in a moment", retry_after=1.0)
         self._waiting[namespace] += 1
@@ -72,7 +71,7 @@ class Forked:
         return answer
 
     def within_a_copy(self, work: Callable[[], T]) -> T:
-        """The same for work that is itself in a copy: this one is waited for at once."""
+        """The same for work that itself runs in a copy; blocks until the new copy has answered."""
         within, more = self._within / 3, self._room()
         copy, reading = _fork(work, within, more, of_a_copy=True)
         said = _all_of(reading)
@@ -81,7 +80,7 @@ class Forked:
         return answer
 
     def _room(self) -> int:
-        """Bytes that a copy may take. Raises Unavailable where that is too little to begin with."""
+        """Returns the bytes that a copy may take. Raises Unavailable if that is too little."""
         memory = self._memory()
         if memory is None:
             return _MOST_MORE
@@ -95,7 +94,7 @@ class Forked:
     async def _ask(self, work: Callable[[], Any], more: int) -> Any:
         copy, reading = _fork(work, 2 * self._within, more)
         if self._at_once:
-            # Its own alarm ends it.
+            # The copy's own alarm ends it.
             said = _all_of(reading)
             _end(copy)
             return said
@@ -110,9 +109,10 @@ class Forked:
 
 
 def _fork(work: Callable[[], Any], alarm: float, more: int, *, of_a_copy: bool = False) -> tuple[int, int]:
-    """The copy, and where to read what it says. `alarm`: seconds after which it ends, should no process be left to kill
-    it; `more`: bytes that it may take. A copy leads a group of processes: its own copies are in it. Raises
-    Unavailable."""
+    """Returns the copy's process id, and the descriptor of its answer. Raises Unavailable.
+
+    `alarm`: seconds until it ends if no parent kills it; `more`: bytes for it. It leads a process group for its copies.
+    """
     reading, writing = os.pipe()
     parent = os.getpid()
     try:
@@ -124,16 +124,16 @@ def _fork(work: Callable[[], Any], alarm: float, more: int, *, of_a_copy: bool =
     if copy == 0:
         _work(work, writing, alarm, more, parent)
     if not of_a_copy:
-        # By the time that this returns the copy may have ended, but it was not waited for: it is there.
+        # The copy may have ended before this call, but it has not been reaped: its process id is still valid.
         os.setpgid(copy, copy)
     os.close(writing)
     return copy, reading
 
 
 def _end(copy: int) -> None:
-    """It is dead and reaped, and so are its own copies, where they are our children by now."""
+    """Kills and reaps the copy, and reaps its copies that are this process's children by then."""
     os.killpg(copy, signal.SIGKILL)
-    # They are dead: there is nothing to wait for.
+    # The killed process ends immediately, so this call does not block for long.
     os.waitpid(copy, 0)
     with suppress(ChildProcessError):
         while True:
@@ -141,7 +141,7 @@ def _end(copy: int) -> None:
 
 
 def _answer(said: Any, within: float, more: int) -> Any:
-    """Raises ManagementError as the work, RuntimeError, Unavailable."""
+    """Returns the answer of the work. Raises its ManagementError, RuntimeError, or Unavailable."""
     match said:
         case ("answer", answer):
             return answer
@@ -155,18 +155,18 @@ def _answer(said: Any, within: float, more: int) -> Any:
 
 
 def _work(work: Callable[[], Any], writing: int, alarm: float, more: int, parent: int) -> None:
-    """In the copy: the work is done and told, and the copy is no more."""
+    """Runs in the copy: does the work, sends its outcome, and ends the process."""
     try:
         _die_with(parent)
         os.closerange(3, writing)
         os.closerange(writing + 1, _MOST_FILES)
-        # A terminal tells the whole group of processes: what it tells the copy, we would hear as a second time.
+        # A terminal signals the copy too. With the parent's wakeup descriptor it would wake the parent a second time.
         signal.set_wakeup_fd(-1)
         for told in (signal.SIGINT, signal.SIGTERM):
             signal.signal(told, signal.SIG_DFL)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, alarm)
-        # A round of the collector would look at, and so copy, every page that there is.
+        # A collection would write to, and so copy, every page.
         gc.disable()
         _die_first()
         _limit_memory(more)
@@ -188,22 +188,22 @@ def _outcome(work: Callable[[], Any]) -> tuple[Any, ...]:
 
 
 def _die_with(parent: int) -> None:
-    """The kernel kills this copy when the process that made it ends."""
+    """Makes the kernel kill this copy when its parent ends."""
     if _prctl is not None:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It has ended before that was said.
+        # The parent ended before the call of `prctl`.
         os._exit(0)
 
 
 def _die_first() -> None:
-    """Where the kernel has to end somebody for want of memory, it ends this copy, and not whom it is a copy of."""
+    """Makes the kernel's out-of-memory killer choose this copy before its parent."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as said:
         said.write("1000")
 
 
 def _limit_memory(more: int) -> None:
-    """What a copy takes counts as ours where memory is limited. A limit that there is already stays."""
+    """Limits the copy's address space: its memory counts as the parent's. A lower limit stays."""
     if (now := _address_space()) is None:
         return
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
@@ -212,7 +212,7 @@ def _limit_memory(more: int) -> None:
 
 
 def _address_space() -> int | None:
-    """Bytes that this process has mapped; None where the kernel does not say."""
+    """Returns the bytes that this process has mapped; None if the kernel does not say."""
     try:
         with open("/proc/self/statm", "rb") as said:
             return int(said.read().split()[0]) * resource.getpagesize()

@@ -1,11 +1,10 @@
-"""Log lines: what is logged reaches standard error, and whoever logs neither waits for that nor fails by it.
+"""Log lines: writes log lines to standard error. A logging caller neither waits for this nor fails.
 
-    write --> lines, so many at most --> one thread --> standard error
-                                                        disk full, reader gone: the line is lost, and counted
-                                                        reader asleep: they wait here, and beyond the limit are lost
+    write --> queue, at most `most` lines --> one thread --> standard error
+                                                             disk full, reader gone: the line is lost, and counted
+                                                             reader slow: lines queue, and beyond the limit are lost
 
-A verb must not fail because a disk is full, nor wait for whoever collects logs. It is all that the service writes to a
-disk. Knows file descriptors and threads. Must not know what a line says.
+A verb must not fail because a disk is full, nor wait for the log collector. The service writes nothing else to a disk.
 """
 
 from __future__ import annotations
@@ -25,13 +24,12 @@ _DRAINED_EVERY = 0.01
 
 
 def _one_line(text: str) -> str:
-    """What tenants write (names, reasons) makes no second line, and is no command for who reads the log."""
+    """Escapes what tenants write (names, reasons): no second line, no command for the terminal."""
     return printable(text.removesuffix("\n")) + text[-1:] * text.endswith("\n")
 
 
 class LineLogger:
-    """What structlog's loggers end in: each entry in one piece, with the line's end. Unlike structlog's own it has no
-    lock, which a copy of this process would wait for in vain if another thread had it just then."""
+    """Structlog's sink: writes each entry in one piece. Has no lock that could block a copy."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -43,8 +41,10 @@ class LineLogger:
 
 
 class LogLines:
-    """A text file for loggers. `descriptor`: where the lines go; None: nowhere. `most`: lines that may wait. `again` is
-    called, in the thread, with how many lines were lost and why, when a line could be written after that."""
+    """A text file for loggers. `descriptor`: the target, if any. `most`: lines that may wait.
+
+    After a loss, the thread calls `again` at the next successful write, with the number of lost lines and the reason.
+    """
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LogLines:
         self._most = most
         self._again = again
         self._own = os.getpid()
-        # Not `queue.Queue`: a copy of this process may be made while the thread holds its lock.
+        # Not `queue.Queue`: its lock could be held by the thread while the process is forked.
         self._lines: SimpleQueue[bytes] = SimpleQueue()
         self._under_way = False
         self.lost = 0
@@ -66,10 +66,10 @@ class LogLines:
         threading.Thread(target=self._run, name="log", daemon=True).start()
 
     def write(self, text: str) -> int:
-        """The text will be written, as one. Returns at once, and never fails."""
+        """Queues the text, to be written in one piece. Returns at once and never fails."""
         line = _one_line(text).encode()
         if os.getpid() != self._own:
-            # A copy of the process has no thread of ours.
+            # A forked copy of the process does not have this thread.
             self._write(line)
         elif self._lines.qsize() < self._most:
             self._lines.put(line)
@@ -79,10 +79,10 @@ class LogLines:
         return len(text)
 
     def flush(self) -> None:
-        """Nothing is waited for."""
+        """Does not wait: the thread writes the lines."""
 
     def drain(self, within: float = 1.0) -> None:
-        """What was logged until now is written, if that can be done in so many seconds."""
+        """Waits at most `within` seconds until the lines logged so far are written."""
         until = monotonic() + within
         while (self._lines.qsize() or self._under_way) and monotonic() < until:
             sleep(_DRAINED_EVERY)
@@ -100,7 +100,7 @@ class LogLines:
             self._under_way = False
 
     def _write(self, line: bytes) -> bool:
-        """Whether it is written, the whole of it."""
+        """Returns whether the whole line is written."""
         if self._descriptor is None:
             return False
         try:

@@ -1,9 +1,9 @@
-"""Long turns: a turn of the event loop that keeps all others waiting is counted, with the step that it was at.
+"""Long turns: counts each event loop turn that takes too long, by the function that it was in.
 
-    thread: asks the loop to turn --not within 50 ms--> looks at what the loop's thread is at
-                                  --it has turned----> counts the step, and logs how long it took
+    thread: asks the loop to turn --not within 50 ms--> reads the stack of the loop's thread
+                                  --it has turned----> counts the function, and logs the seconds
 
-Knows threads and frames. Must not know what a step does.
+The function that names a turn is the outermost one of `extender.app` on the stack.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ LONGEST = 0.05
 """Seconds that a turn may take."""
 _LOOK_EVERY = 0.025
 _MOST_STEPS = 64
-"""Different ones that are counted; of all others it is counted that they were others."""
+"""Number of steps that are counted separately; all others are counted together as `another`."""
 _OURS, _DECIDES = "extender.", "extender.app."
 HELD_UP = "the process did not run"
 
 
 class LongTurns:
-    """Watches the loop, whose thread this is made in, from a thread of its own until `close`.
+    """Watches the loop of the thread that creates it, from a thread of its own, until `close`.
 
-    `cpu`: seconds that this process has computed: where it did not, another had the machine, and no step is at fault.
-    `frames`: what each thread is at.
+    `cpu`: CPU seconds of this process; if it got less than half of the CPU, the machine was at fault, not a step.
+    `frames`: the current frame of each thread.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LongTurns:
             self.look()
 
     def look(self) -> None:
-        """The loop has turned, and was told of if that took long. Not in its own thread."""
+        """Waits until the loop has turned, and counts a long turn. Not for the loop's thread."""
         turned, asked, computed = threading.Event(), self._clock(), self._cpu()
         self._loop.call_soon_threadsafe(turned.set)
         if turned.wait(self._longest):
@@ -94,12 +94,12 @@ class LongTurns:
 
 
 def step_of(steps: Sequence[str]) -> str:
-    """The function that names the turn which is in these: the outermost of those that decide."""
+    """The function that names the turn: the outermost one of `extender.app`, else the outermost."""
     return next((each for each in steps if each.startswith(_DECIDES)), steps[0] if steps else "another")
 
 
 def steps_of(frame: FrameType | None) -> list[str]:
-    """Our functions that a thread is in, the outermost first."""
+    """Escher's functions on the thread's stack, the outermost first."""
     found = []
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))

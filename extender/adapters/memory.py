@@ -1,7 +1,7 @@
-"""Memory: how much of it this process's control group uses, of how much it may, as the kernel says.
+"""Memory: reads memory use and limit of this process's control group from the kernel.
 
-What the kernel would give back by itself, because it is only the cache of files not used of late, counts as free; so
-does whoever decides about evictions see it. Knows control groups, version 2 and 1. Must not know what is done about it.
+The cache of files that were not used lately counts as free, because the kernel reclaims it when needed. The kubelet
+counts the same way when it decides about evictions. Supports control groups version 2 and 1.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 _NO_LIMIT = 2**60
-"""Version 1 spells it as the largest number of whole pages."""
+"""Version 1 writes "no limit" as the largest number of whole pages."""
 
 
 class Memory(NamedTuple):
-    """Bytes: how many are in use, of how many there may be."""
+    """Bytes in use, and the most bytes that may be in use."""
 
     used: int
     limit: int
@@ -25,12 +25,12 @@ class Memory(NamedTuple):
 
 
 def unlimited() -> Memory | None:
-    """Nothing limits it, as far as anybody here is to know."""
+    """Always None: no limit is known."""
     return None
 
 
 class ControlGroup:
-    """The group that a container sees as the root of `folder`."""
+    """The control group that a container sees as the root of `folder`."""
 
     def __init__(self, folder: Path = Path("/sys/fs/cgroup")) -> None:
         if (folder / "memory.max").exists():
@@ -46,7 +46,7 @@ class ControlGroup:
             self._idle = "total_inactive_file "
 
     def memory(self) -> Memory | None:
-        """None where nothing limits it, or nobody says."""
+        """None if there is no limit or the files cannot be read."""
         try:
             limit = self._limit.read_text().strip()
             if limit == "max" or int(limit) >= _NO_LIMIT:

@@ -1,6 +1,6 @@
-"""The service's metrics beyond the verbs' own, read from the `Scheduler` when somebody asks.
+"""Metrics: the service's metrics beyond the verbs' own, read from the `Scheduler` at each scrape.
 
-No label has values that a user can multiply: resources are counted by class, gangs by phase.
+Users cannot multiply the values of any label: resources are counted by class, gangs by phase.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from extender.core.safety_switches import Act
 from extender.kube.names import CPU, MEMORY, PODS
 
 if TYPE_CHECKING:
-    # They bring cryptography and the `kubernetes` client, half a second of imports that the embedded cluster has no use
-    # for.
+    # These imports load cryptography and the `kubernetes` client: half a second, which the embedded cluster does not
+    # need.
     from extender.adapters.http.tls import ServedCertificates
     from extender.adapters.log_lines import LogLines
     from extender.kube.credentials import Credentials
@@ -43,7 +43,7 @@ _STATES = {
 
 
 class CredentialMetrics(Collector):
-    """Tells whether what lets us in at the API server will do so for long."""
+    """Shows when the credentials for the API server end, and how often their renewal failed."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
@@ -63,7 +63,7 @@ class CredentialMetrics(Collector):
 
 
 class LogMetrics(Collector):
-    """Tells whether the log is whole."""
+    """Shows how many lines of the log were lost."""
 
     def __init__(self, lines: LogLines) -> None:
         self._lines = lines
@@ -77,7 +77,7 @@ class LogMetrics(Collector):
 
 
 class CertificateMetrics(Collector):
-    """Tells whether callers will take our certificate for long."""
+    """Shows when the served certificate ends, and how often a new one could not be used."""
 
     def __init__(self, certificates: ServedCertificates, now: Callable[[], float] = time.time) -> None:
         self._certificates = certificates
@@ -97,7 +97,7 @@ class CertificateMetrics(Collector):
 
 
 class Metrics(Collector):
-    """Counts what happens, and reads the rest from the `Scheduler` at each scrape: O(nodes x resources)."""
+    """Counts events, and reads the rest from the `Scheduler` at a scrape: O(nodes x resources)."""
 
     def __init__(
         self,

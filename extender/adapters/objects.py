@@ -1,9 +1,7 @@
-"""Objects: pods and nodes as Kubernetes' JSON spells them (`kube.objects`), translated into the core's.
+"""Objects: translates pods and nodes from Kubernetes' JSON (`kube.objects`) into the core's types.
 
-Knows what of a pod is Escher's: gangs, attempts, gates, wakes. Must not know requests.
-
-Vectors, labels and selectors are shared among all pods and nodes that look the same: read them, never change them.
-"""
+Reads what belongs to Escher in a pod: gangs, attempts, gates, wakes. Equal vectors, labels and selectors are shared
+among all pods and nodes: read them, never change them."""
 
 from __future__ import annotations
 
@@ -49,24 +47,24 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _NO_GATES: frozenset[str] = frozenset()
 _FINISHED = frozenset({"Succeeded", "Failed"})
 _MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of pods that stand for static ones."""
+"""Annotation of mirror pods: the kubelet creates one in the API for each static pod."""
 
 _SHARED = 32
-"""Labels up to which they are shared: what is shared is kept, also when no pod has it any more."""
+"""Labels up to which a mapping is shared. Shared ones are kept, also when no pod has them now."""
 
 WAKE = f"{DOMAIN}/wake"
-"""Annotation: another value makes kube-scheduler try a pod again that it has set aside."""
+"""Annotation; a change of its value makes kube-scheduler try an unschedulable pod again."""
 
 _OURS = f"{DOMAIN}/"
 _READ_BY_NAME = frozenset({ATTEMPT, WAKE, MIN_MEMBER, TIMEOUT, f"{DOMAIN}/run-seconds"})
-"""Known otherwise, or, the last, for the kubelets of clusters without machines."""
+"""Other code reads these by name; the last is for the kubelets of clusters without machines."""
 
 
 def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
-    """The pod in the core's terms. `longest_wait`: the scheduler's httpTimeout in seconds, see `read_gang_ask`.
+    """Returns the pod in the core's types. Raises UnreadableObject.
 
-    A malformed gang ask is part of the answer (`pod.gang`). Raises UnreadableObject.
-    """
+    `longest_wait`: the scheduler's `httpTimeout` in seconds, see `read_gang_ask`. A malformed gang ask is in
+    `pod.gang`."""
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     for field, value in (("name", metadata.name), ("namespace", metadata.namespace), ("uid", metadata.uid)):
         if not value:
@@ -88,7 +86,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
         )
     )
     if refused is not None:
-        # Whoever is bound stays a member of its gang.
+        # A bound pod stays a member of its gang.
         pod, annotations = within(pod), _NOTHING
         metadata, spec = pod.metadata, pod.spec
     labels = _labels(metadata.labels) if metadata.labels else _NOTHING
@@ -128,7 +126,7 @@ def to_pod(pod: Pod, longest_wait: float) -> cluster.Pod:
 
 
 def _labels(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """Mostly one for all pods that are made from one template."""
+    """Returns one shared mapping for equal labels, as pods of one template mostly have."""
     return _shared(tuple(labels.items())) if len(labels) <= _SHARED else labels
 
 
@@ -138,7 +136,7 @@ def _shared(items: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def is_managed(pod: Pod) -> bool:
-    """Whether the pod asks for what has kube-scheduler call us, where it does so for such pods alone."""
+    """Whether the pod requests the resource by which kube-scheduler may choose to call Escher."""
     for container in (*pod.spec.containers, *(pod.spec.init_containers or ())):
         asks = container.resources
         if asks is not None and (MANAGED in (asks.requests or _NOTHING) or MANAGED in (asks.limits or _NOTHING)):
@@ -147,7 +145,7 @@ def is_managed(pod: Pod) -> bool:
 
 
 def _asked(requests: Vector) -> Vector:
-    """What the pod asks of its node."""
+    """The pod's requests without the marker resource `MANAGED`, which is no request to a node."""
     return _unmanaged(tuple(requests.items())) if MANAGED in requests else requests
 
 
@@ -157,7 +155,7 @@ def _unmanaged(requests: tuple[tuple[ResourceKey, int], ...]) -> Vector:
 
 
 def _annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Those that policies may read."""
+    """Returns the annotations that policies may read."""
     if len(annotations) > MOST[ANNOTATIONS][0]:
         return _NOTHING
     found = {key: value for key, value in annotations.items() if key.startswith(_OURS) and key not in _READ_BY_NAME}
@@ -202,8 +200,10 @@ def _unknown_asks(spec: PodSpec) -> tuple[str, ...]:
 
 
 def _bound_at(metadata: PodMetadata, status: PodStatus | None) -> float:
-    """A kube-scheduler that took the Binding for failed has written that the pod is not scheduled: then there is when
-    the kubelet first heard of the pod; failing that, it was bound after it was created."""
+    """Returns when the pod was bound, in seconds since the epoch.
+
+    A kube-scheduler that took the Binding for failed has set PodScheduled to False. Then the time when the kubelet
+    first saw the pod counts, else its creation."""
     for condition in (status.conditions if status is not None else None) or ():
         if condition.type == "PodScheduled" and condition.status == "True" and condition.last_transition_time:
             return condition.last_transition_time.timestamp()
@@ -216,7 +216,7 @@ def _seconds(time: datetime | None) -> float:
 
 
 def to_node(node: Node) -> cluster.Node:
-    """The node in the core's terms; zeros of its status are kept. Raises UnreadableObject if it has no name."""
+    """Returns the node in the core's types, with zeros of its status. Raises UnreadableObject."""
     metadata, spec, status = node.metadata, node.spec or NodeSpec(), node.status or NodeStatus()
     if not metadata.name:
         raise UnreadableObject("metadata.name", "", "is empty")

@@ -1,7 +1,7 @@
-"""Open files: as many as this process may have, and how many binds can wait with them.
+"""Open files: how many files this process may open, and how many binds may wait with that number.
 
-A bind that waits at its gang's barrier holds a connection, which is an open file. Where none is left no connection is
-accepted any more, and the last members of the gang that would open the barrier never get there.
+A bind that waits at its gang's barrier holds a connection, which is an open file. Without free files no connection is
+accepted, and the last members of the gang, which would open the barrier, cannot connect.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 OTHERS_NEED = 640
-"""Open files for all else: at most 512 connections to the API server (`kube.connection`), and what comes and goes."""
+"""Open files for all else: at most 512 connections to the API server (`kube.connection`), etc."""
 CALLS_NEED = 64
-"""Connections that are left for filter calls, the management API and health beside the binds that wait."""
+"""Connections for filter calls, the management API and health, beside the binds that wait."""
 
 
 def raise_limit() -> int:
-    """This process may open as many files as it may allow itself. How many that is."""
+    """Raises the soft limit of open files to the hard limit, and returns the limit in force."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -34,11 +34,11 @@ def raise_limit() -> int:
 
 
 def binds_that_can_wait(limit: int) -> int:
-    """How many connections may wait at barriers: what others leave, and half of a limit that leaves them little."""
+    """Number of connections that may wait at barriers: what others leave, or half the limit."""
     return max(limit - OTHERS_NEED, limit // 2)
 
 
 def open_at_once(limit: int, connections: int) -> tuple[int, int]:
-    """How many binds may wait, and how many connections may be open: at most `connections`, and with so many files."""
+    """Returns the most binds that may wait, and the most connections, never above `connections`."""
     binds = min(binds_that_can_wait(limit), connections - CALLS_NEED)
     return binds, binds + CALLS_NEED

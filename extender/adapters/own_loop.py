@@ -1,7 +1,4 @@
-"""An event loop of its own, in a thread of its own: what is done there waits for nothing that is done here.
-
-Must not know what that is.
-"""
+"""Own loop: runs coroutines in a separate event loop and thread, so that they wait for no other."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ T = TypeVar("T")
 
 
 class OwnLoop:
-    """Runs from its making until `close`."""
+    """Runs from its creation until `close`."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -22,11 +19,11 @@ class OwnLoop:
         self._thread.start()
 
     async def do(self, work: Coroutine[Any, Any, T]) -> T:
-        """What comes of it there. It is cancelled there when it is here."""
+        """Returns the result of `work` from the own loop. Cancelling this cancels `work`."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def close(self) -> None:
-        """Whatever is still done there is left where it stands."""
+        """Stops the loop. Unfinished work is abandoned where it is."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

@@ -1,9 +1,9 @@
-"""Pod constraints: what a pod requires of the pods around it, and of volumes and devices, read from Kubernetes' JSON.
+"""Pod constraints: reads what a pod requires of other pods, volumes and devices.
 
 Sources: component-helpers' and kube-scheduler's GetAffinityTerms, topologySpreadConstraint and GetHostPorts (1.36).
-What can be evaluated becomes `core.constraints`; what cannot is named in words by `read_unknown_asks`, constant for the
-same pod. matchLabelKeys become requirements on the pod's own labels, as the API server does for those of pod affinity.
-Only what is required is read: preferences and ScheduleAnyway never keep a pod from a node.
+What Escher can evaluate becomes `core.constraints`. `read_unknown_asks` names the rest, constant for the same pod.
+matchLabelKeys become requirements on the pod's own labels, as the API server does for those of pod affinity. Only what
+is required is read: preferences and ScheduleAnyway never keep a pod from a node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from extender.kube.objects import (
 )
 
 _SHARED = 64
-"""Ports, terms, keys, values and namespaces up to which constraints are shared."""
+"""Most ports, terms, keys, values and namespaces of constraints that are shared."""
 VOLUME_CLAIMS = "volume claims"
 SHARED_DISKS = "disks that one node at a time may mount"
 RESOURCE_CLAIMS = "resource claims"
@@ -43,10 +43,10 @@ def read_constraints(
     *,
     on_host_network: bool,
 ) -> Constraints | None:
-    """None if the pod requires nothing of others. `ports`: of all containers that go on running."""
+    """None if the pod requires nothing of others. `ports`: of all containers that keep running."""
     host_ports = tuple(dict.fromkeys(_host_ports(ports, on_host_network=on_host_network)))
     if not host_ports and near is None and apart is None and not spread:
-        # Most pods have ports, and few of them on their host.
+        # Most pods have ports, but few have host ports.
         return None
     found = Constraints(
         host_ports=host_ports,
@@ -92,7 +92,7 @@ def _required(affinity: PodAffinity | None) -> Sequence[PodAffinityTerm]:
 
 
 def _selects_namespaces(term: PodAffinityTerm) -> bool:
-    """Whether it depends on labels of namespaces, which nobody reads here. An empty selector means all of them."""
+    """Whether it depends on labels of namespaces, which are not read here. Empty selects all."""
     return term.namespace_selector is not None and bool(_requirements(term.namespace_selector))
 
 
@@ -101,7 +101,7 @@ def _terms(affinity: PodAffinity | None, namespace: str, labels: Mapping[str, st
         if term.namespace_selector is not None and not _selects_namespaces(term):
             namespaces = None
         else:
-            # The namespaces that a selector adds are unknown: see NAMESPACE_SELECTORS.
+            # The namespaces that a selector adds are unknown: see `NAMESPACE_SELECTORS`.
             named = term.namespaces or (() if term.namespace_selector is not None else (namespace,))
             namespaces = frozenset(map(intern, named))
         selector = _selector(term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys)
@@ -134,7 +134,7 @@ def _selector(
 
 
 def read_selector(selector: LabelSelector | None) -> Selector:
-    """A label selector as it stands, with no labels of its own."""
+    """Returns the selector's requirements, as they are written."""
     return _selector(selector, {}, None)
 
 
@@ -145,7 +145,7 @@ def _requirements(selector: LabelSelector) -> tuple[LabelRequirement, ...]:
 
 
 def _few(found: Constraints) -> bool:
-    """Whether they are shared: what is shared is kept, also when no pod has it any more."""
+    """Whether the constraints are shared. Shared ones are kept, also when no pod has them now."""
     peers = [each.peers for each in (*found.affinity, *found.anti_affinity)] + [each.peers for each in found.spread]
     lines = [line for each in peers for line in each.selector or ()]
     named = sum(len(each.namespaces or ()) for each in peers) + sum(len(line.values) for line in lines)
@@ -154,5 +154,5 @@ def _few(found: Constraints) -> bool:
 
 @lru_cache(maxsize=4096)
 def _shared(constraints: Constraints) -> Constraints:
-    """One object for all that are equal."""
+    """Returns one object for all equal constraints."""
     return constraints

@@ -1,8 +1,7 @@
-"""Pod sizes: how much of each field of a pod is read, whatever the API server takes.
+"""Pod sizes: limits how much of each field of a pod is read, whatever the API server accepts.
 
-Of a field that has more nothing is kept. A pod that waits is refused for it, by the field's name, with what was found
-and what is allowed. `outlined` looks at the length of fields before they are decoded.
-"""
+Nothing is kept of a field that exceeds its limit. A filter refuses a waiting pod with such a field, and names the
+field, the size found and the size allowed. `outlined` checks the length of fields before they are decoded."""
 
 from __future__ import annotations
 
@@ -53,7 +52,7 @@ CLAIMS = "spec.resourceClaims"
 
 _MOST = 256
 _TERM, _LINE = 16, 4
-"""For so many things a term about other pods counts, and a key in it: each is compared with pods again and again."""
+"""Weights of a term about other pods, and of a key in it: each is compared with pods repeatedly."""
 _TERMS = "terms, keys, values and namespaces"
 MOST: Mapping[str, tuple[int, str]] = {
     POLICY_TEXT: (LONGEST_NAMES, "characters"),
@@ -73,23 +72,24 @@ MOST: Mapping[str, tuple[int, str]] = {
     VOLUMES: (1000, "volumes"),
     CLAIMS: (_MOST, "claims"),
 }
-"""Of each field what is read at most, and what is counted."""
+"""For each field: how much of it is read at most, and the unit of that number."""
 
 
 _GLANCE = 30
-"""So many of each, and of containers so many with so many things in each, are not too much."""
+"""Fields with at most this many items, in each container too, are within all limits."""
 LONG = 2**17
-"""Bytes of a pod from which on the length of its fields is looked at before they are decoded."""
+"""Bytes of a pod from which on the length of its fields is checked before they are decoded."""
 LONGEST: Mapping[str, int] = {
     **dict.fromkeys((LABELS, OWNERS, GATES, NODE_SELECTOR, AFFINITY, SPREAD, TOLERATIONS, VOLUMES, CLAIMS), 2**16),
     **dict.fromkeys((CONTAINERS, INIT_CONTAINERS), 2**18),
 }
-"""Bytes of each of these fields that are decoded at most. Commands and variables of containers are among theirs."""
+"""Most bytes of each field that are decoded. Those of containers include commands and variables."""
 
 
 def outlined(pod: bytes | Raw) -> bytes | Raw:
-    """The same JSON of a pod, without the fields that have more bytes than are decoded, and with what these had in
-    `cut`. Raises msgspec.DecodeError."""
+    """Returns the pod's JSON without the fields that are too long, whose sizes are then in `cut`.
+
+    Raises msgspec.DecodeError."""
     if len(memoryview(pod)) < LONG:
         return pod
     whole = _outlines.decode(pod)
@@ -109,7 +109,7 @@ _ABSENT, _EMPTY = Raw(b"null"), Raw(b"[]")
 
 
 def _outline_of(shape: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """Its fields, none of them decoded."""
+    """Returns a type with the same fields, all of them undecoded."""
     names = [each.encode_name for each in msgspec.structs.fields(shape)]
     return msgspec.defstruct(f"{shape.__name__}Outline", [(name, Raw, _ABSENT) for name in names])
 
@@ -127,7 +127,7 @@ _outlines: Decoder[Any] = Decoder(_Outline)
 
 
 def excess(pod: Pod, ours: Mapping[str, str]) -> MalformedAsk | None:
-    """The first field that has more than is read; None if there is none. `ours`: the annotations that policies read."""
+    """The first field above its limit, or None. `ours`: the annotations that policies read."""
     if _is_small(pod, ours):
         return None
     if cut := next(((each, found) for each, found in (pod.cut or {}).items() if each in LONGEST), None):
@@ -138,7 +138,7 @@ def excess(pod: Pod, ours: Mapping[str, str]) -> MalformedAsk | None:
 
 
 def within(pod: Pod) -> Pod:
-    """The pod without the fields that have more than is read; of containers the first are left."""
+    """Returns the pod without the fields above their limits; of containers the first are kept."""
     over = {each for each, found in _found(pod, {}) if found > MOST[each][0]}
     spec: dict[str, Any] = {name: None for name, each in _DROPPED.items() if each in over}
     if (affinity := pod.spec.affinity) is not None:
@@ -167,7 +167,7 @@ def _first(containers: Iterable[Container]) -> Iterator[Container]:
 
 
 def _is_small(pod: Pod, ours: Mapping[str, str]) -> bool:
-    """Whether it is known at a glance that no field has too much, as with nearly all pods."""
+    """Whether a cheap check shows that no field exceeds its limit, as for nearly all pods."""
     metadata, spec = pod.metadata, pod.spec
     if ours or spec.affinity is not None or spec.topology_spread_constraints or pod.cut:
         return False
@@ -191,7 +191,7 @@ def _is_small(pod: Pod, ours: Mapping[str, str]) -> bool:
     return True
 
 
-# -- what there is -----------------------------------------------------------------------------------------------
+# -- what the pod has ---------------------------------------------------------------------------------------------
 
 
 def _found(pod: Pod, ours: Mapping[str, str]) -> Iterator[tuple[str, int]]:
@@ -234,7 +234,7 @@ def _size_of(container: Container) -> int:
 
 
 def _total(things: Sequence[T], size: Callable[[T], int], most: int = _MOST) -> int:
-    """The size of all of them; of more than are ever read their number, and none is looked into."""
+    """Returns the size of all things; for more than `most` only their number."""
     return len(things) if len(things) > most else sum(map(size, things))
 
 
@@ -247,7 +247,7 @@ def _lines(requirements: Sequence[SelectorRequirement]) -> int:
 
 
 def _line(requirement: SelectorRequirement) -> int:
-    """It and its values; the API server lets longer ones through than a label may have, and these count for more."""
+    """Counts the requirement and its values; a value longer than a label may be counts for more."""
     values = requirement.values or ()
     return 1 + len(values) + sum(map(len, values)) // (LABEL_LIMIT + 1)
 
@@ -268,7 +268,7 @@ def _spread(each: SpreadConstraint) -> int:
 
 
 def selected(selector: LabelSelector | None, line: int = 1) -> int:
-    """How many labels and values it names. `line`: for so many each label counts."""
+    """Returns how many labels and values the selector names. `line`: weight of each label."""
     if selector is None:
         return 0
     lines = _total(selector.match_expressions or (), lambda each: line + len(each.values or ()))

@@ -1,8 +1,7 @@
-"""Policy models: what the spec of an EscherPolicy may say, as pydantic reads it and OpenAPI describes it.
+"""Policy models: what the spec of an EscherPolicy may contain, as pydantic models and JSON schema.
 
-All of it comes from the fields of `core.policy_types` and their metadata, in both spellings: as HTTP writes it
-(`max_skew`), and as the custom resource does (`maxSkew`). Whatever is wrong is told with its field and its value. Must
-not know where a spec came from, nor what a policy does.
+They come from the fields of `core.policy_types` and their metadata, in both spellings: HTTP writes `max_skew`, the
+custom resource `maxSkew`. Each error names its field and its value.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from extender.kube.label_match import LabelRequirement, Selector
 MOST_REQUIREMENTS = 64
 MOST_VALUES = 64
 ASKED = frozenset(name for name, each in TYPES.items() if each in get_args(Hosted))
-"""The types that select no pods, and that applications ask."""
+"""The types that select no pods, and that applications call."""
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 _PREFIX_LIMIT, _NAME_LIMIT = 253, 63
 
@@ -35,26 +34,26 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
 
 class Spelling(Enum):
-    """How fields are written."""
+    """How field names are written."""
 
     HTTP = "snake"
     KUBERNETES = "camel"
 
     def of(self, name: str) -> str:
-        """The field's name, so written."""
+        """Returns the field's name in this spelling."""
         return camel(name) if self is Spelling.KUBERNETES else name
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing that is wrong. `field`: where, such as `parameters.max_skew`; `detail`: what, for people."""
+    """One error. `field`: where, such as `parameters.max_skew`; `detail`: what, for people."""
 
     field: str
     detail: str
 
 
 class BadPolicySpec(ValueError):
-    """A spec that cannot be accepted. `str()` tells of the first of its faults."""
+    """A spec that cannot be accepted. `str()` gives the first of its faults."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__(faults[0].detail)
@@ -62,7 +61,7 @@ class BadPolicySpec(ValueError):
 
 
 def in_force(spec: PolicySpec, spelling: Spelling = Spelling.HTTP) -> PolicyInForce:
-    """What is in force of a policy that says this. Raises BadPolicySpec, in the words of the spelling."""
+    """Returns the policy in force for this spec. Raises BadPolicySpec, with names so spelt."""
     faults: list[Fault] = []
     parameters: Parameters | None = None
     try:
@@ -134,7 +133,7 @@ def _model_of(kind: type[Any], spelling: Spelling) -> type[BaseModel]:
 
 
 def _type(hint: Any, said: Mapping[str, Any], spelling: Spelling) -> Any:
-    """What pydantic is to read for a field of this type, within its limits."""
+    """Returns the annotation that makes pydantic read a field of this type within its limits."""
     if args := get_args(hint):
         item = _text(said) if args[0] is str else _model_of(args[0], spelling)
         return Annotated[list[item], Said(**_only(said, min_items="min_length", max_items="max_length"))]  # type: ignore[valid-type]
@@ -157,15 +156,15 @@ def _said(field: Field[Any], spelt: str) -> Any:
 
 
 def required(kind: str) -> list[str]:
-    """The parameters that a policy of this type must have."""
+    """Returns the names of the parameters that a policy of this type must have."""
     return [each.name for each in fields(TYPES[kind]) if each.default is MISSING]
 
 
-# -- what a type is, for people and programs ---------------------------------------------------------------------
+# -- descriptions of a type, for people and programs -------------------------------------------------------------
 
 
 def summary(kind: str) -> str:
-    """What the type does, in a sentence or two."""
+    """Returns what the type does, in one or two sentences."""
     return _words(TYPES[kind])
 
 
@@ -175,14 +174,14 @@ def _words(kind: type[Any]) -> str:
 
 @cache
 def schema(kind: str) -> Mapping[str, Any]:
-    """The JSON schema of the type's parameters, as HTTP writes them."""
+    """Returns the JSON schema of the type's parameters, in HTTP spelling."""
     said = _model(kind, Spelling.HTTP).model_json_schema()
     inlined: dict[str, Any] = _inlined(said, said.pop("$defs", {}))
     return inlined
 
 
 def _inlined(said: Any, definitions: Mapping[str, Any]) -> Any:
-    """The schema in one piece, so that it stands in any document."""
+    """Returns the schema with its references replaced, so that it is valid in any document."""
     if isinstance(said, list):
         return [_inlined(each, definitions) for each in said]
     if not isinstance(said, dict):
@@ -193,13 +192,13 @@ def _inlined(said: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def example(kind: str) -> Mapping[str, Any]:
-    """Parameters of this type, as a beginner may write them."""
+    """Returns parameters of this type, as a beginner may write them."""
     said: dict[str, Any] = _brief(EXAMPLES[kind])
     return said
 
 
 def _brief(value: Any) -> Any:
-    """As JSON, without what is as if it was left out."""
+    """Returns the value as JSON, without fields that have their default."""
     if isinstance(value, tuple):
         return [_brief(each) for each in value]
     if not is_dataclass(value):
@@ -209,7 +208,7 @@ def _brief(value: Any) -> Any:
 
 
 def shown(parameters: Parameters) -> dict[str, Any]:
-    """The parameters, all of them, as HTTP writes them."""
+    """Returns all the parameters, in HTTP spelling."""
     said: dict[str, Any] = _json(asdict(parameters))
     return said
 
@@ -260,7 +259,7 @@ def _faults_of_requirement(requirement: LabelRequirement, at: str) -> Iterator[F
 
 
 def _not_a_key(key: str) -> str:
-    """Why no label has this key, and what would do; empty if one may."""
+    """Returns why this cannot be a label's key, and what would be valid; empty if it can."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (len(prefix) <= _PREFIX_LIMIT and _PREFIX.fullmatch(prefix)):
         return f"{quoted(prefix)} is no prefix of a label; write a DNS name, such as example.com"

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def camel(name: str) -> str:
-    """`max_skew` as `maxSkew`."""
+    """Returns `maxSkew` for `max_skew`."""
     first, *others = name.split("_")
     return first + "".join(each.capitalize() for each in others)

@@ -1,9 +1,8 @@
-"""State dump: the records of a `Scheduler`'s state as a file of JSON lines, compressed, and back.
+"""State dump: writes and reads a `Scheduler`'s records as a compressed file of JSON lines.
 
-The first line says what it is and its format, the last how many there were between them; each other is one record,
-under the name of its kind. A file of another format is refused: what a record means may have changed with it. Nothing
-of a file is run, nor made into anything but records. Must not know what the records are for.
-"""
+The first line names the kind of file and its format, the last line the number of records. Each line between holds one
+record under the name of its kind. A file of another format is refused, because the meaning of a record may differ.
+Reading a file runs nothing of it, and creates nothing but records."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from extender.adapters.value_codec import Malformed, Shape
 from extender.app.explain.snapshot import Record
 
 FORMAT = 1
-"""Another whenever an older Escher would misunderstand a file."""
+"""Increased whenever an older Escher would misunderstand a file."""
 KIND = "escher-state-dump"
 MEDIA_TYPE = "application/x-ndjson"
 _GZIP = b"\x1f\x8b"
@@ -40,7 +39,7 @@ def written(records: Iterable[Record]) -> bytes:
     shape: Shape[Record] = Shape(Record)
     into = io.BytesIO()
     count = 0
-    # Without a name and a time: the same state is the same file.
+    # The header has no name and no time, so that equal states give equal files.
     with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=into, mtime=0) as file:
         file.write(_encode({"kind": KIND, "format": FORMAT, "escher": __version__}) + b"\n")
         for record in records:
@@ -51,7 +50,7 @@ def written(records: Iterable[Record]) -> bytes:
 
 
 def plainly(compressed: bytes, at_once: int = 2**20) -> Iterator[bytes]:
-    """The same file, not compressed, so much at a time."""
+    """Yields the decompressed file in parts of at most `at_once` bytes."""
     inflating = zlib.decompressobj(wbits=31)
     for begin in range(0, len(compressed), at_once // 8):
         left = compressed[begin : begin + at_once // 8]
@@ -64,8 +63,9 @@ def plainly(compressed: bytes, at_once: int = 2**20) -> Iterator[bytes]:
 
 
 def read(file: io.BufferedReader, progress: Callable[[int], None] = lambda count: None) -> Iterator[Record]:
-    """The records, from a file that is compressed or not. `progress`: told how many there were so far, now and then.
-    Raises BadDump, where the file ends too early only at its end."""
+    """Yields the records of a compressed or plain file. `progress` gets their number at times.
+
+    Raises BadDump; where the file ends too early, only after its last record."""
     shape: Shape[Record] = Shape(Record)
     lines = _lines(file)
     _check_first(next(lines, None))
@@ -97,7 +97,7 @@ def _check_first(line: Any) -> None:
 
 
 def _lines(file: io.BufferedReader) -> Iterator[Any]:
-    """Each line's value."""
+    """Yields the decoded value of each line."""
     whole = _inflated(file)
     number = 0
     try:

@@ -1,8 +1,8 @@
-"""Plain: values of the core as what JSON has, and back, by the types that their fields state.
+"""Value codec: converts the core's values to JSON and back, by the declared types of their fields.
 
-Nothing is made but instances of the type that is asked for and of those that its fields name: what is read may come
-from anywhere. A field that has its default is left out. Of several dataclasses one is told by its name: `{"Short":
-{...}}`. A mapping whose keys are no texts is a list of pairs. Must not know what the values are for.
+Decoding creates only instances of the requested type and of the types of its fields, because the input may come from
+anywhere. A field with its default value is left out. In a union of dataclasses the name selects one: `{"Short":
+{...}}`. A mapping whose keys are not texts is a list of pairs.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ T = TypeVar("T")
 _To = Callable[[Any], Any]
 
 _ENDLESS = "inf"
-"""JSON has no number for it."""
+"""JSON has no number for infinity."""
 
 
 class Malformed(ValueError):
-    """What was read is no such value; `str()` says where and what was expected."""
+    """The input is no value of the type; `str()` says where, and what was expected."""
 
 
 class Shape(Generic[T]):
-    """Of values of one type. `kind`: the type, or several by `|`."""
+    """The codec for values of one type. `kind`: the type, or a union with `|`."""
 
     def __init__(self, kind: Any) -> None:
         self._to_plain, self._from_plain = _both(kind)
@@ -45,7 +45,7 @@ class Shape(Generic[T]):
 
 @cache
 def _both(kind: Any) -> tuple[_To | None, _To]:
-    """What turns a value of the type into what is plain, None where it is so already; and back."""
+    """Returns the type's encoder, None if values are plain already, and its decoder."""
     if isinstance(kind, NewType):
         return _both(kind.__supertype__)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -70,7 +70,7 @@ def _both(kind: Any) -> tuple[_To | None, _To]:
     raise TypeError(f"no value of {kind} can be written")
 
 
-# -- what is one thing
+# -- single values
 
 
 def _exactly(kind: type) -> _To:
@@ -104,7 +104,7 @@ def _enum(kind: type[Enum]) -> _To:
     return from_plain
 
 
-# -- what is several
+# -- collections
 
 
 def _list(plain: Any) -> list[Any]:
@@ -120,7 +120,7 @@ def _many(made: Callable[[Any], Any], kind: Any) -> tuple[_To, _To]:
 
 
 def _set(made: Callable[[Any], Any], kind: Any) -> tuple[_To, _To]:
-    """In an order that does not depend on hashes."""
+    """Encodes in an order that does not depend on hashes."""
     to, of = _many(made, kind)
     return (lambda values: sorted(to(values), key=repr)), of
 
@@ -154,7 +154,7 @@ def _mapping(key: Any, value: Any) -> tuple[_To, _To]:
 
 
 def _either(kinds: Collection[Any]) -> tuple[_To, _To]:
-    """None is itself; one dataclass beside it too; of several each has its name."""
+    """Encodes None and single types as they are, and each of several dataclasses with its name."""
     others = [kind for kind in kinds if kind is not type(None)]
     if len(others) == 1:
         to, of = _both(others[0])
@@ -184,7 +184,7 @@ def _either(kinds: Collection[Any]) -> tuple[_To, _To]:
 
 
 def _plain_type(kind: Any) -> type:
-    """Of what is neither a dataclass nor several."""
+    """Returns the type of the JSON value; for types that are neither dataclasses nor unions."""
     while isinstance(kind, NewType):
         kind = kind.__supertype__
     found: type = list if get_origin(kind) is tuple else kind
@@ -199,7 +199,7 @@ def _has_fields(kind: Any) -> bool:
 
 
 class _Member:
-    """One field."""
+    """One field of a dataclass."""
 
     __slots__ = ("default", "get", "has_default", "of", "to")
 

@@ -1,7 +1,4 @@
-"""Fair: a semaphore that namespaces share. While more wait than may hold it, the namespaces take turns.
-
-Knows asyncio; whose turn it is says `core.shares`.
-"""
+"""A semaphore that namespaces share; they take turns while more wait than may hold it."""
 
 from __future__ import annotations
 
@@ -15,8 +12,10 @@ from extender.core.shares import Turns
 
 
 class FairSemaphore:
-    """`at_once`: how many hold it at the same time. `each`: how many of one namespace, so that one whose holders take
-    long leaves something to the others; then none takes more than it leaves, or a few such namespaces had all."""
+    """`at_once`: how many may hold it at the same time. `each`: how many of one namespace.
+
+    With `each`, a namespace whose holders take long leaves something to the others. It holds at most one more than it
+    leaves free, or a few such namespaces would have all."""
 
     def __init__(self, at_once: float = inf, each: float = inf) -> None:
         self._free = at_once
@@ -26,7 +25,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def held(self, namespace: str) -> AsyncIterator[None]:
-        """It is held for the namespace while this lasts."""
+        """The namespace holds it while the block lasts."""
         await self.acquire(namespace)
         try:
             yield
@@ -35,7 +34,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def lent(self, namespace: str) -> AsyncIterator[None]:
-        """It is held for the namespace; others may hold it while this lasts."""
+        """The namespace, which holds it, lends it to others while the block lasts."""
         self.release(namespace)
         try:
             yield
@@ -43,7 +42,7 @@ class FairSemaphore:
             await self.acquire(namespace)
 
     async def acquire(self, namespace: str) -> None:
-        # Where something is free, those that wait are of namespaces that hold as much as they may.
+        # If something is free, the waiting tasks are of namespaces that hold as much as they may.
         if self._free > 0 and self._may(namespace):
             self._hold(namespace)
             return

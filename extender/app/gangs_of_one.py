@@ -1,11 +1,11 @@
-"""Gangs of one: pods of no gang for which others may be evicted, and for which kube-scheduler evicts nobody itself.
+"""Gangs of one: pods of no gang for which Escher evicts, because kube-scheduler would not.
 
-kube-scheduler preempts where its own fit finds something lacking that victims hold. What the ledger alone matches, and
-the places of policies, it knows nothing of: there it finds no victims, and such a pod would wait for ever. So a pod
-that was turned away for them is taken for a gang by itself, and all that holds for gangs holds for it: its turn, the
-search for victims, the limits, and the room that is kept. It is none any more as soon as it is bound.
+kube-scheduler preempts where its own fit finds something short that victims hold. It knows neither what the ledger
+alone matches nor the nodes that policies allow. There it finds no victims, and such a pod would wait for ever. So a pod
+that was refused for these becomes a gang with one member. All that holds for gangs holds for it: its turn, the search
+for victims, the limits, and the backfill reservation. It is a gang until it is bound.
 
-Must not know how victims are found: see `core.gangs.preemption.preemption`.
+For the search for victims see `core.gangs.preemption.preemption`.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from extender.app.cache.cache import Cache
 
 _LOOKED_AT = 256
-"""So many nodes are looked at for a pod of lower priority that holds what is short; beyond that there may be one."""
+"""Nodes searched for a holder of lower priority; beyond them Escher assumes that there is one."""
 _HOLDERS_LOOKED_AT = 4096
-"""So many of their holders are looked at in all: the same."""
+"""Holders looked at on all of these nodes; beyond them likewise."""
 _REMEMBERED = 16_384
 _PLANNED = (AntiAffinity, Balance, CoLocation)
-"""Types of policies whose places others may leave; who has not the data, or no label, has them no sooner for that."""
+"""Types of policies that evictions can satisfy; evictions give a pod neither data nor a label."""
 
 
 class WhyNone(Enum):
-    """Why a pod of no gang has nobody evicted for it. The value is for people."""
+    """Why no pod is evicted for a pod of no gang. The value is for people."""
 
     SWITCHED_OFF = "preemption, or saving room for it, is switched off (the brake: GET /v1/brake)"
     NEVER = "its preemptionPolicy is Never"
@@ -62,14 +62,14 @@ class GangsOfOne:
         self.uids: set[PodUid] = set()
         """Pods that are gangs of one."""
         self._priorities: Counter[int] = Counter()
-        """Of all pods that are bound: how many have each."""
+        """How many bound pods have each priority."""
         self._held_back: Bounded[PodUid, None] = Bounded(_REMEMBERED)
-        """Pods that would be gangs of one by now, were it not for the brake."""
+        """Pods that would be gangs of one by now, if the safety switch did not hold them back."""
 
     # -- what pods are -------------------------------------------------------------------------------------------
 
     def count(self, before: Pod | None, after: Pod | None) -> None:
-        """The pod looks like this now; None: it was not, or is no more, there."""
+        """Counts a pod that looks like this now; None: it did not exist, or does no more."""
         was, now = _priority(before), _priority(after)
         if was == now:
             return
@@ -81,14 +81,14 @@ class GangsOfOne:
                 del self._priorities[was]
 
     def understood(self, pod: Pod) -> Pod:
-        """The pod as it is to be understood."""
+        """The pod with the ask of a gang of one, if it is one."""
         # The annotation is for pods of no gang, and may come later.
         if pod.uid not in self.uids or pod.gang is not None or GROUP in pod.annotations:
             return pod
         return replace(pod, gang=ask_of_one(pod.namespace, pod.name))
 
     def end(self, uid: PodUid) -> bool:
-        """The pod is bound, or is no more. Whether it was a gang of one."""
+        """The pod is bound or gone; returns whether it was a gang of one."""
         self._held_back.pop(uid, None)
         if uid not in self.uids:
             return False
@@ -98,8 +98,7 @@ class GangsOfOne:
     # -- whether it becomes one ----------------------------------------------------------------------------------
 
     def wants(self, pod: Pod, verdict: Verdict) -> bool:
-        """kube-scheduler would have the pod on some nodes, and policies turned it away from all: whether it is to be a
-        gang of one."""
+        """Whether a pod that policies refused on every node becomes a gang of one."""
         if not (pod.governed or self._cache.asks_ephemeral(pod)):
             return False
         units = [node for node, reason in verdict.rejected.items() if reason == ephemeral_fit.REASON]
@@ -109,7 +108,7 @@ class GangsOfOne:
         return why is None
 
     def take_let_go(self) -> list[PodUid]:
-        """Pods that the brake held back, and holds back no more; each once."""
+        """Pods that the safety switch held back, and holds back no longer; each once."""
         pods = self._cache.pods
         let_go = [uid for uid in self._held_back if uid in pods and not self._is_held_back(pods[uid])]
         for uid in let_go:
@@ -121,11 +120,11 @@ class GangsOfOne:
         return not (brake.allows(Act.PREEMPT, pod.namespace) and brake.allows(Act.SAVE_ROOM, pod.namespace))
 
     def wants_more(self, pod: Pod, offered: Iterable[NodeName]) -> bool:
-        """kube-scheduler would evict for the pod on these nodes, which would not have the units even so: the same."""
+        """As `wants`, for nodes that lack the units even without kube-scheduler's victims."""
         return self._why_none(pod, list(offered), lacks_units=True) is None
 
     def why_none(self, pod: Pod) -> WhyNone | None:
-        """Why nobody would be evicted for the pod, which waits, if kube-scheduler asked about it now."""
+        """Why no pod would be evicted for the waiting pod if kube-scheduler asked about it now."""
         asked = self._asked(pod)
         short = self._short_of(pod, asked)
         if asked and not short and not pod.governed:
@@ -157,7 +156,7 @@ class GangsOfOne:
         return {key: units for key, units in pod.requests.items() if in_domain(key, domain) and units > 0}
 
     def _short_of(self, pod: Pod, asked: Mapping[ResourceKey, int]) -> list[NodeName]:
-        """The nodes that have all the units which the pod asks for, and not free."""
+        """Nodes with capacity for all units that the pod asks for, which are not all free."""
         if not asked:
             return []
         ledger = self._cache.ledger
@@ -170,7 +169,7 @@ class GangsOfOne:
         ]
 
     def _lower_holds(self, pod: Pod, nodes: Collection[NodeName]) -> bool:
-        """Whether a pod of lower priority holds on one of these what the pod asks for."""
+        """Whether a pod of lower priority holds units that the pod asks for on one of the nodes."""
         asked, cache = self._asked(pod), self._cache
         rows = (cache.ledger.rows.get(node) for node in islice(nodes, _LOOKED_AT))
         there = chain.from_iterable(row.holdings.items() for row in rows if row is not None)
@@ -188,7 +187,7 @@ class GangsOfOne:
     def with_units(
         self, pod: Pod, victims: Mapping[NodeName, Victims], open_to_it: Iterable[NodeName]
     ) -> list[NodeName]:
-        """Of these nodes those that would have the units which the pod asks for, once the victims are gone."""
+        """The nodes that would have the units that the pod asks for once their victims leave."""
         nodes = list(open_to_it)
         if not (asked := self._asked(pod)):
             return nodes
@@ -201,5 +200,5 @@ class GangsOfOne:
 
 
 def _priority(pod: Pod | None) -> int | None:
-    """That of a pod which is bound."""
+    """The priority of a pod that is bound."""
     return None if pod is None or pod.node is None else pod.priority

@@ -1,9 +1,8 @@
-"""Usefulness: whether a leader can work, judged by the requests that its work needs and not by its Lease.
+"""Leader health: whether a leader can work, judged by its requests and not by its Lease.
 
-Reads and writes are judged apart. Where no request of the application has been answered for a lease, the leader reads
-something itself, so that a quiet cluster is not taken for a silent one. What the API server refuses has been answered:
-rights are the service's, and no other replica has more. Must not know what is asked for, nor what becomes of a leader
-that cannot work.
+Reads and writes are judged apart. If no request of the application was answered for a lease, the leader reads something
+itself: a quiet cluster must not count as a silent one. A refusal by the API server is an answer: rights are the
+service's, and no other replica has more.
 """
 
 from __future__ import annotations
@@ -17,15 +16,18 @@ from extender.kube.errors import Refused, Unavailable
 PATIENCE_LEASES = 8
 """Leases within which requests must have come through."""
 READY_WITHIN = 120.0
-"""Seconds from winning the lease until verbs are answered: of the largest clusters the lists take one. What a start
-waits for kinds that only help is not counted: it has a bound of its own, and may come between two lists."""
+"""Seconds from winning the lease until verbs are answered.
+
+Of the largest clusters the lists take one. Waiting at start for kinds that only help is not counted: it has a limit of
+its own, and may come between two lists."""
 _LOOKS_EVERY = 1.0
 
 
 class LeaderHealth:
-    """`lease`: seconds; `read`: asks the API server for something small; raises Unavailable, Refused. `ready`: whether
-    the cluster has been read; `is_patient`: whether a kind is waited for now that could be gone without. `clock`:
-    seconds that only pass."""
+    """Judges requests. `lease`: seconds. `clock`: steady seconds. `ready`: the cluster was read.
+
+    `read`: asks the API server for something small; raises Unavailable, Refused. `is_patient`: whether the service now
+    waits for a kind that it can do without."""
 
     def __init__(
         self,
@@ -45,7 +47,7 @@ class LeaderHealth:
         self._answered_at = 0.0
 
     def heard(self, writes: bool, error: Exception | None) -> None:
-        """What became of a request of the application; `error`: what it raised."""
+        """Takes in the outcome of a request of the application; `error`: what it raised."""
         if isinstance(error, Unavailable):
             if self._channels is not None:
                 self._channels["writes" if writes else "reads"].failed(self._clock())
@@ -56,7 +58,6 @@ class LeaderHealth:
             self._channels["writes" if writes else "reads"].answered()
 
     async def answers(self) -> bool:
-        """Whether the API server answers us now."""
         try:
             await self._read()
         except Unavailable:
@@ -68,9 +69,8 @@ class LeaderHealth:
     async def lasts(self, in_vain: int, proved: Callable[[], None]) -> str:
         """Why this replica, which leads from now on, can work no more; returns only then.
 
-        `in_vain`: how many leaders before it could not. It waits twice as long for each of them, so that replicas of
-        which none can work do not take turns. `proved` is called when it has worked for twice as long as it waits.
-        """
+        `in_vain`: how many leaders before it failed. It waits twice as long for each of them, so that replicas that all
+        fail do not take turns. `proved` is called when it has worked for twice as long as it waits."""
         began = reads_since = self._clock()
         longer = 2**in_vain
         patience = self._lease * PATIENCE_LEASES * longer
@@ -81,7 +81,7 @@ class LeaderHealth:
             now = self._clock()
             if now - self._answered_at >= self._lease:
                 await self.answers()
-                # Whatever became of it: the next one has its time.
+                # Whatever the answer: the next attempt comes one lease later.
                 self._answered_at = max(self._answered_at, now)
             if dead := [kind for kind, channel in channels.items() if channel.is_dead]:
                 return f"for {patience:g} s none of its {' and '.join(dead)} came through to the API server"

@@ -1,7 +1,7 @@
-"""Pod edits: what Escher changes about pods in the background. Of one kind, one is under way for each pod.
+"""Pod edits: what Escher changes about pods in the background, one of a kind at a time.
 
-A later one of the same kind takes the place of one that waits to be tried again, and follows one that is being written.
-What is refused for want of rights may be let through later: it is tried ever more rarely.
+A later edit of the same kind replaces one that waits for a retry, and follows one that is being written. An edit
+refused for missing rights may succeed later: it is tried ever more rarely.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Edit = Callable[[], Awaitable[None]]
 
 
 class PodEdits:
-    """`start` has work done in the background."""
+    """Writes edits of pods. `start` runs work in the background."""
 
     def __init__(self, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._start = start
         self._due: dict[tuple[str, PodUid], Edit] = {}
-        """The latest of each kind for each pod."""
+        """The latest edit of each kind for each pod."""
 
     def begin(self, kind: str, pod: PodRef, edit: Edit) -> None:
-        """It is written, or under way."""
+        """Starts the edit, or puts it behind the one that is under way."""
         key = (kind, pod.uid)
         is_under_way = key in self._due
         self._due[key] = edit

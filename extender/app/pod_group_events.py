@@ -1,8 +1,8 @@
-"""PodGroup events are applied to their members: at once, or later where a namespace has just had a large change.
+"""PodGroup events: applied to the members at once, or later after a large change.
 
-One step updates all members of a group: a gang of which only some members have the new quorum would be wrong. After a
-large group, further events of its namespace wait, and the last event of each group replaces earlier ones, as if the
-watch were late. Each tick of the `Scheduler` applies one slice of waiting events, in turn by namespace.
+One step updates all members of a group: a gang with the new quorum on only some members would be wrong. After a large
+group, further events of its namespace wait. The last event of each group replaces earlier ones, as if the watch were
+late. Each tick of the `Scheduler` applies one slice of waiting events, in turn by namespace.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from extender.core.cluster import Pod
 from extender.core.gangs.state.pod_groups import GroupName, PodGroup, PodGroups
 
 _REST = 0.002
-"""Seconds of waiting for each pod that a large change updated: about thirty times what the update takes."""
+"""Seconds of waiting for each pod of a large change: about thirty times what its update takes."""
 
 _News = tuple[PodGroup, bool]
 """The last event of a group: the group, and whether it was deleted."""
@@ -37,14 +37,14 @@ class PodGroupEvents:
         """Waiting events by namespace; the namespace whose turn is next comes first."""
 
     def hear(self, group: PodGroup, *, gone: bool) -> None:
-        """The watch tells of the group as it is now, or as it was when it was deleted."""
+        """The watch reports the group as it is now, or as it was when it was deleted."""
         if group.namespace in self._waiting or self._resting.get(group.namespace, 0.0) > self._clock.steady():
             self._waiting.setdefault(group.namespace, {})[group.key] = group, gone
         else:
             self._take(group, gone)
 
     def replace(self, groups: Iterable[PodGroup]) -> Iterator[None]:
-        """The cluster has these groups and no others. Done when the caller has walked through all slices."""
+        """The cluster has these groups and no others, once the slices are walked through."""
         listed = {group.key: group for group in groups}
         self._waiting.clear()
         if not self._groups.installed:

@@ -1,8 +1,8 @@
-"""After a change of policies, the pods of their namespace are known anew, in slices of work.
+"""Policy rematch: after a change of policies, matches the namespace's pods again, in slices.
 
 A slice is what may be done between two ticks of the `Scheduler`, for all namespaces together, which take turns. Each
-pod becomes known by the policies that are in force when its turn comes, so changes that come meanwhile are merged.
-Until the last pod is known by the last change, nothing is decided about the pods that policies of the namespace govern.
+pod is matched to the policies in force when its turn comes, so changes that come meanwhile are merged. Until the last
+pod is matched to the last change, nothing is decided about pods that policies of the namespace match.
 """
 
 from __future__ import annotations
@@ -16,27 +16,26 @@ from extender.core.work_budget import Work
 from extender.kube.names import PodUid
 
 _SLICE = 750
-"""Steps of some 4 us."""
+"""Steps of about 4 us."""
 _KNOWN_ANEW = 25
-"""Steps that a pod costs, by policy, that is governed otherwise than before. One that is governed as before costs one,
-and one by policy that is looked at if no pod like it was looked at since."""
+"""Steps per policy of a pod that gets other policies; else 1, and 1 per policy looked at."""
 _TURN = 250
 """Steps after which another namespace has its turn."""
 
 
 @dataclass(slots=True)
 class _Pass:
-    """Once through the pods of a namespace. `left`: who is still to be looked at, the first last."""
+    """One pass through a namespace's pods. `left`: pods still to be looked at, the first last."""
 
     left: list[PodUid]
     again: bool = False
-    """Whether policies have changed since it began."""
+    """Whether policies have changed since the pass began."""
     changed: bool = False
-    """Whether one of the pods is governed otherwise than before."""
+    """Whether one of the pods is matched by other policies than before."""
 
 
 class PolicyRematch:
-    """`known`: the pods as they are known now. `know`: a pod, as told, is known by what governs it now."""
+    """`known`: the pod as it is known now. `know`: takes the reported pod in with its policies."""
 
     def __init__(
         self, policy_matching: PolicyMatching, known: Callable[[PodUid], Pod | None], know: Callable[[Pod], None]
@@ -50,11 +49,11 @@ class PolicyRematch:
 
     @property
     def namespaces(self) -> Collection[str]:
-        """Those of which not all pods are known by the policies that are in force."""
+        """Namespaces where not all pods are matched to the policies in force."""
         return self._passes.keys()
 
     def changed(self, namespace: str) -> None:
-        """Its policies have changed."""
+        """The policies of the namespace have changed."""
         if (under_way := self._passes.get(namespace)) is not None:
             under_way.again = True
         else:
@@ -64,11 +63,11 @@ class PolicyRematch:
         return _Pass(list(self._policy_matching.of_namespace(namespace))[::-1])
 
     def was_asked(self, pod: Pod) -> None:
-        """The pod was turned away because its namespace is not known anew yet."""
+        """The pod was refused because its namespace is not matched again yet."""
         self._asked.setdefault(pod.namespace, {})[pod.uid] = None
 
     def go_on(self) -> Iterator[Done]:
-        """What is left of the slice is used up, or all is done."""
+        """Uses up what is left of the slice, or finishes."""
         while self._passes and not self.work.is_over:
             namespace = next(iter(self._passes))
             yield from self._go_on_with(namespace, min(_TURN, self.work.limit - self.work.spent))
@@ -76,13 +75,13 @@ class PolicyRematch:
                 self._passes[namespace] = self._passes.pop(namespace)
 
     def finish_soon(self, namespace: str, uid: PodUid) -> Iterator[Done]:
-        """A verb asks about the pod: it is known anew at once, and so are the others if they fit into one slice."""
+        """A call asks about the pod: matches it at once, and the others if one slice holds them."""
         under_way = self._passes.get(namespace)
         if under_way is None:
             return
         self._look_at(uid, under_way)
         if under_way.again and len(under_way.left) * _KNOWN_ANEW < self.work.limit:
-            # All are looked at from the first, and so at once.
+            # All pods are looked at from the first, and so one pass is enough.
             under_way.left, under_way.again = self._begun(namespace).left, False
         if len(under_way.left) * _KNOWN_ANEW < self.work.limit:
             yield from self._go_on_with(namespace, self.work.limit)
@@ -94,7 +93,7 @@ class PolicyRematch:
                 return
             self._look_at(under_way.left.pop(), under_way)
         if under_way.again:
-            # It begins anew for all that has changed meanwhile, when this namespace has its next turn.
+            # The next turn of the namespace begins a new pass, for all that has changed meanwhile.
             under_way.left, under_way.again = self._begun(namespace).left, False
             self.work.take(1)
             return
@@ -117,8 +116,9 @@ class PolicyRematch:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """All pods of the namespace are known by the policies in force. `changed`: whether one is governed otherwise than
-    before. `asked`: those that were turned away meanwhile."""
+    """All pods of the namespace are matched. `changed`: one by other policies than before.
+
+    `asked`: pods that were refused meanwhile."""
 
     namespace: str
     changed: bool

@@ -1,6 +1,6 @@
-"""Who leaves: what is done so that a gang, or a pod of no gang, has what others hold; or why nothing is. For people.
+"""Preemption notes, for people: what is done to free room for a gang or pod, or why nothing is.
 
-Reads the `Cache`, changes nothing. Must not know how it is decided: the same parts that decide are asked.
+They read the `Cache`, change nothing, and ask the same parts that decide.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OURS = (
     PolicyBalance.name,
     PolicyCoLocation.name,
 )
-"""Rules of ours by which pods are in each other's way."""
+"""Escher's rules by which pods are in each other's way."""
 _ON_THEIR_WAY = (
     "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit finds it lacking, else "
     "Escher does when kube-scheduler asks about the pod again"
@@ -52,7 +52,7 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
         other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING) for other in gangs.by_key.values()
     )
     if cache.around.staying.anybody() and not gangs.planning.could_ever_fit(gang):
-        # Nothing is saved for it, and nobody evicted: that would lead to nothing.
+        # No room is reserved for it and no pod evicted: that would not help.
         stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
         said.append(f"it would not fit if all that may leave had left: {stays}")
         remedies.append("add nodes that suit it, or ask for less in each member")
@@ -68,7 +68,6 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
 
 
 def _held_back(cache: Cache, gang: Gang) -> list[str]:
-    """What would be done for the gang, and the brake holds."""
     brake, where = cache.brake, gang.key.namespace
     saves = brake.allows(Act.SAVE_ROOM, where)
     held = [] if saves else ["no room is saved for it"]
@@ -78,8 +77,9 @@ def _held_back(cache: Cache, gang: Gang) -> list[str]:
 
 
 def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str, str]:
-    """What is done for a pod of no gang which no node can have, or why nothing is; and what would help. Both are empty
-    where it waits for nothing that only Escher matches."""
+    """What is done for a pod of no gang that fits nowhere, or why nothing is; and what would help.
+
+    Both are empty if the pod waits for nothing that only Escher matches."""
     if not any(group.rule in _OURS for group in groups):
         return "", ""
     gangs = cache.gangs
@@ -89,11 +89,11 @@ def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str
         if why is None:
             return _ON_THEIR_WAY, ""
         if why is WhyNone.TOO_FEW:
-            # What is in its way says so already.
+            # The reason why the pod fits nowhere says so already.
             return "", ""
         if why is WhyNone.UNKNOWN_ASKS:
             return why_nobody_leaves(UnknownAsks(pod.unknown_asks), 0.0)
-        # A higher priority makes no pod leave for a policy's sake while the setting is off.
+        # While the setting is off, a higher priority evicts no pod for the sake of a policy.
         helps = why is not WhyNone.LOWEST or cache.asks_ephemeral(pod) or cache.rules.preemption.for_policies
         return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
     if gang.phase is Phase.QUARANTINED:
@@ -111,7 +111,7 @@ def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str
 
 
 def _is_left(cache: Cache, pod: Pod, node: NodeName) -> bool:
-    """Whether a pod of lower priority is about to leave the node. O(what the node holds)."""
+    """Whether a pod of lower priority is about to leave the node. O(holders on the node)."""
     row = cache.ledger.rows.get(node)
     there = (cache.pods.get(PodUid(holder)) for holder in (row.holdings if row is not None else ()))
     return any(each is not None and each.deleting and each.priority < pod.priority for each in there)

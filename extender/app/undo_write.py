@@ -1,8 +1,7 @@
-"""Taking back: an object is what it was before a transaction, unless others made something else of it since.
+"""Undo: an object is what it was before a transaction, unless others have changed it since.
 
-An intent (`app.resources.intent_log`) says what the object was. That the transaction has written the object is said by
-the object's own mark, which its owner may forge: who does so has that one object made what it was. Must not know where
-intents are.
+An intent (`app.resources.intent_log`) has the former state. The object's own mark says that the transaction has written
+the object. The object's owner may forge the mark: then that one object is restored.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _log = structlog.get_logger(__name__)
 _ATTEMPTS = 8
 
 Still = Callable[[], Awaitable[bool]]
-"""Whether the intent is still there. Raises Unavailable."""
+"""Whether the intent still exists. Raises Unavailable."""
 
 
 class TakingBack:
@@ -44,10 +43,9 @@ class TakingBack:
         self._writing = writing
 
     async def restore(self, former: Former, transaction: str, still: Still) -> None:
-        """The object is what it was, unless others made something else of it, or the API server will not have it.
+        """Restores the object, unless others have changed it or the API server refuses that.
 
-        The caller holds its lock. Raises Unavailable.
-        """
+        The caller holds its lock. Raises Unavailable."""
         refused = False
         for _ in range(_ATTEMPTS):
             entry = await self._writing.refresh(former.name)
@@ -69,7 +67,7 @@ class TakingBack:
         raise Unavailable(f"{former.name} is changed by others faster than it can be taken back", retry_after=1.0)
 
     def is_gone(self, name: Identity) -> bool:
-        """Whether nothing is known of such an object."""
+        """Whether no such object is known."""
         return self._known.get(name) is None
 
     async def _restore_from(
@@ -77,7 +75,7 @@ class TakingBack:
     ) -> None:
         was = former.resource
         if now is None:
-            # Another service may have taken it back meanwhile, and the object was deleted since.
+            # Another service may have restored the object meanwhile, and the object was deleted since.
             if was is not None and former.deletes and await still():
                 await self._create_again(was, transaction)
             return
@@ -92,12 +90,12 @@ class TakingBack:
             else:
                 await self._merge_back(now, was)
         elif is_same_state(now, was):
-            # A write of the transaction's that is still on its way names the version that the object had. What another
-            # one has written, which is not over either, is to be known by that one's intent.
+            # The transaction's write that is still on its way names the version that the object had. A write of another
+            # transaction that is not over must be recognized by that one's intent.
             await self._spare(now, self.marks.like(now.mark) if transaction_of(now.mark) else "")
 
     async def _spare(self, now: EphemeralResource, mark: str = "") -> None:
-        """The object stays as it is, at another version, and bears this mark; empty: one that is not void."""
+        """Keeps the object, at another version, with this mark; empty: one that is not void."""
         version = now.resource_version
         self._known.learn(await self._store.annotate(now.name, mark=mark or self.marks.new(), if_version=version))
 
@@ -106,7 +104,8 @@ class TakingBack:
         if not was.nodes or was.choice is None:
             self._known.learn(await self._store.create(was))
             return
-        # The definition lets nobody create both. Until it has both it is a write of the transaction's, to be restored.
+        # The CRD lets no client create nodes and choice at once. Until it has both, the object is a write of the
+        # transaction, to be restored.
         bare = replace(was, nodes={})
         made = await self._store.create(replace(bare, mark=self.marks.of(transaction, digest(bare))))
         self._known.learn(made)

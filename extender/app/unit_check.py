@@ -1,6 +1,6 @@
-"""Unit check: before the first pod of a unit leaves, it is made as sure as can be that all of them may.
+"""Unit check: before the first pod of a unit leaves, checks as far as possible that all may leave.
 
-The disruption budgets about them are read anew and counted, for the API server counts one pod at a time, and a dry run
+The disruption budgets of the pods are read again and counted: the API server counts one pod at a time, and a dry run
 spends nothing. Then each eviction is tried as a dry run, and the API server confirms where each pod is bound.
 """
 
@@ -19,7 +19,7 @@ from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid
 
 _AT_ONCE = 16
-"""Of how many pods it is asked at once where they are bound."""
+"""Pods about whose node the API server is asked at once."""
 
 
 class UnitCheck:
@@ -30,11 +30,10 @@ class UnitCheck:
         self._disruptions = disruptions
 
     async def look(self, unit: Sequence[Pod], protected: dict[PodUid, str] | None = None) -> tuple[list[Pod], str]:
-        """Those of the unit that are there, in the order in which they are to leave; or why they may not.
+        """The pods of the unit that exist, in the order in which they leave; or why they may not.
 
-        `protected`: where budgets may be broken, the pods that a budget protects are put there, with its name. They
-        leave last: no budget refuses a deletion.
-        """
+        `protected`: if budgets may be broken, the pods that a budget protects are put there, with its name. They leave
+        last: no budget refuses a deletion."""
         try:
             pods, budgets = await self._now(unit)
         except (Unavailable, Refused) as error:
@@ -49,7 +48,9 @@ class UnitCheck:
         return pods, await self._tried(pods, protected or {}) if len(pods) > 1 else ""
 
     async def refusal(self, pods: Sequence[Pod]) -> str:
-        """Why one of these, counted together, is not deleted that a budget protects; empty if each may be."""
+        """Why one of the pods that a budget protects may not be deleted; empty if each may.
+
+        The budgets count the pods together."""
         try:
             there, budgets = await self._now(pods)
         except (Unavailable, Refused) as error:
@@ -58,17 +59,16 @@ class UnitCheck:
         return await self._tried([pod for pod in there if pod.uid in protected], protected)
 
     def is_there(self, pod: Pod) -> bool:
-        """Whether it is bound, still on that node, and not about to go, as far as we know."""
+        """Whether the pod is still bound to that node and not deleting, as far as Escher knows."""
         known = self._cache.pods.get(pod.uid)
         if known is None or known.node is None or known.deleting:
             return False
         return pod.node in (None, known.node)
 
     async def confirm(self, pods: Sequence[Pod]) -> None:
-        """The API server itself says that each is bound where we know it to be, or gone. Raises Unavailable, Refused.
+        """The API server has each pod bound as known here, or gone. Raises Unavailable, Refused.
 
-        Our watch may be late: a restore of etcd takes Bindings back, and no watch need tell of that.
-        """
+        Escher's watch may be late: a restore of etcd undoes Bindings, and no watch need report that."""
         for first in range(0, len(pods), _AT_ONCE):
             known = (self._cache.pods.get(pod.uid, pod) for pod in pods[first : first + _AT_ONCE])
             await asyncio.gather(*(self._confirm(pod) for pod in known))
@@ -78,7 +78,7 @@ class UnitCheck:
             await confirm(self._binder, pod)
 
     async def _now(self, pods: Sequence[Pod]) -> tuple[list[Pod], Budgets]:
-        """Those that are there, and the budgets of their namespaces, as they are now."""
+        """The pods that exist, and the budgets of their namespaces as they are now."""
         budgets = Budgets()
         for namespace in sorted({pod.namespace for pod in pods}):
             for budget in await self._disruptions.budgets(namespace):
@@ -87,7 +87,7 @@ class UnitCheck:
         return [self._cache.pods[pod.uid] for pod in pods if self.is_there(pod)], budgets
 
     async def _tried(self, pods: Sequence[Pod], protected: Mapping[PodUid, str]) -> str:
-        """Why one of them is refused; empty if none is, each by itself."""
+        """Why one of the pods is refused, each tried alone; empty if none is."""
         for pod in pods:
             try:
                 if pod.uid in protected:
@@ -102,13 +102,13 @@ class UnitCheck:
 
 
 async def confirm(binder: Binder, pod: Pod) -> None:
-    """The API server has the pod bound as it is here, or unbound. Raises Unavailable, Refused."""
+    """The API server has the pod bound, or unbound, as it is here. Raises Unavailable, Refused."""
     node = await binder.node_of(PodRef.of(pod))
     if node != pod.node:
         raise Unavailable(f"{pod} is not bound" if node is None else f"{pod} is bound to {node}")
 
 
 def _protected(pods: Sequence[Pod], budgets: Budgets) -> dict[PodUid, str]:
-    """Those that the budgets do not let go after the others, and by which budget."""
+    """The pods that the budgets do not let go after the others, and by which budget."""
     spending = budgets.spending()
     return {pod.uid: ", ".join(map(str, budgets.about(pod))) for pod in pods if not spending.add((pod,))}

@@ -1,12 +1,11 @@
-"""Waking: who was turned away and could go somewhere after a change is found, in slices of work.
+"""Wake search: finds the unschedulable pods that may fit after a change, in slices of work.
 
-Each namespace is gone through by itself, and namespaces take turns at each kind of their pods: one that has many kinds,
-or changes its policies without end, keeps no other waiting. What changed is noted and merged; once through the kinds of
-a namespace, each is compared with the nodes that the change concerns: the few that gained room, or all that have room
-for it if policies of the namespace changed; what a policy refuses to one kind is not asked again for others that are
-alike to it. What changes meanwhile is for the next time through. A node is looked at as it is when its turn comes.
-Kinds beyond the quota of their namespace are gone through apart, as if they were of another one: they keep those within
-it no longer than by their turns, and come within it when it leaves room for them.
+Namespaces take turns at each kind of their pods: one with many kinds, or with endless changes of policies, delays no
+other. Changes are noted and merged. A pass compares each kind of a namespace with the nodes that the change concerns.
+These are the few that gained room, or all that have room for it if policies of the namespace changed. What a policy
+refuses to one kind is not asked again for others that are alike to it. Changes meanwhile are for the next pass. A node
+is looked at as it is when its turn comes. Kinds beyond the quota of their namespace are gone through apart. They delay
+those within it only by their turns, and come within it when it leaves room for them.
 """
 
 from __future__ import annotations
@@ -23,26 +22,26 @@ from extender.core.work_budget import Work
 from extender.kube.names import NodeName, PodUid
 
 _SLICE = 1_000
-"""Steps of some 5 us."""
+"""Steps of about 5 us."""
 _A_KIND = 5
-"""Steps that a kind of pods costs, whatever nodes are looked at for it."""
+"""Steps for a kind of pods, whatever nodes are looked at for it."""
 _A_NODE = 0.15
-"""Steps besides for each node that there is and each policy that governs the pods: these look where others are."""
+"""More steps for each node and each matching policy, because these look where other pods are."""
 _AT_LEAST = 250
-"""Steps that are taken for a kind before the slice may end, which is then begun with again."""
+"""Steps taken for a kind before the slice may end; the kind goes on at its next turn."""
 _FEW = 50
-"""So many nodes are sooner looked at than those with room are found among all."""
+"""Up to this number, gained nodes are looked at directly, without a search for room."""
 _POLICIES_A_STEP = 8
-"""So many policies say of a node in one step whether they refuse it."""
+"""Policies that are asked about a node in one step."""
 _SORTED_OUT_A_STEP = 40
-"""Of so many nodes it is looked up in one step whether they are known to be refused."""
+"""Nodes looked up in one step among those known to be refused."""
 _MOST_CLOSED = 128
-"""Of so many kinds of governed pods it is kept which nodes are refused to them: of 5,000 nodes some 250 KB each."""
+"""Kinds of pods with policies whose refused nodes are kept: about 250 KB each for 5,000 nodes."""
 
 
 @dataclass(slots=True)
 class _Closed:
-    """`nodes`: those of which this pass has seen that `refuses` says so, for pods that are alike."""
+    """`nodes`: nodes that `refuses` has refused in this pass, for pods that are alike."""
 
     refuses: Callable[[NodeName], bool]
     nodes: set[NodeName] = field(default_factory=set)
@@ -50,8 +49,10 @@ class _Closed:
 
 @dataclass(slots=True)
 class _Look:
-    """At pods that are alike. `only`: these alone, if not None. `left`: nodes that are still to be looked at, the first
-    last; None: it has not begun. `closed`: what is known of nodes for these and others; None: nothing."""
+    """One look at pods that are alike. `only`: if not None, these pods alone.
+
+    `left`: nodes still to be looked at, the first last; None: not begun. `closed`: nodes known to be refused to these
+    and others."""
 
     alike: Alike
     only: Collection[PodUid] | None
@@ -61,20 +62,21 @@ class _Look:
 
 @dataclass(slots=True)
 class _Through:
-    """The pass over one group, and what the next pass has to look at: nodes that gained room after the gain
-    numbered `mark`; `stirred`: policies changed, for governed pods alone (False) or for all pods (True); `pods`: pods
-    that changed by themselves."""
+    """The pass over one group, and what the next pass has to look at.
+
+    `mark`: the next pass looks at nodes that gained room after the gain with this number. `stirred`: policies changed,
+    for matched pods alone (False) or for all pods (True). `pods`: pods that changed themselves."""
 
     mark: int
     stirred: bool | None = None
     pods: dict[PodUid, None] = field(default_factory=dict)
     gained: dict[NodeName, None] = field(default_factory=dict)
     anywhere: bool | None = None
-    """As `stirred`, for this time through."""
+    """As `stirred`, for the present pass."""
     look: _Look | None = None
-    """The one that is under way, or the next; None: it has not begun, or is over."""
+    """The look under way or next; None: the pass has not begun, or is over."""
     left: Iterator[_Look] = field(default_factory=lambda: iter(()))
-    """Those after it."""
+    """The looks after it."""
 
     def stir(self, *, all_kinds: bool) -> None:
         self.stirred = all_kinds or bool(self.stirred)
@@ -84,28 +86,27 @@ class _Through:
 
 
 class Rule(Protocol):
-    """Where pods could go now."""
+    """Decides where pods could go now."""
 
     def passes(self, pod: Pod) -> Callable[[NodeName], bool]:
         """Whether the pod could go to a node."""
         ...
 
     def with_room(self, pod: Pod, work: Work) -> list[NodeName]:
-        """It could go to none but these. What it costs to know is taken from `work`."""
+        """The nodes that may have room for the pod, no others can. Takes the cost from `work`."""
         ...
 
     def alike(self, pod: Pod) -> Hashable:
-        """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
+        """Pods with this value are refused alike by `refuses_alike`; None: it refuses none."""
         ...
 
     def refuses_alike(self, pod: Pod) -> Callable[[NodeName], bool]:
-        """Whether the pod could not go to the node, nor could any that is alike."""
+        """Whether neither the pod nor any that is alike could go to the node."""
         ...
 
 
 class WakeSearch:
-    """`nodes`: all there are. `order`: where a pod stands among those that wait, the lower the earlier: who is found in
-    one slice is woken in that order."""
+    """`nodes`: all nodes. `order`: rank among waiting pods; lower ones of a slice wake first."""
 
     def __init__(
         self,
@@ -122,18 +123,18 @@ class WakeSearch:
         """The number of each node's last gain of room, the latest last."""
         self._count = 0
         self._due: dict[Group, _Through] = {}
-        """Groups of which pods were not all compared with what changed, the next first."""
+        """Groups whose pods were not all compared with what changed, the next first."""
         self._closed: Bounded[tuple[Group, Hashable], _Closed] = Bounded(_MOST_CLOSED)
-        """Of the passes that are under way."""
+        """Nodes known to be refused, for the passes under way."""
         self.work = Work(_SLICE)
 
     @property
     def has_work(self) -> bool:
-        """Whether there are changes that not all who wait were compared with."""
+        """Whether there are changes that not all waiting pods were compared with."""
         return bool(self._due) or self._unschedulable.may_have_room
 
     def gained(self, nodes: Iterable[NodeName]) -> None:
-        """These have more room than before."""
+        """These nodes have more room than before."""
         for group in self._unschedulable.groups():
             self._through(group)
         self._count += 1
@@ -142,13 +143,13 @@ class WakeSearch:
             self._gains[node] = self._count
 
     def stirred(self, namespace: str, *, all_kinds: bool) -> None:
-        """Pods of the namespace may go where they could not. If not `all_kinds`: those that policies govern."""
+        """Pods of the namespace may fit now. If not `all_kinds`: only pods that policies match."""
         for group in (Group(namespace), Group(namespace, beyond=True)):
             if group in self._unschedulable.groups():
                 self._through(group).stir(all_kinds=all_kinds)
 
     def concerns(self, pods: Iterable[PodUid]) -> None:
-        """These may go where they could not."""
+        """These pods may fit now."""
         for uid in pods:
             if (group := self._unschedulable.group_of(uid)) is not None:
                 self._through(group).pods[uid] = None
@@ -160,7 +161,7 @@ class WakeSearch:
         return self._due.setdefault(group, _Through(self._count))
 
     def go_on(self) -> Iterator[Pod]:
-        """Those that could go somewhere, of as many as the slice holds: they are not asleep any more."""
+        """The pods that could go somewhere, as far as the slice reaches: they sleep no more."""
         for namespace in self._unschedulable.take_may_have_room():
             self._through(Group(namespace, beyond=True))
         self._heed_moved()
@@ -185,8 +186,7 @@ class WakeSearch:
         yield from self._woken(found)
 
     def _heed_moved(self) -> None:
-        """A pass may have looked already at the kind to which these pods belong now, and not yet at the one to which
-        they belonged."""
+        """Looks at pods that moved between kinds: the pass may have missed them in both."""
         groups = self._unschedulable.groups()
         missed = {
             group.namespace
@@ -209,14 +209,14 @@ class WakeSearch:
         for key in [key for key in self._closed if key[0] == group]:
             del self._closed[key]
         if group.beyond:
-            # This pass has them still; what comes later is for them as for others within the quota.
+            # This pass still has them; later changes concern them as others within the quota.
             self._unschedulable.bring_in(group.namespace)
 
     def _could_go(self, group: Group, through: _Through, look: _Look) -> bool:
         """Whether those pods could go to one of the nodes that the slice still has steps for."""
         like = next(iter(look.alike.values()), None)
         if like is None:
-            # They are not asleep any more; who is alike and has been turned away since was judged then.
+            # They sleep no more. Pods that are alike and were refused since were judged then.
             look.left = []
             return False
         if look.left is None:
@@ -254,7 +254,7 @@ class WakeSearch:
         return False
 
     def _closed_to(self, group: Group, like: Pod) -> _Closed | None:
-        """What is known of nodes for pods that are alike; None: nothing can be."""
+        """The nodes known to be refused to pods that are alike; None: nothing can be known."""
         if (alike := self._rule.alike(like)) is None:
             return None
         closed = self._closed.get((group, alike))

@@ -1,6 +1,6 @@
-"""The core decides. It holds the cluster as a table and knows every rule about it, and nothing of the world.
+"""Core: decides about pods, gangs and nodes, as pure functions of its inputs.
 
-It must not know: clocks, logs, randomness, networks, threads, Kubernetes' JSON. Time comes in as an argument, in
-seconds that only pass; the time of day only where it is compared with the API server's own times. The standard library,
-numpy and what is pure in `extender.kube`, so that every decision can be replayed from its inputs.
+Time is an argument, in seconds of a clock that only advances. The time of day is used only for comparison with the API
+server's own times. The core uses the standard library, numpy and the pure parts of `extender.kube`, so that every
+decision can be replayed from its inputs.
 """

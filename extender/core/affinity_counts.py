@@ -1,4 +1,4 @@
-"""Counts that the rules of `neighbours` are decided by: who is meant, near, or in which area, by topology value."""
+"""Counts by topology domain for the rules of `affinity_rules`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from extender.kube.names import NodeName
 
 @dataclass(slots=True)
 class Away:
-    """An anti-affinity term: by value of its topology key, how many are meant by it, and how many have it; values of
-    none are absent."""
+    """An anti-affinity term with counts by topology value; values without pods are absent.
+
+    `meant`: pods that the term selects. `having`: pods that have it."""
 
     term: AffinityTerm
     meant: dict[str, int] = field(default_factory=dict)
@@ -21,8 +22,7 @@ class Away:
 
 @dataclass(slots=True)
 class Near:
-    """The affinity terms of a pod: who matches all of them counts for each, by topology key and value; those of none
-    are absent."""
+    """Affinity terms; counts of pods that match all, by topology key and value, without zeros."""
 
     terms: tuple[AffinityTerm, ...]
     there: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -30,13 +30,13 @@ class Near:
 
 @dataclass(slots=True)
 class Even:
-    """A spread constraint on the nodes that count for it: how many there are by value of its topology key."""
+    """A spread constraint and its eligible nodes, with the counted pods by topology domain."""
 
     spread: Spread
     eligible: Collection[NodeName]
     counts: dict[str, int]
     levels: dict[int, int] = field(default_factory=dict)
-    """How many values have each count."""
+    """How many topology domains have each count."""
     least: int = 0
 
     def __post_init__(self) -> None:
@@ -55,7 +55,7 @@ class Even:
 
     @property
     def most(self) -> int:
-        """An even part of all that there will be."""
+        """An even part of all expected pods."""
         return -(-self.spread.tasks // max(1, len(self.counts)))
 
     @property

@@ -1,9 +1,9 @@
-"""Neighbours: what keeps a pod from a node beside the pods around it, and beside those that a plan has placed so far.
+"""Affinity rules: whether a pod is allowed on a node beside other pods, existing and planned.
 
-Copied in meaning from kube-scheduler 1.36's plugins NodePorts, InterPodAffinity and PodTopologySpread: host ports;
-required anti-affinity, in both directions; required affinity, where the first of a series that wants to be near its own
-kind may go anywhere; topology spread with DoNotSchedule. Counts only; must not know room, nor in which order a plan is
-looked for: see `affinity_packing`.
+The meaning is that of kube-scheduler 1.36's plugins NodePorts, InterPodAffinity and PodTopologySpread. The rules are
+host ports, required anti-affinity in both directions, required affinity, and topology spread with DoNotSchedule. The
+first pod of a series with affinity to its own kind may go anywhere. This module only counts: see `affinity_packing` for
+the search of a plan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ APART = "required pod anti-affinity"
 NEAR = "required pod affinity"
 SPREAD = "topology spread"
 MOST_RULES, _SPREAD_COUNTS_AS = 128, 4
-"""Different things that the members of one gang may require of other pods. Topology spread looks at every node."""
+"""Most different rules of one gang's members about other pods. A spread reads every node."""
 TOO_MANY = (
     f"more than {MOST_RULES} different rules about other pods among its members "
     f"(topology spread counts as {_SPREAD_COUNTS_AS}): give them the same"
@@ -34,7 +34,7 @@ TOO_MANY = (
 
 
 def are_too_many(pods: Iterable[Pod]) -> bool:
-    """Whether these have more rules than are looked at in one step."""
+    """Whether these pods have more different rules than one step may examine."""
     looked_at: set[Constraints] = set()
     found: dict[object, int] = {}
     for pod in pods:
@@ -51,7 +51,7 @@ def are_too_many(pods: Iterable[Pod]) -> bool:
 
 
 def allows(pod: Pod, names: Iterable[NodeName], nodes: Mapping[NodeName, Node], around: Around) -> Iterator[NodeName]:
-    """Those of the nodes on which the pod would be allowed beside those around, whatever room there is."""
+    """The nodes on which the rules allow the pod beside those around, whatever room there is."""
     rules = Rules([pod], nodes, around)
     kind = rules.class_of(pod)
     return (name for name in names if name in nodes and rules.refusal(kind, nodes[name]) is None)
@@ -59,40 +59,40 @@ def allows(pod: Pod, names: Iterable[NodeName], nodes: Mapping[NodeName, Node], 
 
 @dataclass(frozen=True, slots=True)
 class PeerClass:
-    """Pods that are alike to every rule. Numbers are those of the rules' tables."""
+    """Pods that every rule treats alike. Numbers are indexes into the tables of `Rules`."""
 
     constraints: Constraints
     hates: tuple[int, ...]
     """Its own anti-affinity terms."""
     hated_by: tuple[int, ...]
-    """Terms of pods of the plan, others or its own, that it is meant by."""
+    """Anti-affinity terms of pods of the plan, others or its own, that select it."""
     nears: tuple[int, ...]
     """Its own affinities."""
     wanted_by: tuple[int, ...]
-    """Affinities that it is meant by."""
+    """Affinities that select it."""
     spreads: tuple[int, ...]
     """Its own spread constraints."""
     spread_by: tuple[int, ...]
     """Spread constraints that count it."""
     closed: tuple[tuple[str, frozenset[str]], ...]
-    """By topology key: the values where pods around are that keep it away by terms that no pod of the plan has."""
+    """By topology key: the values with pods around that repel it by terms of no pod of the plan."""
 
     @property
     def rules(self) -> int:
-        """How many are looked at where one of them comes or is placed."""
+        """How many rules are examined when a pod of the class is tried or placed."""
         own, others = (self.hates, self.nears, self.spreads), (self.hated_by, self.wanted_by, self.spread_by)
         return sum(map(len, (*own, *others)))
 
 
 class Rules:
-    """What keeps a pod from a node beside those around, and beside those that are placed so far."""
+    """The rules that keep a pod from a node: because of pods around, and of pods placed so far."""
 
     def __init__(self, pods: Sequence[Pod], nodes: Mapping[NodeName, Node], around: Around) -> None:
         self.nodes = nodes
         self._around = around
         self._away: list[Away] = []
         self._away_from_others: list[tuple[AffinityTerm, Collection[str]]] = []
-        """Terms that no pod of the plan has, and the values where pods around have them."""
+        """Terms that no pod of the plan has, and the topology values of pods that have them."""
         self._near: list[Near] = []
         self._even: list[Even] = []
         self._eligible: dict[object, Mapping[NodeName, None]] = {}
@@ -111,9 +111,9 @@ class Rules:
         near = chain.from_iterable(each.terms for each in self._near)
         asked = (*(each.peers for each in chain(terms, near)), *(each.spread.peers for each in self._even))
         self._labels = frozenset(line.key for peers in asked for line in peers.selector or ())
-        """Keys that a rule asks about: pods that differ in others are alike."""
+        """Label keys that a rule reads: pods that differ only in other labels are alike."""
 
-    # What there is to count.
+    # Counts.
 
     def _learn(self, pod: Pod) -> None:
         constraints = pod.constraints
@@ -162,7 +162,6 @@ class Rules:
         return Even(spread, eligible, values)
 
     def _counting_for(self, spread: Spread, pod: Pod) -> Mapping[NodeName, None]:
-        """The nodes that count for the constraint."""
         assert pod.constraints is not None
         keys = frozenset(each.topology_key for each in pod.constraints.spread)
         likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
@@ -176,10 +175,10 @@ class Rules:
             }
         return self._eligible[key]
 
-    # Who is alike.
+    # Classes.
 
     def class_of(self, pod: Pod) -> PeerClass:
-        """Only once all pods that are to be placed are known."""
+        """Valid only once all pods to be placed are known."""
         labels = frozenset(each for each in pod.labels.items() if each[0] in self._labels)
         key = (pod.namespace, labels, pod.constraints, *self._spread_keys(pod))
         if key not in self._kinds:
@@ -204,21 +203,21 @@ class Rules:
             tuple(number for number, even in enumerate(self._even) if even.spread.peers.include(*who)),
             self._closed(pod),
         )
-        # Pods that differ in labels which no rule asks about are of one kind.
+        # Pods that differ only in labels that no rule reads are of one class.
         return self._kind_of.setdefault(kind, kind)
 
     def _closed(self, pod: Pod) -> tuple[tuple[str, frozenset[str]], ...]:
-        """Others may have thousands of terms: here they become one for each topology key."""
+        """The topology values that terms of others close, perhaps thousands of terms, by key."""
         found: dict[str, set[str]] = {}
         for term, values in self._away_from_others:
             if values and term.peers.include(pod.namespace, pod.labels):
                 found.setdefault(term.topology_key, set()).update(values)
         return tuple((key, frozenset(values)) for key, values in sorted(found.items()))
 
-    # What they say.
+    # Answers.
 
     def refusal(self, kind: PeerClass, node: Node) -> tuple[str, bool] | None:
-        """The rule that keeps a pod of the kind from the node, and whether it will as long as nobody leaves."""
+        """The rule that refuses such a pod on the node, and whether it does until a pod leaves."""
         labels = node.labels
         if kind.constraints.host_ports and self._port_clashes(kind.constraints.host_ports, node.name):
             return HOST_PORTS, True
@@ -260,7 +259,7 @@ class Rules:
         return NEAR, False
 
     def place(self, kind: PeerClass, node: Node, by: int = 1) -> None:
-        """A pod of the kind is on the node; or, by -1, no more."""
+        """Counts a pod of the class on the node; with -1, removes it from the counts."""
         labels = node.labels
         for number in kind.hates:
             away = self._away[number]
@@ -288,11 +287,11 @@ class Rules:
                     ports.remove(port)
 
     def areas(self, kind: PeerClass) -> int | None:
-        """Of the kind's spread constraints that with the fewest values; None if it has none."""
+        """The spread constraint of the class with the fewest domains; None if it has none."""
         return min(kind.spreads, key=lambda number: len(self._even[number].counts), default=None)
 
     def by_area(self, number: int, names: Iterable[NodeName]) -> Mapping[str, Sequence[NodeName]]:
-        """The nodes by their value of that constraint's topology key, without those that have none."""
+        """The nodes by topology domain of that constraint, without nodes that lack the label."""
         found: dict[str, list[NodeName]] = {}
         for name in names:
             if (area := self.area_of(number, name)) is not None:
@@ -300,49 +299,50 @@ class Rules:
         return found
 
     def area_of(self, number: int, name: NodeName) -> str | None:
-        """The node's value of that constraint's topology key."""
+        """The node's topology domain for that constraint."""
         return self.nodes[name].labels.get(self._even[number].spread.topology_key)
 
     def crowd(self, number: int, value: str) -> int:
-        """How many are there, for that constraint."""
+        """How many pods the constraint counts in that topology domain."""
         return self._even[number].counts.get(value, 0)
 
     def is_full(self, kind: PeerClass, number: int, value: str) -> bool:
-        """Whether another of the kind would be too many there, for that constraint, as it is now."""
+        """Whether one more pod of the class would violate the constraint in that domain now."""
         even = self._even[number]
         then = even.counts.get(value, 0) + (number in kind.spread_by)
         return then > even.most if even.spread.tasks else then - even.minimum > even.spread.max_skew
 
     def areas_of(self, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
-        """The kind's spread constraints, each with the node's value of its topology key."""
+        """The spread constraints of the class, each with the node's topology domain."""
         named = ((number, self.area_of(number, node.name)) for number in kind.spreads)
         return ((number, value) for number, value in named if value is not None)
 
     def areas_with(self, kind: PeerClass, node: Node) -> Iterator[tuple[int, str]]:
-        """The spread constraints that count a pod of the kind on the node, each with the value that it counts for."""
+        """The spread constraints that count such a pod on the node, each with the domain."""
         counting = ((number, self._even[number]) for number in kind.spread_by)
         return ((n, node.labels[even.spread.topology_key]) for n, even in counting if node.name in even.eligible)
 
     def is_overfull(self, number: int, value: str, without: int = 0) -> bool:
-        """Whether too many are there, for that constraint, `without` so many of them."""
+        """Whether the domain, less `without` pods, has too many pods for the constraint."""
         even = self._even[number]
         count = even.counts.get(value, 0) - without
         return count > even.most if even.spread.tasks else count - even.minimum > even.spread.max_skew
 
     def keys_of_first(self, kind: PeerClass, company: PeerClass) -> list[tuple[str, ...]]:
-        """The topology keys of each affinity of the kind of which it would be the first of its series now, and by which
-        it wants to be near the other kind."""
+        """The topology keys of each unsatisfied affinity of `kind` that selects `company`.
+
+        The first pod of such an affinity may be one of `kind`, because the affinity selects `kind` too."""
         first = (number for number in kind.nears if number in kind.wanted_by and not self._near[number].there)
         wanted = (self._near[number] for number in first if number in company.wanted_by)
         return [tuple(dict.fromkeys(term.topology_key for term in near.terms)) for near in wanted]
 
     def is_near_enough(self, kind: PeerClass, node: Node) -> bool:
-        """Whether all whom a pod of the kind wants to be near are there, beside the node."""
+        """Whether existing pods satisfy all affinities of a pod of the class on the node."""
         near = ((number in kind.wanted_by, self._near[number]) for number in kind.nears)
         return all(each.there and self._too_far(own, each, node.labels) is None for own, each in near)
 
     def own_affinity_keys(self, kinds: Collection[PeerClass]) -> dict[int, tuple[str, ...]]:
-        """The topology keys of each affinity that pods of these kinds have to pods of these kinds."""
+        """The topology keys of each affinity between pods of these classes, by its number."""
         wanted = {number for kind in kinds for number in kind.wanted_by}
         return {
             number: tuple(dict.fromkeys(term.topology_key for term in self._near[number].terms))
@@ -353,7 +353,7 @@ class Rules:
 
 
 def _asks_of(pods: Iterable[Pod]) -> tuple[list[Ask], list[Ask]]:
-    """What is asked about the pods around for the sake of these; and for whom these want to be near."""
+    """What the rules of these pods ask about pods around; secondly, what their affinities ask."""
     unlike = {id(pod.constraints): pod.constraints for pod in pods if pod.constraints is not None}.values()
     asks: list[Ask] = [((term.peers,), False) for own in unlike for term in own.anti_affinity]
     asks += (((spread.peers,), True) for own in unlike for spread in own.spread)
@@ -365,7 +365,7 @@ def _near(terms: Iterable[AffinityTerm]) -> Ask:
 
 
 def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:
-    """What decides which nodes count for the constraint, and whom it counts."""
+    """Equal for constraints that count the same nodes and the same pods."""
     assert pod.constraints is not None
     keys = tuple(each.topology_key for each in pod.constraints.spread)
     selected = (frozenset(pod.node_selector.items()), pod.affinity) if spread.heeds_affinity else ()

@@ -1,9 +1,8 @@
-"""An attempt: one opening of a gang's barrier, as each pod that was bound in it tells.
+"""Attempt: one opening of a gang's permit barrier, recorded on each pod that was bound in it.
 
-We write it into the Binding's annotations, and the API server copies these onto the pod in the same write that binds
-it. So after a restart, or a year, it is still known that we bound a pod, with whom, and how many of them the quorum
-needed. Users can write annotations, and copies of pods carry them: only what names the pod's own UID counts. Must not
-know what follows from it: see `gangs`.
+Escher writes the attempt into the Binding's annotations. The API server copies these onto the pod in the same write
+that binds it. So Escher still knows after a restart that it bound the pod, with which others, and for which quorum.
+Users can write annotations, and copies of pods have them: only an annotation that names the pod's own UID counts.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from extender.core.names import DOMAIN
 from extender.kube.names import PodUid
 
 ATTEMPT = f"{DOMAIN}/attempt"
-"""Annotation on pods that we bound as members of a gang."""
+"""Annotation on pods that Escher bound as members of a gang."""
 
 NAMED = 16
-"""So many others each pod names: a large gang then costs no more than a small one, a pod."""
+"""How many other members each pod names, so that the cost of a pod does not grow with the gang."""
 _LONGEST = 4096
-"""Characters of an annotation that is read at all; ours have some 700."""
+"""Most characters of an annotation that is read; Escher's own have some 700."""
 _REMEMBERED = 512
-"""Annotations that are not read again: a pod tells the same with all of its events, most of which come soon."""
+"""Annotations that are cached: all events of a pod have the same one, and most come soon."""
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -33,8 +32,8 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 class Attempt:
     """`size` members could be bound together, and the quorum needed `needed` of them.
 
-    `others`: some of them beside the pod that bears this. `at`: when, in seconds since the epoch. `joins`: their gang
-    ran already, and these came in the place of others that had left it.
+    `others`: some of the other members. `at`: seconds since the epoch. `joins`: the gang was already running, and these
+    members replaced others that had left it.
     """
 
     id: str
@@ -48,9 +47,10 @@ class Attempt:
 def attempts_for(
     id: str, members: Sequence[PodUid], *, needed: int, joins: bool = False, size: int = 0
 ) -> dict[PodUid, Attempt]:
-    """What each of these members, who are bound together, is to say. `size`: how many there are, if more than these.
+    """The attempt to record on each of these members, which are bound together.
 
-    Each names those that follow it, the first after the last: whoever is not bound is named by all of the 16 before it.
+    `size`: the number of members, if greater than the number given here. Each member names the 16 that follow it in a
+    ring. So 16 others name each member that is not bound.
     """
     ring = sorted(members)
     twice = ring + ring
@@ -62,7 +62,6 @@ def attempts_for(
 
 
 def to_annotation(attempt: Attempt, uid: PodUid) -> str:
-    """The annotation's value on the pod with that UID."""
     said: dict[str, object] = {
         "pod": uid,
         "attempt": attempt.id,
@@ -77,7 +76,7 @@ def to_annotation(attempt: Attempt, uid: PodUid) -> str:
 
 
 def read_attempt(annotations: Mapping[str, str], uid: PodUid) -> Attempt | None:
-    """The attempt that the pod with that UID was bound in; None if it does not say, or what it says is not its own."""
+    """The attempt in which the pod was bound; None if the annotation is absent or not its own."""
     text = annotations.get(ATTEMPT)
     return None if text is None or len(text) > _LONGEST else _read(text, uid)
 
@@ -102,5 +101,5 @@ def _read(text: str, uid: PodUid) -> Attempt | None:
 
 
 def _count(value: object) -> int:
-    """0 where it is none."""
+    """The number; 0 if the value is not a positive integer."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 1 else 0

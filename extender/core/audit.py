@@ -1,6 +1,6 @@
-"""Audit: the slow twin of every running total and index of the ledger, and what differs from it.
+"""Audit: recomputes every running total and index of the ledger, and reports the differences.
 
-For tests after every step, and now and then at run time. Reads everything, changes nothing, trusts only the holdings.
+Tests call it after each step, the service now and then. It changes nothing and trusts only the holdings.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that does not hold. `invariant` is from a fixed list, `detail` is for people."""
+    """A broken invariant. `invariant` is from a fixed list, `detail` is for people."""
 
     invariant: str
     detail: str
 
 
 def recount(ledger: Ledger) -> dict[NodeName, dict[ResourceKey, int]]:
-    """What is held, recomputed from the holdings: the slow twin of `Row.held`."""
+    """The held units, recomputed from the holdings, to compare with `Row.held`."""
     return {
         name: {r: u for r, u in add(h.units for h in row.holdings.values()).items() if u}
         for name, row in ledger.rows.items()
@@ -34,7 +34,7 @@ def recount(ledger: Ledger) -> dict[NodeName, dict[ResourceKey, int]]:
 
 
 def violations(ledger: Ledger) -> list[Violation]:
-    """Every invariant of the ledger that does not hold now. O(everything)."""
+    """All broken invariants of the ledger. O(everything)."""
     return [*_totals(ledger), *_indexes(ledger), *_holdings(ledger)]
 
 

@@ -1,4 +1,4 @@
-"""How long to leave alone what has failed: each time twice as long, up to a longest time."""
+"""Back-off: how long to wait after a failure, doubled with each failure up to a limit."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from collections.abc import Callable
 
 
 def doubled(first: float, times: int, longest: float) -> float:
-    """`first` seconds, doubled so many times, `longest` at most. The same whatever its chances; who needs some adds
-    them."""
+    """`first` seconds, doubled `times` times, `longest` at most. The caller adds randomness."""
     return min(first * 2.0 ** min(times, 32), longest)
 
 
 class BackOff:
-    """The pauses of one who tries something again and again, and how often in a row it has failed.
+    """The pauses between attempts at one task, and the number of failures in a row.
 
-    `chance` gives numbers from 0 to 1: how much of the second half of each pause is waited, for whom many others may be
-    turned away at the same moment.
-    """
+    `chance` returns numbers from 0 to 1: the fraction of the second half of each pause that is waited. It separates
+    callers that were refused at the same moment."""
 
     def __init__(self, first: float, longest: float, chance: Callable[[], float] = lambda: 1.0) -> None:
         self.failures = 0
@@ -25,11 +23,11 @@ class BackOff:
         self._chance = chance
 
     def failed(self, asked: float | None = None) -> float:
-        """Once more. Seconds until it is to be tried again: as many as are `asked` for, if these are more."""
+        """Counts a failure. Returns the seconds to wait, at least `asked`."""
         pause = doubled(self._first, self.failures, self._longest) * (1 + self._chance()) / 2
         self.failures += 1
         return max(pause, asked or 0.0)
 
     def succeeded(self) -> None:
-        """What fails next is the first in its row."""
+        """The next failure counts as the first."""
         self.failures = 0

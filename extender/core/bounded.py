@@ -1,4 +1,4 @@
-"""Bounded memory: what was remembered last, and no more than so much of it. Must not know what for."""
+"""Bounded mapping: keeps the most recently set keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _V = TypeVar("_V")
 
 
 class Bounded(MutableMapping[_K, _V]):
-    """The `limit` keys that were set last, the oldest first. Whatever is set is the newest, also if it was known."""
+    """The `limit` keys that were set last, oldest first; setting a known key makes it newest."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit

@@ -1,8 +1,7 @@
-"""Disruption budgets: how many pods of which kind may be evicted now, and whether some may be evicted together.
+"""Disruption budgets: how many pods may be evicted now, and whether some may be evicted together.
 
-Counts as the API server's eviction does, but for all at once: it is asked about one pod at a time, and a dry run spends
-nothing, so that of eight pods each alone may be allowed to go where all eight are not. Must not know who is to be
-evicted, nor why.
+The rules are those of the API server's eviction, applied to several pods at once. The API server is asked about one pod
+at a time, and a dry run spends nothing. So it may allow each of eight evictions where it would not allow all eight.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from extender.kube.node_match import Requirement
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget. `allowed`: how many may be evicted now, by its status.
+    """A PodDisruptionBudget. `allowed`: how many pods may be evicted now, by its status.
 
-    `labels` and `expressions` select its pods; both empty: all of the namespace. `selects`: False where it has no
-    selector, and is for nobody. `current`: its status is about its spec as it is now. `healthy` of its pods are, and
-    `desired` must be.
+    `labels` and `expressions` select its pods; both empty: all of the namespace. `selects`: False if it has no selector
+    and applies to no pod. `current`: whether its status is about its present spec. `healthy` of its pods are healthy,
+    and `desired` must be.
     """
 
     namespace: str
@@ -47,13 +46,13 @@ class Budget:
         )
 
     def is_spent_by(self, pod: Pod) -> bool:
-        """Whether the eviction of this pod, one of its own, needs one of the disruptions that it allows."""
+        """Whether the eviction of this pod, which it selects, uses one of its disruptions."""
         return pod.ready or not (self.lets_unhealthy_go or 0 < self.desired <= self.healthy)
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Why pods may not be evicted together: `asked` of them need a disruption of a budget that allows fewer."""
+    """Why pods may not be evicted together: `asked` disruptions are needed, fewer are allowed."""
 
     budget: str
     asked: int
@@ -62,35 +61,35 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Overlapping:
-    """Why a pod may not be evicted: two budgets are about it, which the API server refuses."""
+    """Why a pod may not be evicted: two budgets select it, which the API server refuses."""
 
     pod: str
     budgets: tuple[str, ...]
 
 
 _MOST_LOOKED_AT = 64
-"""Budgets that are compared with one pod. A pod about which more may be counts as under two, which is as safe."""
+"""Most budgets compared with one pod. With more, it counts as under two, to be safe."""
 _Label = tuple[str, str]
 
 
 class Budgets:
-    """Those of the cluster. `changes`: how often one of them has changed. `known`: whether they have been listed."""
+    """All budgets. `changes`: how often one has changed. `known`: whether they have been listed."""
 
     def __init__(self) -> None:
         self.known = True
         self.changes = 0
         self._by_namespace: dict[str, dict[str, Budget]] = {}
         self._by_label: dict[str, dict[_Label | None, dict[str, Budget]]] = {}
-        """Of a namespace, by one of the labels that each selects; None: it selects by expressions alone."""
+        """By namespace, and by one label that each selects; None: it has expressions only."""
         self._label_of: dict[tuple[str, str], _Label | None] = {}
         self._about: dict[tuple[str, frozenset[tuple[str, str]]], tuple[Budget, ...]] = {}
-        """Those for pods of such labels: a controller's are all alike. Of the budgets as they are now."""
+        """Present budgets by namespace and labels: pods of one controller share an entry."""
 
     def __bool__(self) -> bool:
         return any(self._by_namespace.values())
 
     def replace(self, budgets: Iterable[Budget]) -> None:
-        """These and no others exist."""
+        """Only these budgets exist."""
         self.known = True
         self._by_namespace, self._by_label, self._label_of = {}, {}, {}
         for budget in budgets:
@@ -98,13 +97,13 @@ class Budgets:
         self._changed()
 
     def see(self, budget: Budget) -> None:
-        """It is there, and looks like this."""
+        """The budget exists in this state."""
         named = self._by_namespace.setdefault(budget.namespace, {})
         if named.get(budget.name) != budget:
             self._take_out(budget)
             named[budget.name] = budget
             by_label = self._by_label.setdefault(budget.namespace, {})
-            # The label that the fewest others select: most have one of their own.
+            # The label with the fewest budgets: most budgets have one of their own.
             label = min(budget.labels.items(), key=lambda each: len(by_label.get(each, ())), default=None)
             self._label_of[budget.namespace, budget.name] = label
             by_label.setdefault(label, {})[budget.name] = budget
@@ -122,7 +121,6 @@ class Budgets:
         return [budget for named in self._by_namespace.values() for budget in named.values()]
 
     def lose(self, budget: Budget) -> None:
-        """It is gone."""
         self._take_out(budget)
         if self._by_namespace.get(budget.namespace, {}).pop(budget.name, None) is not None:
             self._changed()
@@ -132,7 +130,7 @@ class Budgets:
         self._about.clear()
 
     def about(self, pod: Pod) -> Sequence[Budget]:
-        """Those that the API server would ask before it evicts the pod: none where it only starts or goes anyway."""
+        """The budgets that the API server would check; none for a starting or leaving pod."""
         named = self._by_namespace.get(pod.namespace)
         if not named or pod.starting or pod.finished or pod.deleting:
             return ()
@@ -150,15 +148,15 @@ class Budgets:
         return tuple(budget for group in groups for budget in group.values() if budget.is_for(pod))
 
     def spending(self) -> _Spending:
-        """Nothing is spent yet of what the budgets allow now."""
+        """Counts evictions against the budgets, from none."""
         return _Spending(self)
 
     def objection(self, pods: Iterable[Pod]) -> Spent | Overlapping | None:
-        """Why these may not be evicted, all of them, one after the other; None if they may."""
+        """Why these pods may not all be evicted, one after the other; None if they may."""
         return None if not self._by_namespace else _Spending(self).objection(tuple(pods))
 
     def likeliest_refused_first(self, pods: Sequence[Pod]) -> list[Pod]:
-        """In this order: whose budget has least to spare, then whoever has none. What is refused is refused early."""
+        """Pods by spare disruptions of their budgets, fewest first: a refusal then comes early."""
         spare: dict[str, int] = {}
         of: dict[str, Budget | None] = {}
         for pod in pods:
@@ -174,18 +172,18 @@ class Budgets:
 
 
 class _Spending:
-    """What of the budgets is spent by pods that leave together."""
+    """The disruptions used by pods that leave together."""
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets
         self._asked: dict[str, int] = {}
 
     def add(self, pods: Sequence[Pod]) -> bool:
-        """These leave too, if the budgets allow all of them. Whether they do; else nothing has changed."""
+        """Adds these pods and returns True if the budgets allow all; else changes nothing."""
         return self.objection(pods) is None
 
     def objection(self, pods: Sequence[Pod]) -> Spent | Overlapping | None:
-        """As `add`, and why not."""
+        """As `add`, with the reason of a refusal."""
         asked: dict[str, int] = {}
         for pod in pods:
             about = self._budgets.about(pod)
@@ -213,5 +211,5 @@ def _holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
             return value is not None
         case "DoesNotExist":
             return value is None
-    # What Kubernetes does not know it does not store. Were it so, the budget protects: it is taken to be about the pod.
+    # Kubernetes stores no unknown operator. If it did, the budget counts as selecting the pod, to protect it.
     return True

@@ -1,6 +1,6 @@
-"""By place: nodes are judged by the value of a label that they have, all of them at once, as arrays.
+"""Filters by topology domain: judges nodes by the value of a label, all at once, as arrays.
 
-What is answered is what a look at each node would answer, which tests compare.
+The answers equal those for each single node, which tests compare.
 """
 
 from __future__ import annotations
@@ -19,29 +19,27 @@ from extender.kube.names import NodeName
 Numbers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 _NOTHING = 2**31
-"""More than any rule's number."""
+"""Greater than the number of any rule."""
 _MOST_LABELS = 64
-"""Labels of which it is kept where nodes are: 40 KB each, of 5,000 nodes."""
+"""Labels with a cached array: 40 KB each for 5,000 nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """`values`: the label's values on nodes, numbered. `of_node`: by the node's number the number of its value; of a
-    node without the label the number after the last."""
+    """Values of a label and the value of each node, by number; without one, the highest number."""
 
     values: Mapping[str, int]
     of_node: Numbers
 
     def flags(self, *, elsewhere: bool = False) -> Flags:
-        """One for each value, not set, and one for nodes without the label."""
+        """One flag for each value, unset, and a last one for nodes without the label."""
         found = np.zeros(len(self.values) + 1, np.bool_)
         found[-1] = elsewhere
         return found
 
 
 class Places:
-    """The nodes, numbered in their order, and in which place each is by any label. Good until a node comes, goes or
-    looks otherwise."""
+    """The nodes with their topology domains; valid until a node comes, goes or changes."""
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self.nodes = nodes
@@ -54,9 +52,9 @@ class Places:
         self._labels: Bounded[str, Label] = Bounded(_MOST_LABELS)
 
     def by(self, key: str) -> Label:
-        """Where the nodes are by that label."""
+        """The topology domain of each node for that label."""
         if key not in self._known:
-            # Tenants name labels, and any number of them.
+            # Tenants name labels, without a limit on their number.
             return self._nowhere
         found = self._labels.get(key)
         if found is None:
@@ -72,17 +70,17 @@ class Places:
 
 
 class ByPlace:
-    """A `NodeFilter` for one pod: the first of the rules that refuses the place where the node is."""
+    """A `NodeFilter` for one pod: the first rule that refuses the node's topology domain."""
 
     def __init__(self, places: Places) -> None:
         self._places = places
         self._rules: list[Refuse] = []
         self._first: dict[str, tuple[Label, Numbers]] = {}
-        """By label, and by number of its value: the number of the first rule that refuses it."""
+        """By label and by number of its value: the number of the first rule that refuses it."""
         self._answers: _Answers | None = None
 
     def refuse(self, key: str, closed: Flags, why: Refuse) -> None:
-        """`closed`: the values of that label where the pod may not be, as `Label.flags` has them."""
+        """`closed`: the values of the label that refuse the pod, in the form of `Label.flags`."""
         if key not in self._first:
             self._first[key] = self._places.by(key), np.full(len(closed), _NOTHING, np.int64)
         first = self._first[key][1]
@@ -90,7 +88,7 @@ class ByPlace:
         self._rules.append(why)
 
     def __bool__(self) -> bool:
-        """Whether a rule was told."""
+        """Whether there is a rule."""
         return bool(self._rules)
 
     def __call__(self, node: NodeName) -> Refuse | None:
@@ -101,13 +99,13 @@ class ByPlace:
         return None if found == _NOTHING else self._rules[found]
 
     def refused(self, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
-        """Those of the nodes that are refused: as when each is asked about, for thousands."""
+        """The refused nodes, as if each was asked about, but for thousands."""
         if self._answers is None:
             by_node = np.minimum.reduce([first[label.of_node] for label, first in self._first.values()])
             rules = [*self._rules, None]
             found = map(rules.__getitem__, np.minimum(by_node, len(self._rules)).tolist())
             self._answers = _Answers(zip(self._places.names, found, strict=True))
-            # A node that is not known has no label.
+            # An unknown node has no label.
             self._answers.of_others = self(NodeName(""))
         return {node: why for node in nodes if (why := self._answers[node]) is not None}
 

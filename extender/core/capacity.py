@@ -1,6 +1,6 @@
-"""Capacity: what each node of the ledger can hold: its allocatable, as told, and what applications set of our own.
+"""Capacity of the nodes: reported allocatable, and ephemeral capacity that applications set.
 
-Neither ever touches a holder, who may then hold more than there is. Must not know who holds anything, nor why.
+A change never touches a holder. Holders may then hold more than the capacity.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Capacity:
     _changes: Changes
 
     def set_node(self, node: NodeName, allocatable: Vector) -> None:
-        """The node is present with this allocatable. What it says about our own domain is ignored: see drift."""
+        """The node has this allocatable. Resources of Escher's domain are ignored: see drift."""
         row = self._rows.of(node)
         facts = {r: units for r, units in allocatable.items() if not in_domain(r, self.domain)}
         if row.present and row.facts == facts:
@@ -40,7 +40,7 @@ class Capacity:
             self._changes.gained(node)
 
     def remove_node(self, node: NodeName) -> None:
-        """The node is away. Its holdings and ephemeral capacity stay: its pods' deletions arrive on another watch."""
+        """The node is absent. Holdings and ephemeral capacity stay; its pods end separately."""
         row = self._rows.get(node)
         if row is None or not row.present:
             return
@@ -53,9 +53,9 @@ class Capacity:
         self._rows.drop_if_empty(node)
 
     def set(self, node: NodeName, resource: ResourceKey, units: int) -> None:
-        """The node has `units` of an ephemeral resource; 0 removes it. Holders are never touched: they may exceed it.
+        """The node has `units` of an ephemeral resource; 0 removes it. Holders may then exceed it.
 
-        Known nodes or not: capacity set beforehand is in force when the node comes. Raises ValueError.
+        The node need not be known: the capacity takes effect when the node appears. Raises ValueError.
         """
         if units < 0 or not in_domain(resource, self.domain):
             raise ValueError(f"capacity of {resource} on {node} cannot be set to {units}")
@@ -82,9 +82,9 @@ class Capacity:
             self._totals.provides_no_more(node, resource)
 
     def reconsider(self, node: NodeName) -> None:
-        """The node counts as having gained room: something beside its resources has changed in its favour."""
+        """The node counts as having gained room: something other than its resources changed."""
         if (row := self._rows.get(node)) is not None:
-            # A node that is away has no room to gain; when it returns, it gains all of it.
+            # An absent node has no room to gain. When it returns, all of its room is a gain.
             if row.present:
                 self._changes.gained(node)
             self._changes.capacity_changed(node)

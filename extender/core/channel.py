@@ -1,16 +1,16 @@
-"""Channel: whether requests of one kind come through at all, by what became of those that were sent.
+"""Channel: whether requests of one kind reach the API server, from the results of those sent.
 
-Pure: times are the caller's own. Must not know requests, nor what they are for.
+Times are the caller's own.
 """
 
 from __future__ import annotations
 
 AT_LEAST = 3
-"""Failures in a row without which nothing is concluded."""
+"""Failures in a row that are needed for a conclusion."""
 
 
 class Channel:
-    """`patience`: seconds of failures, and of nothing else, after which it is dead."""
+    """`patience`: seconds with failures only, after which the channel is dead."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -19,11 +19,11 @@ class Channel:
         self._failures = 0
 
     def answered(self) -> None:
-        """One has come through."""
+        """A request succeeded."""
         self._failures = 0
 
     def failed(self, now: float) -> None:
-        """One has not. What failed long before says nothing about today."""
+        """A request failed. A failure longer than `patience` ago is no longer counted."""
         if not self._failures or now - self._last > self._patience:
             self._since, self._failures = now, 0
         self._last = now

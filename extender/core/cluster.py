@@ -1,7 +1,6 @@
 """Pods and nodes, reduced to what a decision needs.
 
-These are facts as the API server states them, translated once at the border. Must not know JSON or quantities as
-text: units are whole numbers (see `units`).
+These are facts as the API server states them, translated once at the border. Units are whole numbers (see `units`).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _nothing() -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The controller of a pod, as the pod names it: whether it is so says the API server, see `core.daemons`."""
+    """The controller of a pod, as the pod claims; `core.daemons` verifies the claim."""
 
     kind: str
     name: str
@@ -38,7 +37,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """A pod. `requests` holds what kube-scheduler would count, `pods: 1` included; `node` is None until it is bound."""
+    """A pod. `requests`: as kube-scheduler counts, with `pods: 1`. `node`: None until bound."""
 
     uid: PodUid
     namespace: str
@@ -49,35 +48,35 @@ class Pod:
     priority: int = 0
     created: float = 0.0
     bound_at: float = 0.0
-    """When it was bound, as far as the API server tells, in whole seconds since the epoch; 0: it is not bound."""
+    """Whole seconds since the epoch, as the API server states; 0: the pod is not bound."""
     deleting: bool = False
     preempts: bool = True
     """Whether pods of lower priority may be evicted for it."""
     gated: bool = False
-    """It has scheduling gates of others: no scheduler looks at it yet, and we have no say in when that ends."""
+    """It has foreign scheduling gates. Schedulers ignore it until others remove them."""
     at_our_gate: bool = False
-    """It has our scheduling gate: no scheduler looks at it until we take that off, which is done once."""
+    """It has Escher's scheduling gate: schedulers ignore it until Escher removes that, once."""
     finished: bool = False
     succeeded: bool = False
-    """It is finished, and all that it ran has ended well."""
+    """It has finished and all of its containers succeeded."""
     labels: Mapping[str, str] = field(default_factory=_nothing)
     mirror: bool = False
-    """It says that it stands for a static pod, which its kubelet runs whatever the API server says."""
+    """It claims to represent a static pod, which its kubelet runs whatever the API server says."""
     attempt: Attempt | None = None
-    """With whom we bound it, as its own Binding told."""
+    """The attempt in which Escher bound it, as its own Binding states."""
     nominated: NodeName | None = field(default=None, compare=False)
-    """The node that kube-scheduler keeps room for it on, as its status says."""
+    """The node on which kube-scheduler keeps room for it, from its status."""
     preempted: bool = field(default=False, compare=False)
-    """kube-scheduler has written on it that it is evicted for a pod of higher priority."""
+    """kube-scheduler has marked it as evicted for a pod of higher priority."""
     ready: bool = field(default=True, compare=False)
     """Its readiness, as disruption budgets count it."""
     starting: bool = field(default=False, compare=False)
     """Its containers have not all started: it may be evicted whatever a disruption budget says."""
     woken: bool = field(default=False, compare=False)
-    """It bears the annotation by which we woke it last: that says nothing about the pod itself."""
+    """It has the annotation of Escher's last wake, which says nothing about the pod itself."""
     gang: GangAsk | GroupAsk | MalformedAsk | None = None
     annotations: Mapping[str, str] = field(default_factory=_nothing)
-    """Those of our domain that policies may read."""
+    """Annotations of Escher's domain that policies may read."""
     owner: Owner | None = None
     node_selector: Mapping[str, str] = field(default_factory=_nothing)
     affinity: tuple[SelectorTerm, ...] = ()
@@ -86,9 +85,9 @@ class Pod:
     constraints: Constraints | None = None
     """What it requires of the pods around it; None: nothing."""
     unknown_asks: tuple[str, ...] = ()
-    """What it requires beside that and a planner cannot evaluate, in words; constant for the same pod."""
+    """Other requirements, which a planner cannot evaluate, in words; constant for a pod."""
     governed: tuple[MatchedPolicy, ...] = ()
-    """The policies that govern it: its labels and constraints are then as `core.policy_matching` has them."""
+    """EscherPolicies that match it; `core.policy_matching` has set labels and constraints."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -102,7 +101,7 @@ class Namespace:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node. `allocatable` is what kube-scheduler matches against, `capacity` what the node says it has."""
+    """A node. `allocatable` is what kube-scheduler uses, `capacity` what the node reports."""
 
     name: NodeName
     allocatable: Vector
@@ -112,4 +111,4 @@ class Node:
     unschedulable: bool = False
     uid: str = ""
     version: str = ""
-    """The API server's: tells which of two states of the node is older."""
+    """The API server's resource version: which of two states of the node is older."""

@@ -1,8 +1,8 @@
-"""Constraints: what a pod requires of the pods around it: host ports, pod affinity and anti-affinity, topology spread.
+"""Constraints of a pod on pods around it: host ports, pod affinity and anti-affinity, spread.
 
-Values only, as the API server states them, translated once at the border. Equal ones are one object there, so that
-members of a gang share theirs. Preferences are kube-scheduler's own matter and are not here; nor is what a planner
-cannot evaluate: that is `Pod.unknown_asks`, in words.
+These are values as the API server states them, translated once at the border. Equal values are one object there, so
+that members of a gang share theirs. Preferences are left to kube-scheduler; other requirements are in
+`Pod.unknown_asks`, in words, because a planner cannot evaluate them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from extender.kube.label_match import Selector, matches
 
 POLICY_LABEL = "escher.dev/policy:"
-"""How labels begin that pods bear for policies that govern them. A colon: none of Kubernetes' does."""
+"""Prefix of the labels for matched policies. No label in Kubernetes has a colon."""
 EVERY_ADDRESS = "0.0.0.0"
-"""What a host port without an address means."""
+"""The address of a host port that states none."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPort:
-    """A port of the node that a container wants to itself."""
+    """A port of the node that a container needs for itself."""
 
     port: int
     protocol: str = "TCP"
     address: str = EVERY_ADDRESS
 
     def clashes(self, other: HostPort) -> bool:
-        """Whether no node has room for both."""
+        """Whether no node can have both."""
         if (self.port, self.protocol) != (other.port, other.protocol):
             return False
         return self.address == other.address or EVERY_ADDRESS in (self.address, other.address)
@@ -46,12 +46,12 @@ class Peers:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """One required term: beside such pods, or away from them, where nodes of equal label value are one place."""
+    """One required term: in, or outside, the topology domains of matching pods."""
 
     peers: Peers
     topology_key: str
     _hash: int = field(init=False, compare=False, repr=False)
-    """It is looked up far more often than made."""
+    """Cached, because look-ups are far more frequent than creations."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.peers, self.topology_key)))
@@ -60,14 +60,13 @@ class AffinityTerm:
         return self._hash
 
     def is_about_others(self, namespace: str) -> bool:
-        """Whether pods of other namespaces may be meant."""
+        """Whether the term may select pods of other namespaces."""
         return self.peers.namespaces is None or not self.peers.namespaces <= {namespace}
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A topology spread constraint with whenUnsatisfiable DoNotSchedule. `peers`: those that are counted, in the pod's
-    own namespace."""
+    """A topology spread constraint with DoNotSchedule. `peers`: counted pods of its namespace."""
 
     peers: Peers
     topology_key: str
@@ -78,31 +77,31 @@ class Spread:
     heeds_taints: bool = False
     """Whether only nodes count whose taints the pod tolerates."""
     tasks: int = 0
-    """Above 0: how many there will be; no value has more than its even part of them, however many others have."""
+    """Above 0: the expected pods; no topology domain has more than its even part of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """All that a pod requires of pods around it; a pod that requires nothing has none of these."""
+    """All requirements of a pod on pods around it; None is used for a pod without any."""
 
     host_ports: tuple[HostPort, ...] = ()
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
     beside: tuple[AffinityTerm, ...] = ()
-    """As `affinity`, each by itself: pods meant by one count for that one, whether the others mean them or not."""
+    """As `affinity`, but each term may be satisfied by different pods."""
 
     def __bool__(self) -> bool:
         return bool(self.host_ports or self.affinity or self.anti_affinity or self.spread or self.beside)
 
     @property
     def affinities(self) -> tuple[tuple[AffinityTerm, ...], ...]:
-        """Terms that must hold for the same pods, group by group."""
+        """Groups of terms; the same pods must satisfy all terms of a group."""
         alone = tuple((term,) for term in self.beside)
         return (self.affinity, *alone) if self.affinity else alone
 
     def apart_from_others(self, namespace: str) -> frozenset[AffinityTerm]:
-        """Of a pod of that namespace: the terms that keep it apart from pods of other namespaces."""
+        """The terms that keep a pod of that namespace apart from pods of other namespaces."""
         return frozenset(term for term in self.anti_affinity if term.is_about_others(namespace))
 
 

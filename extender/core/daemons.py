@@ -1,17 +1,17 @@
-"""Daemons: which bound pods come again on their node as soon as they leave, so that evicting them makes no room.
+"""Daemons: which bound pods return to their node when they leave, so that eviction frees no room.
 
-What a pod says of its owner is a claim, and anyone who may create pods may write it. It is believed where other objects
-agree, which a tenant cannot write at will:
+A pod's owner reference is a claim, and any author of pods can write it. The claim is believed only if other objects
+confirm it, which a tenant cannot write freely:
 
-- a DaemonSet of that group, name and UID is in the pod's namespace, selects the pod, is not being deleted, and wants a
-  pod on that node, as the DaemonSet controller reckons. It wants one: of several only the oldest is believed, for the
-  controller deletes the others.
-- a mirror pod stands for a static pod: its owner is the Node on which it is, by name and UID, and its namespace is
-  kube-system. A tenant who may create pods can write all but the last.
+- a DaemonSet of that group, name and UID is in the pod's namespace and selects the pod. It is not being deleted, and
+  wants one pod on that node, by the DaemonSet controller's rules. Of several pods only the oldest is believed, because
+  the controller deletes the others.
+- a mirror pod represents a static pod: its owner is the Node on which it is, by name and UID, and its namespace is
+  kube-system. A tenant that may create pods can write all but the last.
 
-Until the DaemonSets are known all that claim to be theirs are believed. Where they may not be read, there are none, and
-such pods leave by priority alone, as with kube-scheduler. What changes is judged anew in slices: a tenant may edit a
-DaemonSet of many pods all the time. Must not know what follows from it.
+Until the DaemonSets are known, all pods that claim one are believed. If Escher may not read DaemonSets, there are none,
+and such pods may be evicted by priority, as with kube-scheduler. Changes are judged in slices, because a tenant may
+edit a DaemonSet of many pods continually.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import SelectorTerm, Toleration, accepts
 
 STATIC_PODS = "kube-system"
-"""The namespace whose mirror pods are believed. Elsewhere a tenant might have written them."""
+"""The namespace whose mirror pods are believed. A tenant may have written those elsewhere."""
 SLICE = 100
-"""Places that are judged anew at once: less than a millisecond."""
+"""Node and owner pairs that are judged at once: less than a millisecond."""
 _MOST_AT_A_PLACE = 64
-"""Pods of one owner on one node that are looked at; any more are believed nothing."""
+"""Most pods of one owner on one node that are examined; others are not believed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DaemonSet:
-    """Which nodes a DaemonSet wants a pod on, and which pods it selects. `node`: the template's nodeName."""
+    """Where a DaemonSet wants pods, and which pods it selects. `node`: the template's nodeName."""
 
     uid: str
     namespace: str
@@ -47,15 +47,15 @@ class DaemonSet:
     node_selector: Mapping[str, str] = field(default_factory=dict)
     affinity: tuple[SelectorTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    """Those of the template, and those that the controller adds to each pod."""
+    """Tolerations of the template, and those that the controller adds to each pod."""
     deleting: bool = False
 
     def wants(self, node: Node) -> bool:
-        """Whether the DaemonSet controller makes a pod for the node where there is none."""
+        """Whether the DaemonSet controller creates a pod for the node where there is none."""
         return not self.deleting and self.node in ("", node.name) and accepts(node, self)
 
     def owns(self, pod: Pod) -> bool:
-        """Whether the controller takes the pod, which names the UID, for one of its own."""
+        """Whether the controller adopts the pod, which names this UID."""
         owner = pod.owner
         return (
             owner is not None
@@ -69,14 +69,13 @@ _Place = tuple[NodeName, str]
 
 
 class Daemons:
-    """`nodes`: the table of nodes, which is the `Scheduler`'s. `flipped` is told of each pod that is judged
-    otherwise."""
+    """`nodes`: the `Scheduler`'s table. `flipped` is called when the judgement of a pod changes."""
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self.known = True
-        """Whether the DaemonSets have been listed, or may not be."""
+        """Whether the DaemonSets have been listed, or may not be listed."""
         self.changes = 0
-        """Grows whenever another pod is believed, or one no more."""
+        """Grows whenever a pod becomes believed, or is no longer believed."""
         self.flipped: Callable[[Pod], None] = lambda pod: None
         self._nodes = nodes
         self._sets: dict[str, DaemonSet] = {}
@@ -86,7 +85,7 @@ class Daemons:
         self._place_of: dict[PodUid, _Place] = {}
         self._believed: set[PodUid] = set()
         self._anew: dict[tuple[str, NodeName | None], None] = {}
-        """Owners, by UID, and nodes of which something has changed that was not looked at since."""
+        """Owners, by UID, and nodes that changed and were not yet judged."""
         self._round: deque[_Place] = deque()
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -95,29 +94,28 @@ class Daemons:
         return self._sets.values()
 
     def see(self, daemon_set: DaemonSet) -> None:
-        """It is there, and looks like this."""
+        """The DaemonSet exists in this state."""
         if self._sets.get(daemon_set.uid) != daemon_set:
             self._sets[daemon_set.uid] = daemon_set
             self._anew[daemon_set.uid, None] = None
 
     def lose(self, daemon_set: DaemonSet) -> None:
-        """It is gone."""
         if self._sets.pop(daemon_set.uid, None) is not None:
             self._anew[daemon_set.uid, None] = None
 
     def replace(self, daemon_sets: Iterable[DaemonSet]) -> None:
-        """These and no others exist."""
+        """Only these DaemonSets exist."""
         self.known = True
         self._sets = {each.uid: each for each in daemon_sets}
         self._anew |= {(owner, None): None for owner in self._nodes_of}
 
     def node_changed(self, name: NodeName) -> None:
-        """The node is another, or gone."""
+        """The node has changed, or is gone."""
         if name in self._owners_on:
             self._anew["", name] = None
 
     def observe(self, pod: Pod) -> None:
-        """The pod is not finished, and looks like this."""
+        """The unfinished pod exists in this state."""
         place = _claimed(pod)
         if place != self._place_of.get(pod.uid):
             self.forget(pod.uid)
@@ -134,7 +132,7 @@ class Daemons:
         self._judge(place)
 
     def forget(self, uid: PodUid) -> None:
-        """The pod is gone, or has finished, or claims nothing any more."""
+        """The pod is gone, has finished, or no longer claims an owner."""
         place = self._place_of.pop(uid, None)
         if place is None:
             return
@@ -152,7 +150,7 @@ class Daemons:
     # -- judgement -----------------------------------------------------------------------------------------------
 
     def comes_again(self, pod: Pod) -> bool:
-        """Whether it is made anew on its node as soon as it is gone, as far as was looked."""
+        """Whether the pod is recreated on its node when it leaves, by the judgement so far."""
         return pod.uid in self._believed
 
     @property
@@ -160,7 +158,7 @@ class Daemons:
         return bool(self._round or self._anew)
 
     def settle(self) -> None:
-        """Some of what has changed is judged anew; `has_work` says whether that is all."""
+        """Judges some of the changes; `has_work` says whether some are left."""
         for _ in range(SLICE):
             if not self._round:
                 if not self._anew:
@@ -175,7 +173,7 @@ class Daemons:
                 self._judge(self._round.popleft())
 
     def violations(self) -> Iterator[Violation]:
-        """Where a pod is believed, or is not, otherwise than its place judged anew; once all work is done. O(pods)."""
+        """Pods whose judgement differs from a fresh one, once all work is done. O(pods)."""
         if self.has_work:
             return
         anew = {uid for place, claimants in self._at.items() for uid in self._of(place, claimants)}
@@ -194,7 +192,7 @@ class Daemons:
                 self.flipped(pod)
 
     def _of(self, place: _Place, claimants: Mapping[PodUid, Pod]) -> set[PodUid]:
-        """Those of them that come again."""
+        """The claimants that return when they leave."""
         name, owner = place
         mirrors = {uid for uid, pod in claimants.items() if pod.mirror}
         node = self._nodes.get(name)
@@ -207,7 +205,7 @@ class Daemons:
             return set()
         theirs = [pod for pod in claimants.values() if not pod.deleting and daemon_set.owns(pod)]
         if not theirs:
-            # The one that leaves comes again, too: what it held is no room.
+            # The pod that is being deleted returns too, so that its units are no room.
             theirs = [pod for pod in claimants.values() if daemon_set.owns(pod)]
         return {min(theirs, key=lambda pod: (pod.created, pod.uid)).uid} if theirs else set()
 
@@ -223,7 +221,7 @@ def _take_out(index: dict[_K, dict[_V, None]], key: _K, value: _V) -> None:
 
 
 def _claimed(pod: Pod) -> _Place | None:
-    """The place at which the pod says that it is made anew; None: it says nothing that could be so."""
+    """The node and owner at which the pod claims to be recreated; None: no valid claim."""
     owner = pod.owner
     if pod.node is None or owner is None:
         return None

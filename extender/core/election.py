@@ -1,23 +1,21 @@
-"""Election: which of several replicas may decide, by one record that each of them can change if nobody has meanwhile.
+"""Election: which replica may decide, by one record that a replica changes only if no other has.
 
     following --taken--> leading --permit ran out, or the record names another--> lost
 
-Pure: what the API server said comes in with the time at which it was asked or had answered, and what is to be done next
-goes out. Times are the caller's own, of a clock that only ever passes; what others write as times is not read, so that
-clocks may differ. Who holds the record counts from *before* its renewal was sent, all others from after they saw it
-changed: so the holder's time is over before anybody else's begins. A write may begin only while it surely ends within
-that time:
+The caller reports the API server's answers, with the times of request and answer, and gets the next action. Times are
+the caller's own, of a clock that only advances. Times in the record are not read, because clocks may differ. The holder
+counts its lease from *before* it sent its renewal, all others from after they saw the record change. So the holder's
+time ends before another's begins. A write may begin only if it surely ends within that time:
 
     renewal sent          last write may begin      surely ended    margin      others may take it
          |------------------------|----------- request ---|-----------|-------------------|
          |<------------------------------- lease ------------------------->|
 
-A holder is alive as long as its own number of its writes changes: who only touches the record renews nothing. No field
-of it, whatever stands there, keeps a candidate waiting for longer than LONGEST_LEASE after that. Where it names a
-candidate that has not written so itself, that one waits as for any other holder: another may lead still.
+A holder is alive while `renewal`, its own count of its writes, changes: a foreign change of the record renews nothing.
+No field of the record makes a candidate wait longer than LONGEST_LEASE after that. If the record names a candidate that
+did not write it, that candidate waits as for any other holder, because another may still lead.
 
-`lost` is for good: whoever was the leader ends its process and comes back as one that knows nothing. Must not know
-requests, clocks, names of anything.
+`lost` is final: the former leader ends its process and restarts without state.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 LONGEST_LEASE = 60
-"""Seconds: no replica's settings can have a longer one. What a record says beyond that, no replica has written."""
+"""Seconds: the longest lease in any replica's settings. No replica writes a longer one."""
 
 MOST_TRANSITIONS = 2**31 - 1
 """The API server stores no greater number: the count stays there."""
@@ -36,8 +34,7 @@ MOST_IN_VAIN = 5
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """All in seconds. `request`: what a write of the leader takes at most. `margin`: by how much clocks may pass
-    differently within a lease."""
+    """Times in seconds. `request`: longest write. `margin`: clock drift within a lease, at most."""
 
     lease: int
     renew_every: float
@@ -51,20 +48,22 @@ class Terms:
 
     @classmethod
     def of(cls, lease: int) -> Terms:
-        """The usual ones for a lease of so many seconds."""
+        """The usual terms for a lease of that number of seconds."""
         return cls(lease, renew_every=lease / 8, look_every=lease / 16, request=lease / 4, margin=lease / 8)
 
     @property
     def permit(self) -> float:
-        """For how long after a renewal was sent a write may begin."""
+        """How long after a renewal was sent a write may begin."""
         return self.lease - self.request - self.margin
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is written for all to see. `version`: empty where there is no record; `seconds`: how long it holds after
-    each change; `at`: where its holder can be asked; `renewal`: the holder's own number of this write; `in_vain`: how
-    many leaders in a row have given it back because they could not work."""
+    """The content of the record. `version`: empty if there is none.
+
+    `seconds`: how long it holds after each change. `at`: the holder's address. `renewal`: the holder's number of this
+    write. `in_vain`: how many leaders in a row gave it back because they could not work.
+    """
 
     holder: str = ""
     at: str = ""
@@ -76,12 +75,12 @@ class Record:
 
     @property
     def given_back(self) -> bool:
-        """Whether its holder has written that it leads no more. An emptied `holder` alone does not say so."""
+        """Whether the holder has resigned in writing. An empty `holder` alone does not say so."""
         return self.version != "" and (self.holder, self.at, self.seconds, self.renewal) == ("", "", 1, 0)
 
     @property
     def life(self) -> tuple[str, int, bool]:
-        """What is another after each write of its holder's, whatever others write."""
+        """A value that changes with each write of the holder, whatever others write."""
         return self.holder, self.renewal, self.version != ""
 
 
@@ -104,7 +103,7 @@ class Act(Enum):
 
 
 class Election:
-    """One candidate. `me` is nobody else's, nor that of an earlier life of ours."""
+    """One candidate. `me` is unique, also among this replica's earlier processes."""
 
     def __init__(self, me: str, at: str, terms: Terms) -> None:
         self.me = me
@@ -112,21 +111,20 @@ class Election:
         self.record = NOBODY
         self.due = 0.0
         self.works = False
-        """Whether we have led for long enough to know that we can work."""
+        """Whether this candidate has led for long enough to know that it can work."""
         self._at = at
         self._standing = Standing.FOLLOWING
         self._knows = False
-        """Whether `record` is what was there when it was last looked at, as far as we know."""
+        """Whether `record` is, as far as is known, what the last read found."""
         self._changed = 0.0
         """When the record's holder was last seen to have written."""
         self._held = 0
         """The count of changes in the last record that named a holder."""
         self._sent: float | None = None
-        """When our last write was sent of which it is known that it came to be."""
+        """When the candidate's last write that is known to have succeeded was sent."""
         self._renewals = 0
         self._unanswered: dict[int, float] = {}
-        """When those of our writes were sent of which it is not known what became of them, by their numbers. All are
-        on top of `record`, so that one of them at most comes to be."""
+        """Unanswered writes: number and time sent. All replace `record`: at most one succeeds."""
 
     def standing(self, now: float) -> Standing:
         if self._standing is Standing.LEADING and not self._is_permitted(now):
@@ -135,15 +133,15 @@ class Election:
 
     @property
     def until(self) -> float:
-        """When the time of who leads runs out, unless the record is renewed before."""
+        """When the leader's time runs out, unless the record is renewed before."""
         return (self._sent or 0.0) + self.terms.permit
 
     def leads(self, now: float) -> bool:
-        """Whether a decision may be made, and a write begin. Changes nothing, so that any thread may ask."""
+        """Whether a decision or a write may begin. Changes nothing: any thread may call it."""
         return self._standing is Standing.LEADING and self._is_permitted(now)
 
     def next(self, now: float) -> Act:
-        """What is to be done now."""
+        """The action to take now."""
         if self.standing(now) is Standing.LOST:
             self.due = now + self.terms.look_every
             return Act.REST
@@ -154,7 +152,7 @@ class Election:
         return Act.LOOK if now >= self.due else Act.REST
 
     def wanted(self) -> Record:
-        """The record, with us as its holder."""
+        """The record with this candidate as its holder."""
         changes_hands = self.record.holder != self.me
         transitions = min(self.record.transitions + (changes_hands and self.record.version != ""), MOST_TRANSITIONS)
         self._renewals += 1
@@ -162,7 +160,7 @@ class Election:
         return Record(self.me, self._at, self.terms.lease, transitions, self._renewals, version, in_vain)
 
     def released(self, *, in_vain: bool = False) -> Record:
-        """The record, with nobody as its holder. `in_vain`: for we could not work."""
+        """The record without a holder. `in_vain`: this leader could not work."""
         count = min(self._in_vain() + in_vain, MOST_IN_VAIN)
         return replace(self.record, holder="", at="", seconds=1, renewal=0, in_vain=count)
 
@@ -174,30 +172,30 @@ class Election:
         self._unanswered[wanted.renewal] = now
 
     def wrote(self, record: Record, sent: float, now: float) -> None:
-        """The write that was sent then came to be, as `record`."""
+        """The write sent at `sent` succeeded, as `record`."""
         self._unanswered.clear()
         self._take_as(record, now)
         self._holds_from(sent, now)
 
     def refused(self, now: float) -> None:
-        """The record has changed, or went: what it was says nothing any more."""
+        """The record has changed or is gone: its known content is obsolete."""
         self._knows = False
-        # Where there was none, there may be no place for one either.
+        # If there was no record, perhaps none can be created either.
         self.due = now if self.record.version else now + self.terms.look_every
 
     def unheard(self, now: float) -> None:
-        """Nobody answered: what was asked for may have come to be or not."""
+        """No answer came: the request may have succeeded or not."""
         self._knows = self._knows and self._standing is Standing.LEADING
         self.due = now + self.terms.look_every
 
     def saw(self, record: Record, now: float) -> None:
-        """The record was read, and is this."""
+        """The record was read in this state."""
         changed = record.version != self.record.version
         self._take_as(record, now)
         self.due = now + self.terms.look_every
         if changed:
             sent = self._unanswered.get(record.renewal) if record.holder == self.me else None
-            # Whatever else of ours is still under way meets another version there.
+            # Any other pending write of this candidate fails, because the version has changed.
             self._unanswered.clear()
             if sent is not None:
                 self._holds_from(sent, now)
@@ -205,19 +203,19 @@ class Election:
             self._standing = Standing.LOST
 
     def resign(self) -> None:
-        """We lead no more, whatever the record says."""
+        """This candidate no longer leads, whatever the record says."""
         self._standing = Standing.LOST
 
     def _may_write(self, now: float) -> bool:
         if self.record.holder == self.me and self._standing is Standing.LEADING:
             assert self._sent is not None
-            # One that nobody answered is not tried again at once.
+            # A write without an answer is not repeated at once.
             self.due = max(self._sent + self.terms.renew_every, self.due)
             return now >= self.due
         if self.record.given_back and self.record.transitions >= self._held:
-            # One with fewer changes was restored from a backup: who has led since may lead still.
+            # A record with fewer changes was restored from a backup: a later leader may still lead.
             return True
-        # Where there is none, or it names us or nobody, a hand may have taken it from one that leads still.
+        # If there is no record, or it names this candidate or none, a person may have changed it while a leader leads.
         runs_out = self._changed + max(self.terms.lease, min(self.record.seconds, LONGEST_LEASE))
         if now < runs_out:
             self.due = min(self.due, runs_out)
@@ -226,14 +224,14 @@ class Election:
     def _take_as(self, record: Record, now: float) -> None:
         if record.life != self.record.life or not self._changed:
             self._changed = now
-        # A holder never changes how long its lease holds: another number in its record is not its own.
+        # A holder never changes its lease's duration: another number in its record is not its own.
         known = not record.version or (record.holder == self.record.holder and self.record.version != "")
         record = replace(record, seconds=self.record.seconds) if known else record
         self._held = record.transitions if record.holder else self._held
         self.record, self._knows = record, True
 
     def _holds_from(self, sent: float, now: float) -> None:
-        # An answer that comes too late raises nobody again: others may have seen meanwhile that we lead no more.
+        # A late answer restores no leadership: others may have seen meanwhile that it had ended.
         self.standing(now)
         self._sent = sent
         self.due = sent + self.terms.renew_every

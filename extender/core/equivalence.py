@@ -1,6 +1,6 @@
-"""Equivalence classes of pods: those of one fit on the same nodes, as often, as far as room, selectors and taints say.
+"""Equivalence classes of pods: pods of one class fit equally often on the same nodes.
 
-Must not know nodes nor gangs.
+This covers room, selectors and taints.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EquivalenceClass:
     tolerations: tuple[Toleration, ...]
     like: Pod = field(compare=False, repr=False)
     _hash: int = field(init=False, compare=False, repr=False)
-    """It is looked up far more often than made."""
+    """Cached, because look-ups are far more frequent than creations."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_hash", hash((self.need, self.selector, self.affinity, self.tolerations)))
@@ -36,5 +36,5 @@ def equivalence_of(pod: Pod) -> EquivalenceClass:
 
 
 def matching_of(pod: Pod) -> tuple[frozenset[tuple[str, str]], tuple[SelectorTerm, ...], tuple[Toleration, ...]]:
-    """Equal for pods that the same nodes accept, room apart."""
+    """Equal for pods that the same nodes accept, regardless of room."""
     return frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations

@@ -1,8 +1,8 @@
-"""Feasible: how many pods like one can be there at once, by what its policies say together, were all nodes empty.
+"""Feasibility: an upper bound of the pods that policies allow at once if all nodes were empty.
 
-A bound from above: what is beyond it is impossible with the nodes that there are, and what is not may be so too. Who
-uses what, cordons and taints count for nothing, and neither do ephemeral resources, for all of that passes. Policies
-are kept one by one, each by itself as well as can be. Pure; must not know who is where.
+More pods than the bound are impossible on the existing nodes; fewer may be impossible too. Usage and ephemeral
+resources do not count, because they change; cordons and taints only in `even_part`. Each policy is satisfied
+separately, as well as possible.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from extender.kube.node_match import accepts
 
 @dataclass(frozen=True, slots=True)
 class Impossible:
-    """Of `pods` pods that the policies speak of, `most` can be there at once at most: in that place, by label, where
-    they are to be together. Of all nodes so many match the pod's selectors; are in a place, besides; are large enough,
-    besides."""
+    """At most `most` of the policies' `pods` can exist at once, in `place` if all are together.
+
+    `nodes`: all nodes. `match`: those that match the pod's selectors. `placed`: those that are also in a topology
+    domain. `large`: those that are also large enough."""
 
     policies: tuple[str, ...]
     pods: int
@@ -36,7 +37,7 @@ class Impossible:
 
 @dataclass(frozen=True, slots=True)
 class _Cap:
-    """No place of that label has more of them. `needs_place`: a node without it has none, and else any number."""
+    """No label value has more than `most`. Nodes without one: none if `needs_place`, else any."""
 
     key: str
     most: int
@@ -44,13 +45,13 @@ class _Cap:
 
 
 def pods_spoken_of(governed: Sequence[MatchedPolicy]) -> int:
-    """How many pods there will be, as the policies say; 1 where none does."""
+    """How many pods there will be, as the policies state; 1 if none does."""
     sizes = [near.size for _, near in of_type(governed, CoLocation)]
     return max([1, *sizes, *(even.tasks for _, even in of_type(governed, Balance))])
 
 
 def keeps_apart(each: MatchedPolicy, governed: Sequence[MatchedPolicy]) -> str | None:
-    """The label of whose places none has two pods that these govern, as that one of them says; None: it does not."""
+    """The label in whose domains the policy allows no two pods with all these matches, or None."""
     if not isinstance(each.parameters, AntiAffinity):
         return None
     named = each.parameters.away_from or (each.name,)
@@ -58,7 +59,7 @@ def keeps_apart(each: MatchedPolicy, governed: Sequence[MatchedPolicy]) -> str |
 
 
 def impossible(pod: Pod, nodes: Iterable[Node], domain: str) -> Impossible | None:
-    """Why so many pods like this as its policies speak of can never be there at once; None: they may."""
+    """Why the pods that the policies name can never exist at once; None: they may."""
     together = tuple(dict.fromkeys(near.topology_key for _, near in of_type(pod.governed, CoLocation)))
     apart = [key for each in pod.governed if (key := keeps_apart(each, pod.governed)) is not None]
     even = [each for _, each in of_type(pod.governed, Balance)]
@@ -107,13 +108,13 @@ def _unrepelling(node: Node) -> Node:
 
 
 def even_part(even: Balance, nodes: Iterable[Node]) -> int:
-    """How many of its pods a place may have, where these nodes would have them."""
+    """How many of the policy's pods a topology domain may have, for these eligible nodes."""
     places = {node.labels[even.topology_key] for node in nodes if even.topology_key in node.labels}
     return -(-even.tasks // max(1, len(places)))
 
 
 def _within(cap: _Cap, found: Sequence[tuple[Node, int]]) -> int:
-    """How many there can be on these nodes, where each has so many, as that one allows."""
+    """How many pods the cap allows on these nodes, each with room for that number."""
     places: dict[str, int] = {}
     free = 0
     for node, number in found:
@@ -125,8 +126,7 @@ def _within(cap: _Cap, found: Sequence[tuple[Node, int]]) -> int:
 
 
 def cannot_meet(one: MatchedPolicy, other: MatchedPolicy) -> str | None:
-    """The label in a place of which, as both say, no two pods are that both govern, and all have to be; None: no such
-    thing follows from what they say alone."""
+    """The label by which two policies need their common pods both together and apart, or None."""
     both: Mapping[str, MatchedPolicy] = {one.name: one, other.name: other}
     near = {each.topology_key for _, each in of_type((one, other), CoLocation) if each.size != 1}
     apart = {key for each in both.values() if (key := keeps_apart(each, (one, other))) is not None}

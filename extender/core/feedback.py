@@ -1,5 +1,4 @@
-"""Feedback: what became of effects, and what else the `Scheduler` and the policies are told that is no object of the
-cluster."""
+"""Feedback to the `Scheduler` and the policies: results of effects, and events of no object."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from extender.kube.names import NodeName, PodUid
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The pod's Binding is written, and says that it is of that attempt; None: it says nothing, or not for sure."""
+    """The Binding is written and states `attempt`; None: it states none, or this is not certain."""
 
     pod: PodUid
     node: NodeName
@@ -25,8 +24,9 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class NotBound:
-    """The pod's Binding could not be written. `for_good`: the pod is gone; `surely`: it never was written, either, by a
-    try whose answer is lost."""
+    """The pod's Binding could not be written. `for_good`: the pod is gone.
+
+    `surely`: no earlier try with a lost answer wrote it either."""
 
     pod: PodUid
     for_good: bool
@@ -35,14 +35,14 @@ class NotBound:
 
 @dataclass(frozen=True, slots=True)
 class NotEvicted:
-    """A member that was to be evicted stays."""
+    """The eviction of a member failed: it stays."""
 
     pod: PodUid
 
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The API server has taken the pod's eviction, `for_gang` or for a pod: it counts as leaving from now on."""
+    """The API server accepted the pod's eviction, `for_gang` or for a pod: it counts as leaving."""
 
     pod: Pod
     for_gang: GangKey | None = None
@@ -50,7 +50,7 @@ class Evicted:
 
 @dataclass(frozen=True, slots=True)
 class UnitStays:
-    """The unit was to leave for that gang: `left` of it have, and the others cannot be made to."""
+    """`left` pods of the unit have been evicted for the gang; the rest cannot be evicted."""
 
     gang: GangKey
     unit: Sequence[Pod]
@@ -60,7 +60,7 @@ class UnitStays:
 
 @dataclass(frozen=True, slots=True)
 class RestStays:
-    """`left` members of the gang have gone for the pod, and the others cannot be made to."""
+    """`left` members of the gang have been evicted for the pod; the rest cannot be evicted."""
 
     order: EvictRest
     left: int
@@ -69,33 +69,33 @@ class RestStays:
 
 @dataclass(frozen=True, slots=True)
 class EvictionDone:
-    """Nobody else is evicted for that order of the gang."""
+    """No more pods are evicted for that order of the gang."""
 
     gang: GangKey
 
 
 @dataclass(frozen=True, slots=True)
 class BrakeChanged:
-    """The switches have changed. What they do not allow any more has ended, and nobody is left to wait for it."""
+    """The safety switches changed. Forbidden acts have ended, and no task waits for them."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoliciesChanged:
-    """Of the policies that people create in the namespace some are others; its pods are known as these have them."""
+    """Some EscherPolicies of the namespace have changed; its pods are already in the new form."""
 
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """What was held for an owner has passed its deadline, and is held no more."""
+    """An owner's holding has passed its deadline and is released."""
 
     holding: Holding
 
 
 @dataclass(frozen=True, slots=True)
 class TurnedAwayBefore:
-    """An earlier life of the service may have turned the pod away: nobody else would wake it."""
+    """An earlier process of the service may have refused the pod: nothing else would wake it."""
 
     pod: Pod
 

@@ -1,7 +1,7 @@
-"""Fit: how often a need fits into what is free, how large a part of it does, and what is short.
+"""Fit: how often a need fits into free units, how large a part of it does, and what is short.
 
-The one place where that is worked out. Free is capacity, less what is held, plus `change`: what would be free beside
-that if a plan were carried out. Must not know nodes, pods nor plans.
+No other module computes this. Free units are the capacity less the held units. `change` adds the units that a plan
+would free.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from extender.kube.names import ResourceKey
 from extender.kube.quantities import Vector
 
 Need = frozenset[tuple[ResourceKey, int]]
-"""Requests without what is 0."""
+"""Requests without zeros."""
 Asked = Collection[tuple[ResourceKey, int]]
 """As `Need`, in an order."""
 LARGEST = 10_000
-"""Where nothing is asked for, everything fits: so often, it is said."""
+"""The number of copies that fit if nothing is asked for."""
 MOST = 2**31 - 1
-"""Nothing is counted beyond that."""
+"""Counts stop here."""
 NOTHING: Vector = MappingProxyType({})
 
 
@@ -35,8 +35,7 @@ def asked_of(requests: Vector) -> tuple[tuple[ResourceKey, int], ...]:
 def lacking(
     capacity: Vector, held: Vector, asked: Iterable[tuple[ResourceKey, int]], change: Vector | None = None
 ) -> tuple[ResourceKey, int, int] | None:
-    """The first resource of which less is free than is asked for, with both; None if all fits. To ask for 0 of what is
-    overdrawn fits."""
+    """The first resource that is short, with asked and free units, or None. 0 always fits."""
     for resource, units in asked:
         free = capacity.get(resource, 0) - held.get(resource, 0)
         if change is not None:
@@ -47,7 +46,7 @@ def lacking(
 
 
 def copies(capacity: Vector, held: Vector, need: Asked, change: Vector | None = None, most: int | None = None) -> int:
-    """How often the need fits whole; not counted beyond `most`."""
+    """How many whole copies of the need fit, but at most `most`."""
     if most is None:
         most = MOST if need else LARGEST
     for resource, units in need:
@@ -61,7 +60,7 @@ def copies(capacity: Vector, held: Vector, need: Asked, change: Vector | None = 
 
 
 def times(capacity: Vector, held: Vector, need: Asked, change: Vector | None = None) -> float:
-    """The same with the fraction that is left; infinite where nothing is asked for, below 0 for what is overdrawn."""
+    """As `copies`, with the fraction; infinite for an empty need, negative if overdrawn."""
     found = float("inf")
     for resource, units in need:
         free = capacity.get(resource, 0) - held.get(resource, 0)
@@ -74,7 +73,7 @@ def times(capacity: Vector, held: Vector, need: Asked, change: Vector | None = N
 def part(
     capacity: Vector, held: Vector, need: Asked, change: Vector | None = None
 ) -> tuple[dict[ResourceKey, int], float]:
-    """As much of the need as is free, and how large a part of it that is: of the scarcest resource, 0 to 1."""
+    """The free part of the need, and its fraction from 0 to 1: that of the scarcest resource."""
     found: dict[ResourceKey, int] = {}
     share = 1.0
     for resource, units in need:

@@ -1,11 +1,11 @@
-"""What a pod says about its gang, read from label, annotations and its controller.
+"""Gang ask: what a pod states about its gang, in its label, annotations and controller.
 
-A gang without a label is its controller, by UID, and not by the controller's name. Two controllers of one kind and
-name, of two API groups or one made after the other, are two gangs. An ownerReference holds any text that its author
-likes: it groups pods of their own namespace, and does nothing else.
+A gang without a label is identified by its controller's UID, not by the controller's name. So two controllers of one
+kind and name are two gangs, if they are of two API groups or one was created after the other. An ownerReference is any
+text that its author chooses: it only groups pods of their own namespace.
 
-Knows the keys of interfaces.md section 2, and the label that names a PodGroup of scheduler-plugins. A malformed value
-never raises past here: it becomes a MalformedAsk, which names the key and says how to mend it.
+The keys are those of interfaces.md section 2, and the label of a PodGroup of scheduler-plugins. A malformed value never
+raises: it becomes a MalformedAsk, which names the key and a correction.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ TIMEOUT = f"{DOMAIN}/gang-timeout-seconds"
 POD_GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 DEFAULT_TIMEOUT = 30.0
 GANG_GATE = GANG_LABEL
-"""Scheduling gate: its pod waits for its gang's turn with us, and kube-scheduler does not look at it until then."""
+"""Scheduling gate: the pod waits for its gang's turn, and kube-scheduler ignores it until then."""
 LARGEST_GANG = 10_000
 _LONGEST_VALUE = 253
-"""Characters of a value that are kept to be told; no name is longer."""
+"""Characters of a value that are kept for messages; no name is longer."""
 LONGEST_KIND, LONGEST_NAME, LONGEST_UID = 63, 253, 128
-"""Characters of what a controller may be called; no object has a longer kind, name or API group."""
+"""Limits of a controller's names in characters; no object has a longer kind, name or API group."""
 
 
 class Controller(Protocol):
-    """A pod's controller, as its ownerReference says; what is too long is cut behind the limit."""
+    """A pod's controller from its ownerReference; too long a text is cut after the limit."""
 
     @property
     def kind(self) -> str: ...
@@ -48,7 +48,7 @@ class Controller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GangAsk:
-    """A pod's wish to be placed with others: which gang, how many at least, how long members wait, in seconds."""
+    """A pod's gang, its quorum, and how many seconds its members wait."""
 
     key: GangKey
     quorum: int
@@ -57,7 +57,7 @@ class GangAsk:
 
 @dataclass(frozen=True, slots=True)
 class GroupAsk:
-    """A pod's membership in a PodGroup of scheduler-plugins: the group says the quorum, if there is one."""
+    """A pod's membership in a PodGroup of scheduler-plugins, which may state the quorum."""
 
     namespace: str
     name: str
@@ -67,9 +67,9 @@ class GroupAsk:
 
 @dataclass(frozen=True, slots=True)
 class MalformedAsk:
-    """An ask that cannot be understood. `reason` is constant for the same value; `remedy` says how to mend it.
+    """An ask that cannot be parsed. `reason` is constant for the same value; `remedy`: correction.
 
-    Of a long value only the beginning is kept.
+    Only the beginning of a long value is kept.
     """
 
     field: str
@@ -77,14 +77,14 @@ class MalformedAsk:
     reason: str
     remedy: str
     too_much: bool = False
-    """It is no ask that cannot be understood, but more than is read of a pod."""
+    """The ask could be parsed, but the pod has more than Escher reads."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "value", self.value[:_LONGEST_VALUE])
 
 
 def too_much(field: str, found: int, most: int, what: str) -> MalformedAsk:
-    """The field has more than is read of it: `found` of these things, where `most` are allowed."""
+    """The field has `found` items of the kind `what`; Escher reads at most `most`."""
     return MalformedAsk(
         field,
         str(found),
@@ -95,7 +95,7 @@ def too_much(field: str, found: int, most: int, what: str) -> MalformedAsk:
 
 
 def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:
-    """An ask that is understood, and that cannot be granted: so many binds cannot wait for each other here."""
+    """The ask is valid, but more binds than this service allows would wait for each other."""
     return MalformedAsk(
         field,
         str(ask.quorum),
@@ -129,11 +129,11 @@ def read_gang_ask(
     longest_wait: float,
     at_our_gate: bool = False,
 ) -> GangAsk | GroupAsk | MalformedAsk | None:
-    """The gang that a pod belongs to, or None; our own keys go first.
+    """The gang that a pod belongs to, or None. Escher's own keys have precedence.
 
-    `longest_wait` is kube-scheduler's httpTimeout, in seconds: a bind that waits longer would be given up by its
-    caller while it still runs, so a time-out that is not below it is refused. `at_our_gate`: the pod bears our
-    scheduling gate, which only a gang's turn takes off.
+    `longest_wait` is kube-scheduler's httpTimeout, in seconds. kube-scheduler would abandon a longer bind while it
+    still runs, so a time-out that is not below it is refused. `at_our_gate`: the pod has Escher's scheduling gate,
+    which is removed only when its gang's turn comes.
     """
     name = labels.get(GANG_LABEL)
     members = annotations.get(MIN_MEMBER)
@@ -197,12 +197,12 @@ def read_gang_ask(
 
 @lru_cache(maxsize=4096)
 def derived_key(namespace: str, kind: str, name: str, group: str, uid: str) -> GangKey:
-    """The gang that is derived from the controller; all its members share the key.
+    """The gang derived from the controller; all its members share the key.
 
-    No label of a gang says the same name, for such a label has no dot. A character that no object's name has is written
-    as in a URL: the name can be typed, and its only `@` are those of `GangKey.spellings`.
+    No labelled gang has this name, because such a label has no dot. Characters that no object's name has are
+    URL-encoded: the name can be typed, and its only `@` are those of `GangKey.spellings`.
     """
-    # What the core group is shown as must not be another's name.
+    # The spelling of the core group must differ from any other group's.
     spelt = f"%{ord(CORE_GROUP[0]):X}{CORE_GROUP[1:]}" if group == CORE_GROUP else _spelt(group)
     return GangKey(namespace, _spelt(f"{kind.lower()}.{name}"), spelt, _spelt(uid))
 

@@ -1,6 +1,6 @@
-"""A gang of one: a pod of no gang for which others are evicted is planned, and waits its turn, as a gang by itself.
+"""Gang of one: a single pod that needs preemption is planned and queued as a gang.
 
-It is known by the pod's name, as no other gang is: a label has no colon in it. Must not know when a pod becomes one.
+Its key has a prefix with a colon, which no label of another gang can have.
 """
 
 from __future__ import annotations
@@ -9,31 +9,31 @@ from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
 
 WAITS = "no node has free what the pod asks for: it waits its turn, and pods of lower priority may be evicted for it"
-"""What kube-scheduler is told of it, instead of what it is told of a gang."""
+"""The reason for kube-scheduler, instead of a gang's."""
 _POD = "pod:"
 
 
 def ask_of_one(namespace: str, name: str) -> GangAsk:
-    """What the pod of that name would ask for if it asked to be a gang by itself."""
+    """The ask of the named pod as a gang of one."""
     return GangAsk(GangKey(namespace, f"{_POD}{name}"), 1)
 
 
 def lone_pod(key: GangKey) -> str:
-    """The name of the pod whose gang of one this is; empty for any other gang."""
-    # A controller's kind is any text, but its gang has a UID.
+    """The name of the pod of a gang of one; empty for any other gang."""
+    # A controller's kind may be any text, but its gang has a UID.
     return key.name.removeprefix(_POD) if key.name.startswith(_POD) and not key.derived else ""
 
 
 def called(key: GangKey, named: str) -> str:
-    """`gang train`, or `pod web-0`: for people who know the namespace. `named`: the gang's name, as `Naming` has it."""
+    """`gang train`, or `pod web-0`, without namespace. `named`: the gang's name from `Naming`."""
     return f"pod {name}" if (name := lone_pod(key)) else f"gang {named}"
 
 
 def called_in_full(key: GangKey, spoken: GangKey) -> str:
-    """`gang team-a/train`, or `pod team-a/web-0`. `spoken`: the gang's key, as `Naming` speaks of it."""
+    """`gang team-a/train`, or `pod team-a/web-0`. `spoken`: the gang's key as `Naming` shows it."""
     return f"pod {key.namespace}/{name}" if (name := lone_pod(key)) else f"gang {spoken}"
 
 
 def called_apart(key: GangKey) -> str:
-    """What people of another namespace are told of it."""
+    """The gang's description for people of another namespace."""
     return "a pod" if lone_pod(key) else "a gang"

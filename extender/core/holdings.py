@@ -1,6 +1,6 @@
-"""Holdings: the values that the ledger takes and answers. Who holds what where, and what became of a transaction.
+"""Holdings: the values that the ledger accepts and returns.
 
-Must not know the ledger. Users import these from `extender.core.ledger`.
+Users import these from `extender.core.ledger`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 
 Holder = NewType("Holder", str)
-"""Who holds units: a pod's UID, or a slot of a gang's plan."""
+"""Identifies what holds units: a pod's UID, or a slot of a gang's plan."""
 
 
 class HoldingKind(Enum):
@@ -41,7 +41,7 @@ class Detection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Units held by one holder on one node, never changed afterwards. `until` is None where no deadline applies."""
+    """Units held by one holder on one node; immutable. `until` is None without a deadline."""
 
     holder: Holder
     node: NodeName
@@ -53,7 +53,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """A row that somebody claimed on after it was read. `read` is -1 where no number was given."""
+    """A row with a claim after it was read. `read` is -1 where no number was given."""
 
     node: NodeName
     read: int
@@ -62,7 +62,7 @@ class Stale:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The holder is seen bound, on `node`: a fact, which no claim replaces."""
+    """The holder is bound, on `node`: a fact, which no claim replaces."""
 
     node: NodeName
 
@@ -72,7 +72,7 @@ Cause = Short | Stale | Settled
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What became of a transaction: the claims that hold now, and for each that does not, why."""
+    """The result of a transaction: committed claims, and refused claims with their causes."""
 
     committed: tuple[Holding, ...] = ()
     conflicts: tuple[tuple[Holding, Cause], ...] = ()
@@ -88,7 +88,7 @@ class Conflict(Exception):
 
 
 def require_claim(claim: Holding) -> None:
-    """The claim is one that the ledger can take. Raises ValueError: it is a defect of the caller, not a conflict."""
+    """The claim is valid. Raises ValueError, which is a defect of the caller, not a conflict."""
     if claim.kind is HoldingKind.BOUND:
         raise ValueError(f"{claim.holder} on {claim.node}: what is bound is confirmed, not claimed")
     if claim.kind in (HoldingKind.SAVING, HoldingKind.RESERVATION) and (claim.owner is None or claim.until is None):

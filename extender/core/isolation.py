@@ -1,7 +1,7 @@
-"""Isolation: how much each namespace may have at once, and which nodes and names it may touch (its scheduling domain).
+"""Isolation: the quota of each namespace, and the nodes and names that it may use.
 
-Values, and what follows from them. A namespace that is over its quota keeps what it has and gets no more: whoever
-decides asks `over` about what would be *more*. Must not know what anybody has now, nor where the limits were written.
+A namespace over its quota keeps its present use and gets no more. Before a decision that adds to the use, the caller
+asks `over`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 
 class Counted(Enum):
-    """What there is a quota on. The value is its name in the settings and for people."""
+    """What a quota limits. The value is its name in the settings and for people."""
 
     RESOURCES = "resources"
     UNITS = "units"
@@ -25,10 +25,10 @@ class Counted(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What one namespace may have and touch. None: without a limit; `most` has no entry where there is none.
+    """The quota and domain of one namespace. None: no limit; `most` has only what is limited.
 
-    `nodes`: labels, each with the values that a node may have, as in a nodeSelector. `names`: patterns with `*` and
-    `?`, of which a resource's name has to match one.
+    `nodes`: labels, each with the allowed values, as in a nodeSelector. `names`: patterns with `*` and `?`; a
+    resource's name must match one.
     """
 
     most: Mapping[Counted, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Allowance:
         return self.names is None or any(fnmatchcase(name, pattern) for pattern in self.names)
 
     def told_nodes(self) -> str:
-        """The labels that a node of the domain has, in words."""
+        """The node labels of the domain, in words."""
         said = ("|".join(values) for values in (self.nodes or {}).values())
         return ", ".join(f"{key}={values}" for key, values in zip(self.nodes or (), said, strict=True))
 
@@ -54,7 +54,7 @@ UNLIMITED = Allowance()
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What was asked for is more than the quota leaves."""
+    """The request exceeds the remaining quota."""
 
     namespace: str
     of: Counted
@@ -63,14 +63,14 @@ class Over:
     limit: int
 
     def __str__(self) -> str:
-        # As Kubernetes words it where its own quota is exceeded.
+        # The words of Kubernetes for an exceeded quota.
         what = self.of.value
         numbers = f"requested: {what}={self.asked}, used: {what}={self.used}, limited: {what}={self.limit}"
         return f"exceeded quota of namespace {self.namespace}: {numbers}"
 
 
 class Isolation:
-    """The allowances in force. `version` is another after each change."""
+    """The allowances in force. `version` changes with each change."""
 
     def __init__(self, default: Allowance = UNLIMITED, namespaces: Mapping[str, Allowance] | None = None) -> None:
         self.default = default
@@ -84,14 +84,14 @@ class Isolation:
         return self.of(namespace).most.get(of)
 
     def over(self, namespace: str, of: Counted, asked: int, used: int) -> Over | None:
-        """Whether `asked` more would be too many, `used` being there; nothing more never is."""
+        """Whether `asked` more, beside `used`, exceed the quota; 0 more never do."""
         limit = self.limit(namespace, of)
         if limit is None or asked <= 0 or used + asked <= limit:
             return None
         return Over(namespace, of, asked, used, limit)
 
     def set(self, default: Allowance, namespaces: Mapping[str, Allowance]) -> bool:
-        """The settings say so now. Whether that is news."""
+        """Applies the settings. Returns whether they changed."""
         if (default, dict(namespaces)) == (self.default, self.namespaces):
             return False
         self.default, self.namespaces = default, dict(namespaces)

@@ -1,8 +1,8 @@
-"""The ledger: nodes x resources, what each node can hold and who holds it.
+"""Ledger: capacity of every node for every resource, and the holders of that capacity.
 
-It knows capacity and holdings of every resource: ephemeral ones, cpu, memory, pods and other extended resources too,
-for a gang is planned on all of them. It is authoritative for intent (reservations, assumptions, ephemeral capacity),
-and takes facts (nodes, bound pods) as it is told. It must not know why anybody holds anything, nor what time it is.
+It covers ephemeral resources, cpu, memory, pods and other extended resources, because a gang is planned on all of them.
+The ledger is authoritative for intent: reservations, assumptions, ephemeral capacity. Its caller reports facts to it:
+nodes and bound pods.
 
 A holder's units on a node, by kind:
 
@@ -12,13 +12,13 @@ A holder's units on a node, by kind:
         |     release, expire    |    forget, expire   |      forget       |
         +------------------------+---------------------+-------------------+
 
-A reservation is held for a slot of an owner before its pod is known or placed; an assumption for a pod on a node, not
-yet seen bound; both have a deadline, unless a Binding is being written. A SAVING is a reservation of what a slot will
-need, or of a part, before there is room for all slots of the owner. BOUND is a fact: it is taken in even if it
-exceeds capacity, as is a lowered capacity; nothing else ever does. No claim replaces a fact, and no transaction gives
-one up: a late call of somebody who has not heard of it changes nothing.
+A RESERVATION is held for a slot of an owner before the slot's pod is known or placed. An ASSUMPTION is held for a pod
+on a node until the pod is seen bound. Both have a deadline, except while a Binding is being written. A SAVING reserves
+all or a part of what a slot will need, before there is room for all slots of the owner. BOUND is a fact. Only facts may
+exceed capacity: a bound pod and a lowered capacity are accepted as they are. No claim replaces a fact and no
+transaction releases one. A late call from a component that has not yet seen the fact therefore has no effect.
 
-Every running total has a slow twin: see `audit`. Nothing iterates over a set, so that decisions never depend on hashes.
+`audit` recomputes every running total. No code iterates over a set, so that decisions never depend on hashes.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ __all__ = [
 
 
 class Ledger:
-    """Who holds what on all nodes. One owner, no locks: see app/cycle/scheduler.
+    """Holdings of all nodes. It has one owner and no locks, see app/cycle/scheduler.
 
-    `rows`: what there is to read. `capacity`: what the nodes can hold. `changes`: which of them have changed.
-    `totals`: running sums. `columns`: what is free, node by node. `domain`: of the resources that applications set.
-    """
+    `rows`: capacity and holdings, to read. `capacity`: what nodes can hold, to change. `changes`: the nodes that
+    changed. `totals`: running sums. `columns`: free units as arrays. `domain`: of the resources that applications
+    set."""
 
     def __init__(self, domain: str = DOMAIN) -> None:
         self.rows = NodeRows()
@@ -86,16 +86,15 @@ class Ledger:
     # -- reading -------------------------------------------------------------------------------------------------
 
     def holding(self, holder: Holder | PodUid) -> Holding | None:
-        """What the holder holds, or None."""
         node = self._where.get(holder)
         return None if node is None else self.rows[node].holdings[Holder(holder)]
 
     def held_for(self, owner: GangKey) -> list[Holding]:
-        """All holdings of the owner, of every kind, in the order in which they were taken."""
+        """Returns all holdings of the owner, of every kind, in the order of their insertion."""
         return list(self._owned.get(owner, {}).values())
 
     def first_held_for(self, owner: GangKey, but: HoldingKind) -> Holding | None:
-        """The first of them that is of another kind."""
+        """Returns the owner's oldest holder whose holding is not of kind `but`, or None."""
         return next((held for held in self._owned.get(owner, {}).values() if held.kind is not but), None)
 
     # -- holdings ------------------------------------------------------------------------------------------------
@@ -107,14 +106,13 @@ class Ledger:
     def assume(
         self, uid: PodUid, *, on: NodeName, units: Vector, until: float | None, owner: GangKey | None = None
     ) -> None:
-        """The pod's units are held on the node, in place of what it held before. Raises Conflict."""
+        """The pod's units are held on the node, in place of its former holding. Raises Conflict."""
         self._commit_one(Holding(Holder(uid), on, units, HoldingKind.ASSUMPTION, owner, until))
 
     def confirm(self, uid: PodUid, *, on: NodeName, units: Vector, owner: GangKey | None = None) -> None:
-        """The pod is seen bound: a fact, counted whether or not it fits. Repeating it changes nothing.
+        """The pod is recorded as bound, whether or not it fits. A repeated call changes nothing.
 
-        `owner`: whose place that is; None: whosever it was before.
-        """
+        `owner`: the gang that the units count for; None keeps the former owner."""
         before = self.holding(uid)
         owner = before.owner if owner is None and before is not None else owner
         fact = Holding(Holder(uid), on, units, HoldingKind.BOUND, owner)
@@ -124,7 +122,7 @@ class Ledger:
         if before is None:
             self._insert(fact)
             return
-        # What is merely seen to have happened is no new claim: copies of the row do not become stale.
+        # A fact is no claim: if node and units are unchanged, copies of the row do not become stale.
         self._remove(before)
         self._insert(fact, claim=before.node != on or before.units != units)
         staying = units if before.node == on else {}
@@ -133,7 +131,7 @@ class Ledger:
         self.rows.drop_if_empty(before.node)
 
     def release(self, holder: Holder | PodUid) -> Holding | None:
-        """The holder holds nothing. Answers what it held; None if nothing."""
+        """The holder holds nothing. Returns its former holding, or None."""
         holding = self.holding(holder)
         if holding is None:
             return None
@@ -144,7 +142,7 @@ class Ledger:
         return holding
 
     def resume(self, holding: Holding) -> None:
-        """It is held, as another ledger had it: whether or not it fits."""
+        """The holding is restored as another ledger had it, whether or not it fits."""
         require_units(holding)
         if (before := self.holding(holding.holder)) is not None:
             self._remove(before)
@@ -153,14 +151,14 @@ class Ledger:
             self.rows.drop_if_empty(before.node)
 
     def forget(self, uid: PodUid) -> Holding | None:
-        """The pod holds nothing: it is gone, finished, or was never placed. The pair of `assume`."""
+        """The pod holds nothing: it is gone, finished, or never placed. Inverse of `assume`."""
         return self.release(uid)
 
     def keep(self, holder: Holder | PodUid, until: float | None) -> None:
-        """The holding's deadline is `until`; None while a Binding is being written. Nothing if it holds nothing.
+        """The holding's deadline is `until`; None while a Binding is being written.
 
-        Raises ValueError for a reservation without a deadline.
-        """
+        It has no effect on a fact, or if the holder holds nothing. Raises ValueError for a reservation without a
+        deadline."""
         before = self.holding(holder)
         if before is not None and before.kind is not HoldingKind.BOUND:
             after = replace(before, until=until)
@@ -171,8 +169,10 @@ class Ledger:
             self._expiry.set(after.holder, until)
 
     def expire(self, now: float, stays: Callable[[Holding], float] = lambda holding: 0.0) -> list[Holding]:
-        """What had a deadline at or before `now` is released. Answers it, in order of deadline, then of holder.
-        `stays`: for how many seconds more a holding is kept, 0 for none."""
+        """Releases and returns the holdings with a deadline at or before `now`, earliest first.
+
+        Equal deadlines are ordered by holder. `stays` returns how many seconds longer a holding is kept; 0 releases
+        it."""
         expired: list[Holding] = []
         while (first := self._expiry.first()) is not None and first[0] <= now:
             holding = self.holding(first[1])
@@ -200,16 +200,15 @@ class Ledger:
         read: Mapping[NodeName, int] | None = None,
         releasing: Iterable[Holder | PodUid] = (),
     ) -> Commit:
-        """The claims hold, as `mode` says; all-or-nothing leaves the ledger unchanged if one conflicts.
+        """The claims are held as `mode` says; in all-or-nothing mode one conflict prevents all.
 
-        A claim replaces what its holder held before; one that is refused leaves that in place. `releasing`: holders
-        given up by the same transaction, whose units its claims may use; they are released if something is committed,
-        also where a claim of their own is refused. Facts are neither replaced nor given up; a claim that says the same
-        as one is met by it. `read`: the sequence numbers that the plan was made on, for sequence-number detection.
+        A claim replaces its holder's former holding; a refused claim leaves it in place. `releasing`: holders that the
+        same transaction releases, so that its claims may use their units. They are released if at least one claim is
+        committed, even where their own claim is refused. Facts are neither replaced nor released. A claim equal to a
+        fact is satisfied by it. `read`: the sequence numbers that the plan was made on, for sequence-number detection.
 
-        Raises ValueError for a holder that claims twice and for claims that are not well formed. O(claims x resources);
-        in incremental mode once more for each round in which a refused claim keeps units that others counted on.
-        """
+        Raises ValueError for a holder that claims twice and for malformed claims. O(claims x resources). Incremental
+        mode adds one round for each time that a refused claim keeps units that other claims relied on."""
         given_up: dict[Holder, Holding] = {}
         for holder in releasing:
             if (held := self.holding(holder)) is not None and held.kind is not HoldingKind.BOUND:
@@ -220,7 +219,7 @@ class Ledger:
             self._remove(held)
         for claim in decision.entering:
             self._insert(claim)
-        # What is saved keeps more than units from others: a place that nothing was free of is gained too.
+        # A saving withholds more than units: a node without it counts as a gain even if no units became free.
         still = {claim.node for claim in decision.entering if claim.kind is HoldingKind.SAVING}
         saved = (held.node for held in decision.leaving if held.kind is HoldingKind.SAVING)
         for node in dict.fromkeys((*decision.freed, *(node for node in saved if node not in still))):
@@ -234,7 +233,7 @@ class Ledger:
         if outcome.conflicts:
             raise Conflict(*outcome.conflicts[0])
 
-    # -- running totals and indexes: each with a slow twin in audit.py --------------------------------------------
+    # -- running totals and indexes: audit.py recomputes each --------------------------------------------------------
 
     def _insert(self, holding: Holding, *, claim: bool = True) -> None:
         row = self.rows.of(holding.node)
@@ -287,21 +286,21 @@ class Ledger:
             self.totals.count_saved(holding.units, change)
 
     def _gained(self, node: NodeName) -> None:
-        # A node that is away has no room to gain; when it returns, it gains all of it.
+        # An absent node has no room to gain. When it returns, all of its room is a gain.
         if self.rows[node].present:
             self.changes.gained(node)
 
 
 class _Expiry:
-    """Who holds something until when, the earliest first."""
+    """Deadlines of holders, the earliest first."""
 
     def __init__(self) -> None:
         self.until: dict[Holder, float] = {}
         self._heap: list[tuple[float, Holder]] = []
-        """The deadlines, and some that are no more."""
+        """Deadlines as a heap; some entries are obsolete."""
 
     def set(self, holder: Holder, until: float | None) -> None:
-        """The holder's deadline is that; None: it has none."""
+        """The holder's deadline is `until`; None: it has none."""
         if until is None:
             self.until.pop(holder, None)
             return
@@ -313,7 +312,7 @@ class _Expiry:
             heappush(self._heap, (until, holder))
 
     def first(self) -> tuple[float, Holder] | None:
-        """The earliest deadline, and whose it is: by name, where there are several."""
+        """The earliest deadline and its holder; the first holder by name among equals."""
         heap = self._heap
         while heap and self.until.get(heap[0][1]) != heap[0][0]:
             heappop(heap)

@@ -1,6 +1,6 @@
-"""Names of ours: what a gang and an ephemeral resource are called. Kubernetes' own names are `kube.names`.
+"""Escher's names for gangs and ephemeral resources. Kubernetes' own names are in `kube.names`.
 
-Knows that the first dot after the slash separates namespace from name. Must not know where a name came from.
+The first dot after the slash separates namespace from name.
 """
 
 from __future__ import annotations
@@ -12,25 +12,26 @@ from extender.kube.names import LABEL_LIMIT, InvalidName, ResourceKey, require_l
 
 DOMAIN = "escher.dev"
 MANAGED = ResourceKey(f"{DOMAIN}/managed")
-"""What a pod asks for so that a kube-scheduler calls us which does so for such pods alone (`managedResources` of its
-extender). It exists on no node, and counts nowhere."""
+"""Pods request it so that a kube-scheduler calls Escher only for them (`managedResources`).
+
+It exists on no node, and counts nowhere."""
 CORE_GROUP = "core"
 """How the API group without a name is shown."""
 _START_OF_UID = 8
 
 
 FORMER_INTENT = f"{DOMAIN}/transaction"
-"""The annotation of EphemeralResources in which versions before TransactionIntent noted what a transaction was about to
-write. Tenants can write it: nothing of it is believed, and it is not looked into."""
+"""Annotation of EphemeralResources: a planned transaction, before TransactionIntent existed.
+
+Tenants can write it: Escher neither trusts nor reads it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class GangKey:
-    """A gang's identity: a namespace, a name in it, and the controller that the name comes from, if it comes from one.
+    """A gang's identity: namespace, name, and the controller that the name derives from, if any.
 
-    A gang by label, or by PodGroup, has its name alone: no two of these spell it alike. One that is derived from a
-    controller has the controller's API group and UID. So gangs of one name and of several controllers are not the same:
-    `gangs.naming` says how each is shown then.
+    A gang by label or PodGroup has only its name, which is unique among these. A derived gang has its controller's API
+    group and UID. So gangs of several controllers with one name differ: `gangs.naming` says how each is shown.
     """
 
     namespace: str
@@ -40,7 +41,7 @@ class GangKey:
 
     @property
     def id(self) -> str:
-        """No other gang has the same."""
+        """Unique among gangs."""
         return f"{self.namespace}/{self.spellings[-1]}"
 
     @property
@@ -50,10 +51,9 @@ class GangKey:
 
     @property
     def spellings(self) -> tuple[str, str, str, str]:
-        """Its name; with the group; with the start of the UID; with the whole UID, which no other gang shares.
+        """Its name; with the group; with the start of the UID; with the whole UID, which is unique.
 
-        One that is not derived has its name alone. No part has an `@` of its own.
-        """
+        A gang that is not derived has its name alone. No part contains an `@` of its own."""
         if not self.derived:
             return self.name, self.name, self.name, self.name
         of_group = f"{self.name}@{self.group or CORE_GROUP}"
@@ -69,7 +69,7 @@ class GangKey:
 
 @dataclass(frozen=True, slots=True)
 class EphemeralName:
-    """An ephemeral resource's identity. `namespace` is its owner's; the key of a shared one does not show it."""
+    """An ephemeral resource's identity with its owner's namespace, which a shared key omits."""
 
     namespace: str
     name: str
@@ -85,7 +85,7 @@ class EphemeralName:
 
 
 def ephemeral_name(namespace: str, name: str, *, shared: bool = False) -> EphemeralName:
-    """The resource of that namespace and name. Raises InvalidName, with limit and length where it is too long."""
+    """The resource of that name. Raises InvalidName, with limit and length if it is too long."""
     require_label("namespace", namespace)
     require_label("name", name)
     whole = name if shared else f"{namespace}.{name}"
@@ -102,5 +102,5 @@ def ephemeral_name(namespace: str, name: str, *, shared: bool = False) -> Epheme
 
 @lru_cache(maxsize=65536)
 def in_domain(key: str, domain: str = DOMAIN) -> bool:
-    """Whether the resource is one of ours, that is, ephemeral."""
+    """Whether the resource is Escher's, that is, ephemeral."""
     return key.startswith(domain + "/")

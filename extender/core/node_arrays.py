@@ -1,7 +1,7 @@
-"""Columns: what is free on all nodes, resource by resource, as arrays: for questions that would look at every node.
+"""Arrays of the free units of all nodes, by resource, for questions that would examine every node.
 
-The rule is `fit`'s, said of arrays; what is answered is what `fit` answers node by node, which tests compare. Filled
-when somebody asks, and from then on kept for the nodes that change. Must not know plans, nor why anybody asks.
+The rule is that of `fit`, applied to arrays. Tests compare the answers with `fit` node by node. An array is filled at
+the first question; later only nodes that changed are updated.
 """
 
 from __future__ import annotations
@@ -23,30 +23,29 @@ from extender.kube.quantities import Vector
 
 Numbers = npt.NDArray[np.int64]
 Accepts = Callable[[NodeName], bool]
-"""Whether the node would have it, room apart."""
+"""Whether the node accepts the pod, regardless of room."""
 _MOST = 2**63 - 1
-"""That a number in an array can be; no node says that it has more."""
+"""The largest number in an array; no node reports more."""
 _MOST_COPIES = 2**40
 _FEW, _FEWER = 128, 16
-"""Nodes that are asked one by one: so many take no longer than all at once; and where those have numbers already, or
-where more than `_FEW_KEYS` are asked about."""
+"""Nodes asked one by one, no slower than all at once; `_FEWER` with rules or many keys."""
 _FEW_KEYS = 8
 _MOST_COLUMNS = 64
-"""That are kept: tenants name the resources, and each column costs at every change of a node."""
+"""Most arrays kept: tenants name the resources, and each change of a node updates all arrays."""
 
 
 class Accepting:
-    """Which of these nodes are accepted, by whatever accepts nodes. No node is asked about twice."""
+    """Which of these nodes each kind of pod may use. It asks once about each node."""
 
     def __init__(self, names: Sequence[NodeName]) -> None:
         self._names = names
         self._known: dict[Hashable, npt.NDArray[np.int8]] = {}
-        """1 where it is accepted, -1 where it is not, 0 where nobody has asked."""
+        """By key: 1 for an accepted node, -1 for a refused one, 0 for one not yet asked about."""
         self._rules: Callable[[PodRules], npt.NDArray[np.bool_]] | None = None
-        """Which accept a pod by their own rules, once somebody has asked about many."""
+        """Finds the nodes that accept a pod by its rules; set once many nodes were asked about."""
 
     def __call__(self, key: Hashable, accepts: Accepts, at: Numbers) -> Numbers:
-        """Those of these nodes, by number, that are accepted. `key`: equal for what accepts the same nodes."""
+        """Accepted nodes among `at`, by number. `key`: equal for `accepts` with equal answers."""
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = np.zeros(len(self._names), np.int8)
@@ -64,15 +63,16 @@ class Accepting:
         return at[known[at] > 0]
 
     def by_rules(self, accepts: AcceptsPod) -> npt.NDArray[np.bool_]:
-        """Which of the nodes accept the pod by their labels and taints, whatever is judged beside these."""
+        """Which nodes accept the pod by labels and taints, without `judged`."""
         if self._rules is None:
             self._rules = accepts.matching.over(self._names)
         return self._rules(accepts.pod)
 
 
 class Grid:
-    """What is free on some nodes, as arrays, for a plan that asks about all of them again and again. `read`: what each
-    node has free of a resource, in order; it is asked once, and what is taken from then on is to be told."""
+    """Free units of some nodes, as arrays, for a plan with many questions about all of them.
+
+    `read` returns each node's free units of a resource, in order. It is called once; `add` reports later changes."""
 
     def __init__(self, names: Sequence[NodeName], read: Callable[[ResourceKey], Iterable[int]]) -> None:
         self.names = names
@@ -82,10 +82,10 @@ class Grid:
         self._free: dict[ResourceKey, Numbers] = {}
         self.accepting = Accepting(names)
         self.untouched = np.ones(len(names), np.bool_)
-        """Nodes that nothing was planned on yet, as far as the caller has told."""
+        """Nodes on which nothing is planned yet, as far as the caller has reported."""
 
     def copy(self, read: Callable[[ResourceKey], Iterable[int]]) -> Grid:
-        """Another, of which `read` tells what this one has not read yet."""
+        """A copy; its `read` supplies the resources that this one has not read yet."""
         twin = object.__new__(Grid)
         twin.names, twin.numbers, twin._by_number = self.names, self.numbers, self._by_number
         twin._read, twin.accepting = read, self.accepting
@@ -94,7 +94,7 @@ class Grid:
         return twin
 
     def add(self, name: NodeName, resource: ResourceKey, units: int) -> None:
-        """So much more is free there."""
+        """The node has `units` more free of the resource."""
         if (column := self._free.get(resource)) is not None and (number := self.numbers.get(name)) is not None:
             column[number] = _clipped(int(column[number]) + units)
 
@@ -116,28 +116,27 @@ class Grid:
         return found
 
     def copies(self, need: Asked, most: int) -> Numbers:
-        """How often the need fits, by number of the node; not counted beyond `most`."""
+        """How many copies of the need fit, by number of the node, but at most `most`."""
         found = np.full(len(self.names), most, np.int64)
         for resource, units in need:
             np.minimum(found, self._column(resource) // units if units <= _MOST else 0, out=found)
         return np.maximum(found, 0, out=found)
 
     def times(self, need: Asked, at: Numbers) -> npt.NDArray[np.float64]:
-        """As `fit.times`, of nodes that have room for one."""
+        """As `fit.times`, for nodes with room for one copy."""
         found = np.full(len(at), np.inf)
         for resource, units in need if len(at) else ():
             np.minimum(found, self._column(resource)[at] / units, out=found)
         return found
 
     def part(self, need: Asked, at: Numbers) -> npt.NDArray[np.float64]:
-        """How large a part of the need is free, as `fit.part`, on these nodes."""
+        """The free fraction of the need on these nodes, as `fit.part`."""
         found = np.ones(len(at))
         for resource, units in need:
             np.minimum(found, np.maximum(self._column(resource)[at], 0) / units, out=found)
         return found
 
     def accepted(self, accepts: Accepts | None, at: Numbers) -> Numbers:
-        """Those of these nodes that it accepts."""
         return at if accepts is None else self.accepting(accepts, accepts, at)
 
     def named(self, at: Numbers) -> list[NodeName]:
@@ -161,8 +160,7 @@ class NodeArrays:
     """How many numbers were read from rows, one by one."""
 
     def offer(self, need: Asked, change: Mapping[NodeName, Vector] | None = None) -> Offer | None:
-        """What the nodes that are there have free for copies of the need. `change`: so much more is free, by node.
-        None: the numbers are too large for arrays, or nothing is asked for."""
+        """Room for copies of the need, with `change`; None: nothing asked, or numbers too large."""
         if not need or any(units > _MOST for _, units in need):
             return None
         self._refresh()
@@ -177,12 +175,12 @@ class NodeArrays:
         return Offer(need, self._names, self._present, free, np.where(self._present, np.maximum(copies, 0), 0))
 
     def names(self) -> list[NodeName]:
-        """The nodes, in the order of all that is answered until one comes or goes."""
+        """The nodes, in the order of all answers until a node comes or goes."""
         self._refresh()
         return self._names
 
     def __len__(self) -> int:
-        """How many nodes are there."""
+        """The number of present nodes."""
         self._refresh()
         return int(self._present.sum())
 
@@ -215,7 +213,7 @@ class NodeArrays:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Good until the ledger changes. `copies`: how often the need fits on each node."""
+    """Valid until the ledger changes. `copies`: how often the need fits on each node."""
 
     need: Asked
     names: list[NodeName]
@@ -225,22 +223,23 @@ class Offer:
 
     @property
     def total(self) -> int:
-        """On all nodes together; not counted beyond what matters."""
+        """The copies on all nodes together; each node counts up to `_MOST_COPIES`."""
         return int(np.minimum(self.copies, _MOST_COPIES).sum())
 
     def where(self) -> Iterator[tuple[NodeName, int]]:
-        """The nodes that have room, and for how many."""
+        """The nodes that have room, each with its number of copies."""
         for number in np.flatnonzero(self.copies).tolist():
             yield self.names[number], int(self.copies[number])
 
     def nodes(self) -> list[NodeName]:
-        """Those that have room for one."""
+        """The nodes with room for one copy."""
         return [self.names[number] for number in np.flatnonzero(self.copies).tolist()]
 
     def lacks(self, but: frozenset[NodeName]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
-        """What most nodes lack once they are full of copies, and the most that one of these has free of it; and what
-        the others lack, by name. Of two things that a node lacks, the first. `but`: nodes with room that none goes
-        to."""
+        """What most nodes lack once they are full of copies, and then what the others lack.
+
+        The first includes the most that one of these nodes has free; the others are names. A node counts for the first
+        resource that it lacks. `but`: nodes with room that get no copy."""
         open_ = self.present.copy()
         for number in np.flatnonzero(self.copies).tolist() if but else ():
             open_[number] = self.names[number] not in but
@@ -250,7 +249,7 @@ class Offer:
             short = open_ & (left < units)
             open_ &= ~short
             if short.any():
-                # Where as many lack another thing, it is what is lacking first while copies are spread.
+                # If as many nodes lack another resource, the one that runs out first while copies are spread wins.
                 first = int((self.copies[short] * len(self.names) + np.flatnonzero(short)).min())
                 found.append((-int(short.sum()), first, Short(resource, units, int(left[short].max()))))
         if not found:

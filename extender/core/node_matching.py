@@ -1,9 +1,8 @@
-"""An index of node labels and taints tells which nodes accept a pod, for all nodes at once.
+"""Index of node labels and taints: which nodes accept a pod, for all nodes at once.
 
-`kube.node_match.accepts` answers the same for one node. A gang may have thousands of members with different selectors:
-one call for each member and node takes minutes. Here each requirement is one operation on a set of nodes. A set of
-nodes is an integer with one bit a node. The index compares node objects by identity when a caller asks, and reads only
-those that changed.
+`kube.node_match.accepts` answers the same for one node. A gang may have thousands of members with different selectors,
+and one call for each member and node takes minutes. Here each requirement is one operation on a set of nodes. A set of
+nodes is an integer with one bit a node. The index compares node objects by identity and reads only those that changed.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from extender.kube.node_match import (
 )
 
 _Nodes = int
-"""A set of them: a bit for each, by number."""
+"""A set of nodes: one bit for each node number."""
 
 
 class _Values:
@@ -42,9 +41,9 @@ class _Values:
     def __init__(self) -> None:
         self.nodes: dict[str, _Nodes] = {}
         self.some: _Nodes = 0
-        """Those that have any value."""
+        """The nodes with any value."""
         self._numbers: list[int] | None = None
-        """The values that are integers, sorted; None: to be read again, because a node changed."""
+        """The values that are integers, sorted; None: outdated, because a node changed."""
         self._up_to: list[_Nodes] = []
         """For each prefix of `_numbers`: the nodes with one of its values."""
 
@@ -82,16 +81,16 @@ class _Values:
 
 
 class NodeMatching:
-    """`nodes`: a live table of nodes; its owner replaces a node that changed, and never edits it."""
+    """`nodes` is a live table: its owner replaces a node that changed, and never edits it."""
 
     def __init__(self, nodes: Mapping[NodeName, Node]) -> None:
         self._nodes = nodes
         self._version = 0
-        """Another whenever nodes have changed, as far as the index knows."""
+        """Changes whenever the index finds that nodes have changed."""
         self._begin()
 
     def _begin(self) -> None:
-        """The index is empty."""
+        """Empties the index."""
         self._known: dict[NodeName, Node] = {}
         self._numbers: dict[NodeName, int] = {}
         self._unused: list[int] = []
@@ -99,23 +98,24 @@ class NodeMatching:
         self._there: _Nodes = 0
         self._labels: dict[str, _Values] = {}
         self._taints: dict[tuple[str, str], _Values] = {}
-        """By key and effect, only effects that repel pods; a node has one taint of each, as the API server requires."""
+        """By key and effect that repels; the API server allows a node one taint of each."""
         self._cordoned: _Nodes = 0
 
     def accepts(self, name: NodeName, pod: PodRules) -> bool:
-        """Whether the node is there and accepts the pod."""
+        """Whether the node exists and accepts the pod."""
         node = self._nodes.get(name)
         return node is not None and accepts(node, pod)
 
     def over(
         self, names: Sequence[NodeName], *, heeds_taints: bool = True
     ) -> Callable[[PodRules], npt.NDArray[np.bool_]]:
-        """A function from a pod to a mask over `names`; valid until a node changes. It ignores taints and cordons if
-        `heeds_taints` is false."""
+        """Returns a function from a pod to a mask over `names`; it is valid until a node changes.
+
+        Without `heeds_taints` it ignores taints and cordons."""
         self._refresh()
         version = self._version
         size = len(self._known) + len(self._unused)
-        # No node has this number: it stands for names that are not in the table.
+        # No node has the number `size`: it represents names that are not in the table.
         at = np.array([self._numbers.get(name, size) for name in names], np.int64)
 
         def accepting(pod: PodRules) -> npt.NDArray[np.bool_]:
@@ -135,7 +135,7 @@ class NodeMatching:
         changed = [node for name, node in self._nodes.items() if self._known.get(name) is not node]
         self._version += bool(gone or changed)
         if 2 * (len(gone) + len(changed)) > len(self._known):
-            # To index all nodes anew costs less than to take so many out.
+            # To index all nodes again costs less than to remove this many.
             gone, changed = set(), list(self._nodes.values())
             self._begin()
         for name in gone:
@@ -254,8 +254,7 @@ def _repelling(node: Node) -> list[Taint]:
 
 
 def _tolerated(toleration: Toleration, values: _Values, key: str, effect: str) -> _Nodes:
-    """The nodes whose taint of that key and effect, for which the toleration is, is tolerated. O(values) for operators
-    that compare numbers."""
+    """Nodes with that taint key and effect, tolerated. O(values) for numeric operators."""
     if toleration.operator in ("", "Equal"):
         return values.nodes.get(toleration.value, 0)
     if toleration.operator == "Exists":
@@ -265,7 +264,7 @@ def _tolerated(toleration: Toleration, values: _Values, key: str, effect: str) -
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AcceptsPod:
-    """Whether a node accepts the pod: by its labels and taints, and by `judged`, if given, which policies decide."""
+    """Whether a node accepts the pod, by labels and taints, and by `judged` of the policies."""
 
     pod: PodRules
     matching: NodeMatching
@@ -273,7 +272,7 @@ class AcceptsPod:
 
     @property
     def words(self) -> int:
-        """How many tolerations, labels and requirements the pod names: the cost of one question grows with it."""
+        """How many tolerations, labels and requirements the pod has: the cost of one question."""
         terms = sum(len(term.labels) + len(term.fields) for term in self.pod.affinity)
         return len(self.pod.tolerations) + len(self.pod.node_selector) + terms
 

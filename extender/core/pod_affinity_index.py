@@ -1,9 +1,8 @@
-"""Bystanders: which pods stand on which nodes, as far as the constraints of others ask about them.
+"""Index of bound pods by node, for the affinity constraints of other pods.
 
-Holds the bound pods, what those of them require, and, for every kind of peers that somebody has asked about lately, how
-many of them each node has; kept pod by pod, so that asking costs no walk over the cluster. `Around` is what one plan
-sees: these, less who leaves, and those that hold room without being bound. Must not know gangs, room, nor how a plan is
-made: see `affinity_packing`.
+Holds the bound pods, their constraints, and for each recent ask the number of matching pods on each node. Each pod
+event updates the counts, so that an answer needs no walk over the cluster. `Around` is the view of one plan: these
+pods, without pods that leave, with pods that hold room without being bound. See `affinity_packing`.
 """
 
 from __future__ import annotations
@@ -21,25 +20,24 @@ from extender.core.units import add_in, count_in
 from extender.kube.names import NodeName, PodUid
 
 Ask = tuple[tuple[Peers, ...], bool]
-"""Pods that are peers in every one of these ways; and whether those that are being deleted are left out."""
+"""Pods that match all of these peers; the flag leaves out pods that are being deleted."""
 
 OnNodes = Mapping[NodeName, int]
 RequiredLabel = tuple[str, str | None] | None
-"""Key and value of a label that a selector requires, of a policy's label any value; None: it requires none."""
+"""Key and value of a label that a selector requires. Value None: any. None: no label."""
 _ByLabel = dict[RequiredLabel, dict[AffinityTerm, int]]
 _NOWHERE: OnNodes = MappingProxyType({})
 MOST_ABOUT_OTHERS = 256
-"""Different terms about pods of other namespaces that plans look at, of those that the pods of one namespace have."""
+"""Most different terms of one namespace's pods about other namespaces that plans examine."""
 MOST_OF_OWN = 1_024
-"""Terms that pods of a pod's own namespace have and that are looked at for the pod, the oldest first; what policies say
-is beside that, and always looked at."""
+"""Most terms of a pod's own namespace that are examined for it, oldest first, besides policies'."""
 _MOST_FOLLOWED = 64
-"""So many asks are kept up to date with every pod that comes or goes; others are counted anew."""
+"""Number of asks that every pod event updates; other asks are counted from scratch."""
 
 
 @dataclass(slots=True)
 class _AboutOthers:
-    """Terms about pods of other namespaces, the oldest first, how often each is said, and which are looked at."""
+    """Terms about pods of other namespaces, oldest first, with counts; which are examined."""
 
     terms: dict[AffinityTerm, int] = field(default_factory=dict)
     looked_at: set[AffinityTerm] = field(default_factory=set)
@@ -50,36 +48,38 @@ class PodAffinityIndex:
         self.version = 0
         """Grows whenever a bound pod comes, changes or goes."""
         self.repellers_changed = 0
-        """Grows whenever a pod comes, or goes, that requires others to be away."""
+        """Grows whenever a pod with required anti-affinity comes or goes."""
         self._pods: dict[PodUid, Pod] = {}
         self._in: dict[str, dict[PodUid, Pod]] = {}
-        """The same, by namespace: who asks about pods of some namespaces counts no others."""
+        """The same by namespace, so that an ask about some namespaces counts only their pods."""
         self._waiting: dict[PodUid, Pod] = {}
         """Pods that are not bound."""
         self._nominated: dict[NodeName, dict[PodUid, Pod]] = {}
-        """Those of them that kube-scheduler keeps room for, by node."""
+        """Unbound pods that kube-scheduler keeps room for, by node."""
         self._repelling: dict[AffinityTerm, dict[NodeName, int]] = {}
         self._ports: dict[NodeName, dict[HostPort, int]] = {}
         self._followed: Bounded[Ask, dict[NodeName, int]] = Bounded(_MOST_FOLLOWED)
         self._versions: Bounded[Ask, int] = Bounded(2 * _MOST_FOLLOWED)
-        """`version` when the answer to an ask that is followed was another one last."""
+        """For each followed ask: `version` when its answer changed last."""
         self._repellers: dict[PodUid, tuple[str, tuple[AffinityTerm, ...]]] = {}
         """The namespace of pods, bound or not, and their required anti-affinity."""
         self._alike: dict[tuple[str, tuple[AffinityTerm, ...]], int] = {}
-        """How many pods have the same: those of one template count once below."""
+        """How many pods share these: pods of one template count once in the fields below."""
         self._about_others: dict[str, _AboutOthers] = {}
-        """By the namespace of those who say it."""
+        """By namespace of the pods that have the terms."""
         self._repelled_by_own: dict[str | None, _ByLabel] = {}
-        """The terms by which pods of a namespace keep away from others of it, as below."""
+        """Terms by which pods of a namespace repel pods of the same namespace, as below."""
         self._repelled: dict[str | None, _ByLabel] = {}
-        """The other terms by the namespaces that they are about, None for all, and by a label that all whom they mean
-        have: who bears none of these looks at none of the terms. And how many times it is said. Of what one namespace
-        says of others the oldest `MOST_ABOUT_OTHERS` are here: whoever is meant looks at each."""
+        """Other terms, by the namespaces that they are about (None: all) and by a required label.
+
+        A pod without that label examines none of them. The number counts how often a term is stated. Only the oldest
+        `MOST_ABOUT_OTHERS` of each author's namespace are here, because each pod that they select examines all.
+        """
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def put(self, pod: Pod) -> None:
-        """The pod is there and looks like this; it stands on its node if it has one."""
+        """The pod exists in this state, on its node if it has one."""
         self._note_repeller(pod)
         self._note_nominated(pod.uid, pod)
         known = self._pods.get(pod.uid)
@@ -184,23 +184,23 @@ class PodAffinityIndex:
         return self._pods.values()
 
     def get(self, uid: PodUid) -> Pod | None:
-        """The pod, bound or not, as it was put last."""
+        """The pod, bound or not, in its last state."""
         return self._pods.get(uid) or self._waiting.get(uid)
 
     def nominated(self) -> Iterator[tuple[Pod, NodeName]]:
-        """Pods that are not bound and that kube-scheduler keeps room for, and where."""
+        """Unbound pods that kube-scheduler keeps room for, each with the node."""
         return ((pod, node) for node, pods in self._nominated.items() for pod in pods.values())
 
     def repels_in(self, namespace: str) -> bool:
-        """Whether any pod requires pods of that namespace, or some of them, to be away."""
+        """Whether a pod requires some pods of that namespace to be away."""
         return namespace in self._repelled_by_own or namespace in self._repelled or None in self._repelled
 
     def repels(self, pod: Pod) -> bool:
-        """Whether some other pod, bound or not, requires to be away from pods like this one."""
+        """Whether another pod, bound or not, repels pods like this one."""
         return any(True for _ in self._meaning(pod))
 
     def _meaning(self, pod: Pod) -> Iterator[AffinityTerm]:
-        """Required anti-affinity of pods, bound or not, to pods like this one."""
+        """Required anti-affinity terms of pods, bound or not, that select this pod."""
         policies = [(label, None) for label in pod.labels if label.startswith(POLICY_LABEL)]
         others = (self._repelled.get(pod.namespace, {}), self._repelled.get(None, {}))
         own = (self._repelled_by_own.get(pod.namespace, {}),)
@@ -210,11 +210,11 @@ class PodAffinityIndex:
         return (each for each in terms if each.peers.include(pod.namespace, pod.labels))
 
     def counts(self, ask: Ask) -> OnNodes:
-        """How many bound pods are meant, by node. O(pods of the namespaces named) for an ask that is not followed."""
+        """Matching bound pods by node. O(pods of the namespaces) for an ask not followed."""
         return self.count([ask])[ask]
 
     def count(self, asks: Iterable[Ask]) -> Mapping[Ask, OnNodes]:
-        """As `counts`, of each; those that are not followed are counted in one go."""
+        """As `counts` for each ask; those that are not followed are counted in one pass."""
         known = {ask: self._followed.get(ask) for ask in asks}
         anew = self._counted([ask for ask, found in known.items() if found is None])
         answers: dict[Ask, OnNodes] = {}
@@ -226,8 +226,7 @@ class PodAffinityIndex:
         return answers
 
     def version_of(self, ask: Ask) -> int:
-        """Another one whenever `counts` may answer otherwise. For an ask that is not followed: whenever anybody bound
-        comes, changes or goes."""
+        """Changes whenever `counts` may differ; for asks not followed, with every pod event."""
         return self._versions.get(ask, self.version) if ask in self._followed else self.version
 
     def _counted(self, asks: Sequence[Ask]) -> dict[Ask, dict[NodeName, int]]:
@@ -243,8 +242,7 @@ class PodAffinityIndex:
         return found
 
     def repelling(self, pods: Iterable[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
-        """Required anti-affinity of bound pods, and how many of those each node has. `pods`: only what means one of
-        these."""
+        """Required anti-affinity of bound pods, by node. `pods`: only terms that select one."""
         if pods is None:
             return self._repelling
         return {term: self._repelling[term] for pod in pods for term in self._meaning(pod) if term in self._repelling}
@@ -254,7 +252,7 @@ class PodAffinityIndex:
         return self._ports.get(node, {})
 
     def violations(self, bound: Mapping[PodUid, Pod]) -> Iterator[Violation]:
-        """What differs from what these pods say, counted anew."""
+        """Differences from a fresh count over these pods."""
         if self._pods.keys() != bound.keys():
             yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
             return
@@ -271,7 +269,7 @@ class PodAffinityIndex:
 
 
 class _Meant:
-    """By which of some asks pods are meant. Those that are alike in all that is asked about are looked at once."""
+    """Which of some asks a pod matches, computed once for pods that are alike to all of them."""
 
     def __init__(self, asks: Sequence[Ask]) -> None:
         self._asks = asks
@@ -297,8 +295,10 @@ def _count_in(
 
 
 class Around:
-    """The pods around, for one plan. `leaving`: bound pods that are taken to be gone. `besides`: pods that are taken to
-    be on those nodes. `emptied`: bound pods repel nobody and take no ports, but whoever wants to be near one may."""
+    """The pods around, as one plan sees them.
+
+    `leaving`: bound pods that count as gone. `besides`: pods that count as on those nodes. `emptied`: bound pods repel
+    no pod and take no ports, but pods may still be attracted to them."""
 
     def __init__(
         self,
@@ -327,7 +327,7 @@ class Around:
                 add_in(self._ports_gone, node, port, 1)
 
     def look_at(self, asks: Iterable[Ask], attracting: Iterable[Ask] = ()) -> None:
-        """These will be asked for: they are counted in one go. `attracting`: because somebody wants to be near them."""
+        """Counts these asks in one pass. `attracting`: asks of affinities."""
         attracted = {ask: None for ask in attracting if (ask, True) not in self._counts}
         others = {ask: None for ask in asks if (ask, False) not in self._counts}
         base = dict(self._pod_affinity.count([*attracted, *(others if not self._emptied else ())]))
@@ -344,21 +344,20 @@ class Around:
         return own
 
     def counts(self, ask: Ask, *, attracting: bool = False) -> OnNodes:
-        """How many pods are meant, by node. `attracting`: they are asked for because somebody wants to be near them."""
+        """Matching pods by node. `attracting`: for an affinity."""
         if (ask, attracting) not in self._counts:
             self.look_at(*(((), [ask]) if attracting else ([ask],)))
         return self._counts[ask, attracting]
 
     def repelling(self, meant: Sequence[Pod] | None = None) -> Mapping[AffinityTerm, OnNodes]:
-        """Required anti-affinity of pods around, and how many of those each node has. `meant`: only what means one of
-        these."""
+        """Required anti-affinity of pods around, by node. `meant`: only terms that select one."""
         there = {} if self._emptied else self._pod_affinity.repelling(meant)
         found = {term: dict(nodes) for term, nodes in there.items()}
         for by, pods in ((-1, self._repelling_leave), (+1, self._besides)):
             for pod, node in pods:
                 for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity:
                     if by < 0 and term not in found:
-                        # It is none of those that are looked at.
+                        # It is not among the terms that are examined.
                         continue
                     if meant is None or any(term.peers.include(each.namespace, each.labels) for each in meant):
                         add_in(found, term, node, by)
@@ -373,7 +372,7 @@ class Around:
 
 
 def _index(found: dict[str | None, _ByLabel], term: AffinityTerm, by: int, namespaces: Iterable[str | None]) -> None:
-    """It is said of pods of these namespaces, so often more."""
+    """Counts the term `by` more often for these namespaces."""
     for namespace in namespaces:
         by_label = found.setdefault(namespace, {})
         for label in _labels_of(term.peers):
@@ -387,7 +386,7 @@ def _said_of(indexes: Iterable[_ByLabel], labels: Iterable[RequiredLabel]) -> It
 
 
 def _labels_of(peers: Peers) -> Iterable[RequiredLabel]:
-    """Labels of which each of the peers has one; None where they may have any."""
+    """Labels such that every one of the peers has at least one; None where no label is required."""
     if peers.selector is None:
         return ()
     if peers.selector and peers.selector[0].key.startswith(POLICY_LABEL):
@@ -397,7 +396,7 @@ def _labels_of(peers: Peers) -> Iterable[RequiredLabel]:
 
 
 def _others_named(term: AffinityTerm, author: str) -> Iterable[str | None]:
-    """The namespaces that it is about, but for that of those who have it; None: all."""
+    """The namespaces that the term is about, without the author's own; None: all."""
     return (None,) if term.peers.namespaces is None else term.peers.namespaces - {author}
 
 

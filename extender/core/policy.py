@@ -1,26 +1,25 @@
-"""The seam: what a policy is. A policy decides where pods may be, where best, in which order, and when.
+"""Extension points of policies: what a policy is, and when Escher calls it.
 
-A policy is one file with one class that has a `name` and as many of the extension points below as it needs; each is a
-protocol of its own, by the name that kube-scheduler's framework has for it. It is registered by one line (see
-`extender.filters`), or from outside by configuration or entry point (see `extender.registry`).
+A policy decides on which nodes pods may be, which nodes are best, in which order pods are placed, and when. A policy is
+one file with one class that has a `name` and any of the extension points below. Each point is a protocol named after
+its counterpart in kube-scheduler's framework. One line registers a policy (see `extender.filters`); configuration or an
+entry point registers one from outside (see `extender.registry`).
 
-    facts come in            Observes: `observe`, `forget`. Outlives: `finished`, `deleted`
+    facts come in            Observes: `observe`, `forget`. KeepsEnded: `finished`, `deleted`
     a pod is to be placed    Filters: `filter`. FiltersAlike: `alike`. Scores: `score`. Reads: `malformed`.
-                             Foresees: `why_never`
-    or by one policy alone   Places: `places`, `place`, `owns`, `sleeps`, `would_refuse`
+                             Infeasible: `why_never`
+    or by one policy alone   PlacementPlugin: `places`, `place`, `owns`, `sleeps`, `would_refuse`
     units are held           Reserves: `reserve`, `unreserve`. YieldsReservations: `gives_way`
     it is to be bound        PermitsBinds: `permit`
-    others are to leave      Preempts: `may_evict`
+    pods are to be evicted   Preempts: `may_evict`
     gangs wait               Orders: `order`, `order_version`. CountsHeld: `hold`
-    room came free           Wakes: `could_pass`, by default what `filter` lets pass. Settles: `settle` and its sisters
-    something else changed   Stirs: `take_stirred`
+    room came free           Wakes: `could_pass`, by default what `filter` lets pass. Settles: `settle` and others
+    something else changed   RequeueHints: `take_requeue_hints`
     time passes              KeepsTime: `next_deadline`, `tick`
-    something is to be done  Acts: `take_effects`; what became of it: `heed`
+    effects                  Acts: `take_effects`, and a method for their results
 
-The gang (`extender.filters.gang`) has nearly all of them; most policies need one or two.
-
-Every method is pure: it may change what the policy itself knows, and nothing else; time is an argument; what should be
-done is returned as effects. Must not know clocks, networks, or kube-scheduler's wire.
+The gang (`extender.filters.gang`) has nearly all of them; most policies need one or two. A method may change the
+policy's own state and nothing else. Time is an argument; actions are returned as effects.
 """
 
 from __future__ import annotations
@@ -42,28 +41,31 @@ from extender.kube.names import NodeName, PodUid
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """Yes."""
+    """The pod may be bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """No. `reason` goes to kube-scheduler and is constant for the same situation, or the pod is tried for ever; `short`
-    has the numbers, for people. `preemption_helps`: whether evicting pods of lower priority could make room. `policy`:
-    that of those that people create whose rule it is, by name.
-    """
+    """The node or the bind is refused for `reason`, which goes to kube-scheduler.
+
+    `reason` is constant for the same situation, or kube-scheduler retries the pod for ever. `short`: the numbers, for
+    people. `preemption_helps`: whether evicting pods of lower priority could make room. `policy`: the name of the
+    EscherPolicy whose rule refused."""
 
     reason: str
     short: Short | None = None
     preemption_helps: bool = True
     explained: str = ""
-    """The same in more words, for people; may have numbers that change. Empty: `reason` says it all."""
+    """A longer form of `reason` for people; its numbers may change. Empty: `reason` is enough."""
     policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Not yet: asked again at every change of the cluster, and refused with `reason` at `until`, in seconds that only
-    pass. None: the policy is not asked again, it answers by an effect, OpenBarrier or TurnBack."""
+    """The pod waits. Escher asks again at every change of the cluster.
+
+    At `until`, in seconds of a clock that only advances, it is refused with `reason`. None: Escher does not ask again;
+    the policy answers by an effect, OpenBarrier or TurnBack."""
 
     until: float | None
     reason: str
@@ -72,13 +74,12 @@ class Wait:
 Permit = Allow | Refuse | Wait
 
 NodeFilter = Callable[[NodeName], Refuse | None]
-"""For one pod: None if it may be on the node."""
+"""For one pod: None if the pod may be on the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class OnlyOn:
-    """A `NodeFilter` that refuses no other nodes than these: for a pod that may go to thousands it is asked about the
-    few. `judge`: of one of them."""
+    """A `NodeFilter` that asks `judge` about the few `nodes` and allows every other node."""
 
     nodes: Container[NodeName]
     judge: NodeFilter
@@ -89,8 +90,7 @@ class OnlyOn:
 
 @dataclass(frozen=True, slots=True)
 class OnlyTheseNodes:
-    """A `NodeFilter` that refuses all nodes but these for one reason: for a pod that may go to a few of thousands.
-    `judge`: of one of these."""
+    """A `NodeFilter` that asks `judge` about the few `nodes` and refuses every other node."""
 
     nodes: Collection[NodeName]
     judge: NodeFilter
@@ -104,17 +104,17 @@ Scorer = Callable[[NodeName], float]
 """For one pod: how good the node is, from 0 to 1."""
 
 GivingWay = Mapping[NodeName, Sequence[Holder]]
-"""Holders by node that would give up what they hold for the pod: to be counted as free."""
+"""Holders by node that would release their units for the pod: a filter counts these as free."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a policy may read, and must not change: always of this moment.
+    """What a policy may read and must not change: always the current state.
 
-    `pods` are those that are not finished, pending and bound. `giving_way`: what is held for others and given up for a
-    pod. `takes`: whether a pod, on a node, would take away a place that is kept for a gang, beyond units; None: on no
-    node. `take_freed`: whom such a place has kept from other nodes, and does no more.
-    """
+    `pods`: pending and bound pods, without finished ones. `giving_way`: holdings of others that would be released for a
+    pod. `takes`: whether a pod on a node would take a place kept for a gang, beyond units; None: on no node.
+    `take_freed`: pods that a kept place had excluded from nodes other than its own, once the place is no longer
+    kept."""
 
     ledger: Ledger
     nodes: Mapping[NodeName, Node]
@@ -126,7 +126,7 @@ class Facts:
     take_freed: Callable[[], Collection[Pod]] = lambda: ()
 
     def node_of(self, pod: Pod) -> NodeName | None:
-        """Where the pod is bound, or where units are held for it."""
+        """The node on which the pod is bound, or on which units are held for it."""
         held = self.ledger.holding(pod.uid)
         return pod.node if pod.node is not None or held is None else held.node
 
@@ -134,10 +134,9 @@ class Facts:
 class Policy(Protocol):
     """`name` is a DNS label, for metrics, settings and explanations.
 
-    Of a pod it judges by what is alike for all of a kind: its namespace, gang, priority, requests, selectors,
-    tolerations and annotations (`Pod.annotations`), and by what is held for it. Others are woken by what one of a kind
-    is told.
-    """
+    A policy judges a pod by its holding and by properties that all pods of its class share: namespace, gang, priority,
+    requests, selectors, tolerations and annotations (`Pod.annotations`). The answer for one pod of a class decides
+    whether Escher wakes the others."""
 
     @property
     def name(self) -> str: ...
@@ -146,71 +145,71 @@ class Policy(Protocol):
 @runtime_checkable
 class Reads(Protocol):
     def malformed(self, pod: Pod) -> MalformedAsk | None:
-        """What the pod asks of this policy and cannot be understood; it is rejected for that, and told how to mend it.
-        None if it can, or asks nothing."""
+        """What the pod asks of this policy in a form that cannot be parsed; None if nothing."""
         ...
 
 
 @runtime_checkable
 class Observes(Protocol):
     def observe(self, fact: Pod | Node, now: float) -> None:
-        """It is there, and looks like this. A pod that has finished is forgotten instead."""
+        """The object exists in this state. A finished pod is passed to `forget` instead."""
         ...
 
     def forget(self, fact: Pod | Node) -> None:
-        """It is gone; this is how it looked last."""
+        """The object is gone; `fact` is its last state."""
         ...
 
 
 @runtime_checkable
 class KeepsEnded(Protocol):
-    """For whom a pod that has finished still counts."""
+    """For a policy that counts finished pods."""
 
     def finished(self, pod: Pod, now: float) -> None:
-        """It has run to its end, and the API server still has it. Nothing is held for it. Told whenever it is seen."""
+        """The pod has finished; the API server still has it. It holds nothing. May be repeated."""
         ...
 
     def deleted(self, uid: PodUid, now: float) -> None:
-        """The API server has it no more, finished or not. What is held for it is let go afterwards."""
+        """The API server no longer has the pod, finished or not. Its holding is released later."""
         ...
 
 
 @runtime_checkable
 class Filters(Protocol):
-    """A gang's plan keeps to room, selectors, taints and what pods' specs require of each other. Of what a filter says
-    beside that only the nodes for each member are minded, member by member. A policy that says nothing else has a
-    true attribute `kept_by_plans`."""
+    """A filter for pods. A plan respects room, selectors, taints and rules between pods without it.
+
+    Of anything else that a filter says, a plan uses only the nodes allowed for each member, one member at a time. A
+    policy that says nothing else has a true attribute `kept_by_plans`."""
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        """How this policy judges nodes for the pod; None where it has no say, which must take one look-up to find
-        out."""
+        """How this policy judges nodes for the pod; None, after one look-up, if not concerned."""
         ...
 
 
 @runtime_checkable
 class FiltersAlike(Filters, Protocol):
-    """It judges nodes alike for pods that say the same of a few things, and which pods are where decides."""
+    """A filter that judges equally for pods with equal `alike`, by where other pods are."""
 
     def alike(self, pod: Pod) -> Hashable:
-        """What `filter` reads of the pod, if it holds nothing; None where this policy has no say."""
+        """What `filter` reads of a pod without a holding; None if this policy does not apply."""
         ...
 
 
 @runtime_checkable
 class Infeasible(Protocol):
     def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
-        """Why with the nodes that there are the pod waits in vain, whoever leaves; asked only about who was let
-        nowhere, and told instead of what was in the way. None where that is not proven."""
+        """Why the pod fits on no existing node, whichever pods leave; None if that is not proven.
+
+        Called only for a pod that is refused on every node. The answer replaces the other reasons."""
         ...
 
     def take_withdrawn(self, facts: Facts) -> Collection[Pod]:
-        """Those of whom that was proven, and is no more; since this was asked last. They are told what is true now."""
+        """Pods whose proof has ceased to hold since the last call; they receive a new reason."""
         ...
 
 
 @runtime_checkable
 class InfeasibleInSlices(Infeasible, Protocol):
-    """Its `take_withdrawn` looks at as much as others can wait for, and is asked again while it is in doubt."""
+    """A call of `take_withdrawn` does a limited amount of work; it is repeated while `in_doubt`."""
 
     @property
     def in_doubt(self) -> bool: ...
@@ -219,23 +218,24 @@ class InfeasibleInSlices(Infeasible, Protocol):
 @runtime_checkable
 class Wakes(Protocol):
     def could_pass(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        """As `filter`, for a pod that was turned away: whether it is worth a wake. Only for a policy of which `filter`
-        says something else."""
+        """Which nodes justify a wake of an unschedulable pod, if `filter` answers otherwise."""
         ...
 
 
 @runtime_checkable
 class RequeueHints(Protocol):
     def take_requeue_hints(self) -> Collection[str]:
-        """Namespaces of which governed pods that were turned away may go somewhere now, though no node that would have
-        them may have gained room; since this was asked last."""
+        """Namespaces, since the last call, whose unschedulable pods may fit now.
+
+        Only pods that a policy matches. Perhaps no node that accepts them has gained room."""
         ...
 
 
 @runtime_checkable
 class Scores(Protocol):
-    """A policy that the pod's author has chosen for this pod has a true attribute `decides`: where one of these prefers
-    a node, others are not asked. Plans of gangs mind these alone."""
+    """Preference among nodes. A policy that the pod's author chose has a true attribute `decides`.
+
+    If such a policy prefers a node, the other policies are not asked. Plans of gangs use only these policies."""
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         """How good nodes are for the pod; None where this policy prefers none."""
@@ -249,139 +249,139 @@ class Reserves(Protocol):
         ...
 
     def unreserve(self, pod: Pod) -> None:
-        """They are held no more: the pod is bound, or was turned away, or is gone."""
+        """The units are no longer held so: the pod is bound, was refused, or is gone."""
         ...
 
 
 @runtime_checkable
 class PermitsBinds(Protocol):
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
-        """Whether the pod, for which units are held on the node, may be bound there now."""
+        """Whether the pod, which holds units on the node, may be bound there now."""
         ...
 
 
 @runtime_checkable
 class PlacementPlugin(Protocol):
-    """One that finds the place for some pods by itself, together with others. What is held for them is its affair, and
-    it is asked for `permit` last, when all others allow."""
+    """A policy that places some pods on its own, together with others.
+
+    It owns the holdings of these pods. Escher calls its `permit` last, after all other policies allow the bind."""
 
     def places(self, pod: Pod) -> bool:
-        """Whether it does so for this one, as kube-scheduler has it: that may be newer than what was observed."""
+        """Whether it places this pod, given as kube-scheduler has it, perhaps newer than known."""
         ...
 
     def owns(self, uid: PodUid) -> bool:
-        """Whether it has taken that pod for one of its own: then it has the last word on its bind."""
+        """Whether the pod is one of its own: then this policy decides last on its bind."""
         ...
 
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
-        """The node, one of these, that is held for the pod from now on. All other filters let it be on any of them."""
+        """Holds one of these nodes for the pod and returns it. Other filters accept all of them."""
         ...
 
     def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
-        """Why `place` would refuse the pod now, empty if it would not. Nothing is held, and nothing changes."""
+        """Why `place` would refuse the pod now, or empty. Changes nothing."""
         ...
 
     def sleeps(self, pod: Pod, now: float) -> bool:
-        """It was turned away, and not by `place`. False: this policy does not wake it."""
+        """The pod was refused everywhere, not by `place`. Whether this policy wakes it."""
         ...
 
 
 @runtime_checkable
 class YieldsReservations(Protocol):
     def gives_way(self, pod: Pod) -> GivingWay:
-        """What this policy holds for others and would give up for the pod."""
+        """Holdings of other pods under this policy that it would release for the pod."""
         ...
 
 
 @runtime_checkable
 class Preempts(Protocol):
     def may_evict(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> Collection[NodeName]:
-        """Of the nodes that kube-scheduler could choose, those whose victims may go for the pod."""
+        """Which of kube-scheduler's candidate nodes have victims that may leave for the pod."""
         ...
 
 
 @runtime_checkable
 class Orders(Protocol):
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
-        """Where a gang with these members stands among those of its priority that wait: the lower, the earlier; those
-        of one place go by age."""
+        """Position among waiting gangs of the same priority: lowest first, equal ones by age."""
         ...
 
     @property
     def order_version(self) -> int:
-        """Another number whenever `order` may answer otherwise than before."""
+        """Changes whenever `order` may answer otherwise than before."""
         ...
 
 
 @runtime_checkable
 class OrdersAlike(Protocol):
-    """For `Orders` that can say whom it has in one place: thousands may wait, and one of them is asked about."""
+    """For `Orders` with a key of equal positions: one of thousands of gangs is asked about."""
 
     def order_alike(self, members: Sequence[Pod]) -> Hashable:
-        """The same for gangs that `order` never tells apart, as long as they have these members; None: that is not
-        known."""
+        """Equal for gangs with equal `order` while they have these members; None: not known."""
         ...
 
 
 @runtime_checkable
 class CountsHeld(Protocol):
-    """For whom a pod counts from when it is let in, and not only from when it is bound."""
+    """For a policy that counts a pod from its admission, and not only from its bind."""
 
     def hold(self, held: Mapping[PodUid, bool]) -> None:
-        """Whether a place is held for each of these, known or not, that are not known to be bound. Told before
-        `order_version` is asked; of one that is bound meanwhile not at all."""
+        """Whether each of these pods has a place held; the pods may be unknown to the policy.
+
+        Called before `order_version` is read, for pods that are not known to be bound."""
         ...
 
 
 @runtime_checkable
 class KeepsTime(Protocol):
     def next_deadline(self) -> float | None:
-        """The next moment at which `tick` has something to do, in seconds that only pass."""
+        """When `tick` next has something to do, in seconds of a clock that only advances."""
         ...
 
     def tick(self, now: float) -> Sequence[NodeName]:
-        """What is due is done. The nodes to which somebody who was turned away may go now."""
+        """Performs what is due. Returns the nodes that unschedulable pods may fit on now."""
         ...
 
 
 @runtime_checkable
 class Settles(Protocol):
-    """Whoever waits is planned for and woken as room comes free, in slices of work (`core.work_budget`)."""
+    """Requeue: plans and wakes waiting pods as room comes free, in slices (`core.work_budget`)."""
 
     def begin_slice(self, now: float) -> None:
-        """As much as one slice holds may be done from now on."""
+        """A new slice begins, with its full budget of work."""
         ...
 
     def has_work(self, now: float) -> bool:
-        """Whether there is something to settle, though no node may have gained room."""
+        """Whether there is work even if no node may have gained room."""
         ...
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
-        """These nodes have gained room. Called until nobody gives up any more on the way, and nothing is left."""
+        """These nodes have gained room. Repeated until nothing more is released or left to do."""
         ...
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
-        """All is settled: the nodes that are worth a look of those who wait for no policy."""
+        """Requeue is complete: nodes worth trying for waiting pods that no policy handles."""
         ...
 
     def slice_is_over(self) -> bool:
-        """What is left is for the next slice, which is soon."""
+        """Whether the remaining work is left for the next slice, which follows soon."""
         ...
 
 
 @runtime_checkable
 class Acts(Protocol):
     def take_effects(self) -> Sequence[GangEffect]:
-        """What is to be done since this was asked last; `extender.app.effects.dispatcher` performs it."""
+        """The effects since the last call; `extender.app.effects.dispatcher` performs them."""
         ...
 
     def heed(self, told: Feedback, now: float) -> None:
-        """What became of effects, whosever they were. That a Binding is written it hears here, and not by `observe`."""
+        """Results of effects of any policy. It reports a written Binding, `observe` does not."""
         ...
 
 
 def has(policy: Policy, point: type) -> bool:
-    """What `isinstance` says; but before Python 3.12 that works out the members of a protocol each time."""
+    """As `isinstance`, which before Python 3.12 computes the members of a protocol at each call."""
     return all(getattr(policy, member, None) is not None for member in _members(point))
 
 

@@ -1,18 +1,18 @@
-"""Governing: which policies govern a pod, and in which form it is known for that.
+"""Policy matching: which EscherPolicies match a pod, and the form of the pod that applies them.
 
-A pod is governed by the policies of its namespace that it names by annotation, and by those whose selector matches its
-labels. In its governed form it bears a label for each, such as no pod at the API server can have, and requires what the
-policy says of pods around it as if its spec said so: whoever plans, counts and wakes goes by that and knows no policy.
-The form is never written anywhere. Must not know nodes, room, nor time.
+A policy of the pod's namespace matches if the pod's annotation names it, or if its selector matches the pod's labels.
+The governed form of a pod has one label for each such policy, which no pod at the API server can have. It also has the
+policy's requirements about pods around, as if they were in the pod's spec. Planning, counting and waking read only the
+governed form and need no policy. The form is never written to the API server.
 
-Where there are alternatives (`a|b` in the annotation, or a policy of the type soft), it is one of them at a time that
-governs the pod; whose turn it is others say.
+Alternatives are `a|b` in the annotation, or a policy of the type soft. One of them at a time matches the pod; the
+caller decides which one is next.
 
-A policy that is asked (`policy_types.Hosted`) governs nobody: who has its answer asks for its resources. It is told as
-governing of a pod alone that names it and has no answer, so that somebody can refuse that.
+A policy of `policy_types.Hosted` is asked by tasks. It matches only a pod that names it without having its answer, so
+that a filter can refuse that pod. A pod with the policy's answer asks for its resources instead.
 
-A pod of a namespace without policies that names none costs two look-ups; of one with policies that select, two for each
-of its labels, however many they are.
+Cost: two look-ups for a pod of a namespace without policies that names none. In a namespace with selecting policies:
+two look-ups for each of the pod's labels, however many policies there are.
 """
 
 from __future__ import annotations
@@ -41,30 +41,29 @@ from extender.kube.label_match import LabelRequirement, matches
 from extender.kube.names import LABEL_LIMIT, PodUid
 
 ANSWERED = f"esl.{DOMAIN}/"
-"""The label that a policy's answer has, by its name: which of its tasks a pod is."""
+"""Start of the label in a policy's answer, before the policy's name: which task a pod is."""
 POLICY = f"{DOMAIN}/policy"
-"""Annotation: `a,b` names both, and `a|b` the first that can be had."""
+"""Annotation: `a,b` names both, and `a|b` the first that can be satisfied."""
 _NAMED = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _NO_TURNS: Mapping[str, int] = {}
 _SOFTLY = Soft(())
-"""As soft as who names alternatives and says no more."""
+"""The default parameters of a soft policy, for a pod that names alternatives itself."""
 _DEEPEST = 16
-"""So many shares may be in each other."""
+"""Most levels of shares inside shares."""
 MOST_GOVERNING = 128
-"""So many policies may govern a pod at once: what is decided about it costs a look at each."""
+"""Most policies that may match a pod at once: each decision about the pod examines all of them."""
 _KINDS = 1024
-"""So many kinds of pods of a namespace are remembered at most."""
+"""Most kinds of pods of a namespace that are cached."""
 _Bucket = tuple[str, str | None]
-"""A label and its value, None for any: whom a selector matches has it."""
+"""A label that every pod selected by a policy has; value None: any value."""
 
 
 LONGEST_NAMES = MOST_NAMES * (LABEL_LIMIT + len(" | "))
-"""Characters of the annotation that are read: so many names as there may be, each as long as it may be."""
+"""Most characters of the annotation that are read: the most names, each of the greatest length."""
 
 
 def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
-    """The alternatives that the annotation names, each of policies that are to hold together; None where that cannot be
-    understood."""
+    """The alternatives, each of policies that apply together; None if `value` cannot be parsed."""
     if len(value) > LONGEST_NAMES or value.count("|") + value.count(",") >= MOST_NAMES:
         return None
     found = tuple(tuple(part.strip() for part in each.split(",")) for each in value.split("|"))
@@ -74,8 +73,9 @@ def names_in(value: str) -> tuple[tuple[str, ...], ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """So many alternatives that a pod has, each of which is to be tried for `seconds`: those of a soft policy of that
-    name, or POLICY for the pod's own."""
+    """The pod has this number of alternatives; each is tried for `seconds`.
+
+    `name`: the soft policy, or POLICY for the pod's own alternatives."""
 
     name: str
     alternatives: int
@@ -83,21 +83,20 @@ class Choice:
 
 
 class _Policies:
-    """Those of one namespace, and by which label each is found."""
+    """The policies of one namespace, indexed by a label that each requires."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, PolicyInForce] = {}
         self._by_label: dict[_Bucket, dict[str, None]] = {}
         self._by_none: dict[str, None] = {}
-        """Those whose selector requires no label."""
+        """Policies whose selector requires no label."""
         self._looked_at: tuple[str, ...] = ()
-        """The labels that decide which of these policies govern a pod."""
+        """The label keys that decide which of these policies match a pod."""
         self._known: dict[tuple[object, ...], tuple[MatchedPolicy, ...]] = {}
-        """What governs pods that are alike to all of these policies."""
+        """The matches of pods that are alike to all of these policies."""
 
     def policy_matching(self, pod: Pod, find: Callable[[Pod], tuple[MatchedPolicy, ...]]) -> tuple[MatchedPolicy, ...]:
-        """What `find` answers for the pod, once for all that are alike: who names the same, and has the same labels, of
-        those that are looked at."""
+        """What `find` returns, cached for pods with equal annotation and labels that matter."""
         labels = pod.labels
         kind = (pod.annotations.get(POLICY), *map(labels.get, self._looked_at))
         found = self._known.get(kind)
@@ -134,7 +133,7 @@ class _Policies:
         return policy
 
     def near(self, labels: Mapping[str, str]) -> Mapping[str, None]:
-        """Those that may select a pod with these labels: no others do."""
+        """The only policies that may select a pod with these labels."""
         found = dict(self._by_none)
         if self._by_label:
             for label, value in labels.items():
@@ -147,7 +146,7 @@ class _Policies:
 
 
 def _buckets(policy: PolicyInForce) -> list[_Bucket]:
-    """Labels of which whoever is selected has one."""
+    """Labels such that every selected pod has at least one; empty: none is required."""
     for each in policy.selector or ():
         if each.operator == "In":
             return [(each.key, value) for value in each.values]
@@ -160,14 +159,14 @@ class PolicyMatching:
     def __init__(self) -> None:
         self._policies: dict[str, _Policies] = {}
         self._pods: dict[str, dict[PodUid, Pod]] = {}
-        """As they are told of, by namespace."""
+        """Pods in bare form, by namespace."""
         self._namespace_of: dict[PodUid, str] = {}
         self.looked_at = 0
-        """Policies that were looked at so far to find what governs a pod. Of pods that are alike one counts."""
+        """How many policies were examined so far to match pods. Pods that are alike count once."""
         self._turns: dict[PodUid, dict[str, int]] = {}
-        """Of pods with alternatives how often the next one's turn has come: by soft policy, or POLICY for their own."""
+        """For pods with alternatives: how often each moved on, by soft policy or POLICY."""
 
-    # -- policies: each answers whether what is in force is another since -------------------------------------------
+    # -- policies: each returns whether the policies in force changed -----------------------------------------------
 
     def put(self, namespace: str, name: str, policy: PolicyInForce) -> bool:
         policies = self._policies.setdefault(namespace, _Policies())
@@ -185,7 +184,7 @@ class PolicyMatching:
         return True
 
     def namespaces(self) -> list[str]:
-        """Those in which something is in force."""
+        """The namespaces with a policy in force."""
         return list(self._policies)
 
     def in_force(self, namespace: str) -> Mapping[str, PolicyInForce]:
@@ -195,21 +194,21 @@ class PolicyMatching:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def remember(self, pod: Pod) -> None:
-        """The pod is there and looks like this."""
+        """The pod exists in this state."""
         self._pods.setdefault(pod.namespace, {})[pod.uid] = bare(pod)
         self._namespace_of[pod.uid] = pod.namespace
 
     def of_namespace(self, namespace: str) -> Mapping[PodUid, Pod]:
-        """Its pods that are there and have not finished, as they are told of."""
+        """The namespace's unfinished pods, in bare form."""
         return self._pods.get(namespace, {})
 
     def told_of(self, uid: PodUid) -> Pod | None:
-        """The pod as it is told of; None: it is not there, or has finished."""
+        """The pod in bare form; None: it does not exist, or has finished."""
         namespace = self._namespace_of.get(uid)
         return None if namespace is None else self._pods[namespace][uid]
 
     def told(self) -> Iterator[Pod]:
-        """All that are there and have not finished, as they are told of."""
+        """All unfinished pods, in bare form."""
         return chain.from_iterable(pods.values() for pods in self._pods.values())
 
     def forget(self, uid: PodUid) -> None:
@@ -222,21 +221,21 @@ class PolicyMatching:
                 del self._pods[namespace]
 
     def resolved(self, pod: Pod) -> Pod:
-        """The pod in its governed form; itself where nothing governs it."""
+        """The pod in its governed form; in bare form if no policy matches it."""
         told = bare(pod)
         governed = self.policy_matching(told)
         return governed_form(told, governed) if governed else told
 
     def policy_matching(self, pod: Pod) -> tuple[MatchedPolicy, ...]:
-        """What governs the pod, by name."""
+        """The policies that match the pod, by name."""
         policies = self._policies.get(pod.namespace)
         if policies is None:
             return self._found(pod) if pod.annotations and POLICY in pod.annotations else ()
-        # Whoever has had a turn is like nobody.
+        # A pod that has taken a turn shares its answer with no other pod.
         return self._found(pod) if pod.uid in self._turns else policies.policy_matching(pod, self._found)
 
     def ahead(self, pod: Pod) -> list[tuple[MatchedPolicy, ...]]:
-        """What governs the pod by each of the alternatives that it names, from that on whose turn it is."""
+        """The policies that match the pod by each of its own alternatives, from the current on."""
         return [self._found(pod, ahead) for ahead in range(self.its_own(pod))]
 
     def _found(self, pod: Pod, ahead: int = 0) -> tuple[MatchedPolicy, ...]:
@@ -254,14 +253,14 @@ class PolicyMatching:
         return tuple(self._as_governing(pod.namespace, name) for name in sorted(names))
 
     def _has_answered(self, name: str, pod: Pod) -> bool:
-        """Whether it is a policy that is asked, and the pod says which of its tasks it is."""
+        """Whether the policy is `Hosted` and the pod has its answer."""
         if ANSWERED + name not in pod.labels:
             return False
         policy = self.in_force(pod.namespace).get(name)
         return policy is not None and isinstance(policy.parameters, Hosted)
 
     def _preferred(self, pod: Pod, names: Iterable[str]) -> set[str]:
-        """Those whose turn it is, of the soft policies of these names, and of those that they prefer."""
+        """The current preferences of these soft policies, and of those among their preferences."""
         found: set[str] = set()
         ahead = [(name, soft) for name in names if (soft := self._soft(pod.namespace, name)) is not None]
         seen = {name for name, _ in ahead}
@@ -288,15 +287,15 @@ class PolicyMatching:
 
     @property
     def turns(self) -> Mapping[PodUid, Mapping[str, int]]:
-        """Of pods with alternatives how often the next one's turn has come."""
+        """For pods with alternatives: how often each moved to its next alternative."""
         return self._turns
 
     def begin_with(self, turns: Mapping[PodUid, Mapping[str, int]]) -> None:
-        """So often have they come, of pods that will be told of."""
+        """Restores the turns of pods that will be observed later."""
         self._turns = {uid: dict(each) for uid, each in turns.items()}
 
     def alternatives(self, pod: Pod) -> Iterator[Choice]:
-        """What gives the pod another alternative to be governed by."""
+        """The choices by which another alternative could match the pod."""
         if (own := self.its_own(pod)) > 1:
             yield Choice(POLICY, own, float(_SOFTLY.wait_seconds))
         for each, soft in of_type(pod.governed, Soft):
@@ -304,12 +303,12 @@ class PolicyMatching:
                 yield Choice(each.name, len(soft.preferences), float(soft.wait_seconds))
 
     def its_own(self, pod: Pod) -> int:
-        """How many alternatives it names itself."""
+        """How many alternatives the pod's own annotation names."""
         named = pod.annotations.get(POLICY, "") if pod.annotations else ""
         return len(names_in(named) or ()) if "|" in named else 1
 
     def take_turn(self, uid: PodUid, which: str, by: int = 1) -> Pod | None:
-        """The next of the alternatives governs the pod. The pod as told; None: it is not known."""
+        """The next alternative matches the pod. Returns the pod in bare form; None if unknown."""
         if (told := self.told_of(uid)) is not None:
             turns = self._turns.setdefault(uid, {})
             turns[which] = turns.get(which, 0) + by
@@ -324,7 +323,7 @@ class PolicyMatching:
         return MatchedPolicy(name, policy.parameters)
 
     def _above(self, namespace: str, share: FairShare) -> tuple[tuple[str, int], ...]:
-        """The shares that it is in. One that is not there is none; nor is what is in itself."""
+        """The shares around this one, outermost first; a missing parent or a cycle ends these."""
         found: dict[str, int] = {}
         while share.parent and share.parent not in found and len(found) < _DEEPEST:
             policy = self.in_force(namespace).get(share.parent)
@@ -339,14 +338,14 @@ class PolicyMatching:
 
 
 def governed_form(pod: Pod, governed: tuple[MatchedPolicy, ...]) -> Pod:
-    """The pod as it is known while these govern it."""
+    """The pod in the form that it has while these policies match it."""
     labels = {**pod.labels, **{POLICY_LABEL + each.name: "" for each in governed if each.parameters is not None}}
     required = _required(pod.namespace, governed, pod.constraints)
     return replace(pod, labels=labels, constraints=required, governed=governed)
 
 
 def bare(pod: Pod) -> Pod:
-    """The pod as its author has it."""
+    """The pod as its author wrote it."""
     if not pod.governed:
         return pod
     labels = {label: value for label, value in pod.labels.items() if not label.startswith(POLICY_LABEL)}
@@ -363,7 +362,7 @@ def bare(pod: Pod) -> Pod:
 
 @lru_cache(maxsize=4096)
 def _required(namespace: str, governed: tuple[MatchedPolicy, ...], own: Constraints | None) -> Constraints | None:
-    """What a pod requires of others, that being its own; one object for all that are equal."""
+    """Requirements of a pod's policies and its `own`; equal results are one object."""
     base = own or NO_CONSTRAINTS
     apart, beside, spread = list(base.anti_affinity), list[AffinityTerm](), list(base.spread)
     for each, keeps in of_type(governed, AntiAffinity):

@@ -1,15 +1,14 @@
-"""The brake: which of the acts that touch what is not ours are allowed, everywhere and namespace by namespace.
+"""Safety switches: which acts on foreign objects Escher may perform, everywhere and by namespace.
 
-    observe_only --- nothing below is done: it is decided and told, no more
-    EVICT_PART ----- members of a gang that is known to be bound in part are evicted
-    PREEMPT -------- pods of lower priority are evicted for a gang
-    SAVE_ROOM ------ what comes free is kept for the gang whose turn it is
-    REFUSE --------- filter and bind say no, or wait, for a gang's sake or an ephemeral resource's
+    observe_only --- none of the acts below is done: decisions are only reported;
+    EVICT_PART ----- members of a gang that is known to be bound in part are evicted;
+    PREEMPT -------- pods of lower priority are evicted for a gang;
+    SAVE_ROOM ------ room that comes free is kept for the first gang in the queue;
+    REFUSE --------- filter and bind refuse, or wait, for a gang or an ephemeral resource.
 
-While what narrows what may be done cannot be read, nothing is evicted (`uncertain`). A namespace's labels can hold the
-brake where the settings do not; they never loosen it. What a label says that is neither of its two words holds the
-brake too. Knows the switches and nothing else: who consults them does so at the one place where the act would be
-decided, and tells with `Withheld` what would have been done.
+While restrictions cannot be read, nothing is evicted (`uncertain`). A namespace's labels can forbid an act that the
+settings allow, never the reverse. A label with neither of its two words forbids the act too. The caller consults the
+switches at the one place where it decides an act, and reports a forbidden one with `Withheld`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from extender.core.names import GangKey
 
 
 class Act(Enum):
-    """What can be held back. The value is its name for people: in metrics, in the journal, over HTTP."""
+    """What can be forbidden. The value is its name for people: in metrics, journal and HTTP."""
 
     EVICT_PART = "evict-parts"
     PREEMPT = "preempt"
@@ -37,7 +36,7 @@ LABELS: Mapping[Act, str] = {act: f"escher.dev/{act.value}" for act in Act if ac
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """What is switched on, in one place. Refusing has no switch of its own: to refuse nothing is to observe only."""
+    """The switches of one scope. REFUSE has no own switch: to refuse nothing is observe_only."""
 
     observe_only: bool = False
     evicts_parts: bool = True
@@ -58,7 +57,7 @@ class Switches:
                 return True
 
     def both(self, other: Switches) -> Switches:
-        """Only what both allow."""
+        """Allows only what both allow."""
         return Switches(
             observe_only=self.observe_only or other.observe_only,
             evicts_parts=self.evicts_parts and other.evicts_parts,
@@ -67,7 +66,7 @@ class Switches:
         )
 
     def off(self) -> list[str]:
-        """The switches that are not as they are by default, by their names."""
+        """The names of the switches that differ from their defaults."""
         return [each.name for each in fields(self) if getattr(self, each.name) != each.default]
 
 
@@ -75,7 +74,7 @@ FREE = Switches()
 
 
 def switches_of(labels: Mapping[str, str]) -> tuple[Switches, list[str]]:
-    """What a namespace's labels switch, and which of them say neither of their two words: these hold the brake."""
+    """The switches from a namespace's labels, and unclear labels, which forbid their acts."""
     unclear = [
         f"{label}={labels[label]}"
         for label, words in [(OBSERVE_LABEL, ("true", "false")), *((label, ("on", "off")) for label in LABELS.values())]
@@ -92,22 +91,22 @@ def switches_of(labels: Mapping[str, str]) -> tuple[Switches, list[str]]:
 
 
 class SafetySwitches:
-    """The switches in force. `version` is another after each change."""
+    """The switches in force. `version` changes with each change."""
 
     def __init__(self, everywhere: Switches = FREE) -> None:
         self.everywhere = everywhere
         self.version = 0
         self.uncertain = False
-        """Whether labels and policies may say otherwise by now than is known: nothing is evicted then."""
+        """Whether known labels and policies may be outdated: then nothing is evicted."""
         self._labelled: dict[str, Switches] = {}
 
     @property
     def labelled(self) -> Mapping[str, Switches]:
-        """What labels switch, of the namespaces where they do."""
+        """The switches of namespaces whose labels forbid an act."""
         return self._labelled
 
     def allows(self, act: Act, namespace: str) -> bool:
-        """Whether the act may be done to, or for, what is in the namespace."""
+        """Whether the act is allowed on, or for, objects of the namespace."""
         if self.uncertain and act in (Act.EVICT_PART, Act.PREEMPT):
             return False
         if not self.everywhere.allows(act):
@@ -115,15 +114,15 @@ class SafetySwitches:
         return not self._labelled or self._labelled.get(namespace, FREE).allows(act)
 
     def protects(self, namespace: str) -> bool:
-        """Whether the namespace's labels keep its pods from being evicted for a gang of any namespace."""
+        """Whether the namespace's labels protect its pods from eviction for a gang anywhere."""
         return self.uncertain or not self._labelled.get(namespace, FREE).allows(Act.PREEMPT)
 
     def observes(self, namespace: str) -> bool:
-        """Whether nothing at all may be done there."""
+        """Whether no act is allowed there."""
         return not self.allows(Act.REFUSE, namespace)
 
     def set_everywhere(self, switches: Switches) -> bool:
-        """The settings say so now. Whether that is news."""
+        """Applies the settings. Returns whether they changed."""
         if switches == self.everywhere:
             return False
         self.everywhere = switches
@@ -131,7 +130,7 @@ class SafetySwitches:
         return True
 
     def set_uncertain(self, uncertain: bool) -> bool:
-        """Whether that is news."""
+        """Returns whether the value changed."""
         if uncertain == self.uncertain:
             return False
         self.uncertain = uncertain
@@ -139,7 +138,7 @@ class SafetySwitches:
         return True
 
     def set_labelled(self, namespace: str, switches: Switches) -> bool:
-        """The namespace's labels say so now. Whether that is news."""
+        """Applies the namespace's labels. Returns whether they changed."""
         if switches == self._labelled.get(namespace, FREE):
             return False
         if switches == FREE:
@@ -152,7 +151,7 @@ class SafetySwitches:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Event: the act would have been done now, and the brake holds it. `about`: to whom, in a few words."""
+    """Event: a safety switch prevented an act that was due. `about`: its objects, in short."""
 
     act: Act
     namespace: str

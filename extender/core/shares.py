@@ -1,7 +1,7 @@
-"""Shares: namespaces divide an allowance that all of them spend. A namespace may have all of it while no other asks.
+"""Shares: namespaces divide a common allowance. One may use all of it while no other asks.
 
-`Turns`: those that wait are served in turns by namespace. `SharedRate`: each namespace pays for its own spending alone.
-So what one namespace waits for does not grow with what another one has queued, or has spent.
+`Turns` serves waiting items in turns by namespace. `SharedRate`: each namespace pays only for its own spending. So the
+wait of one namespace does not grow with the queue or the spending of another.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 _NOTHING = 1e-9
-"""Smaller debts come of rounding."""
+"""Smaller debts are rounding errors."""
 
 
 class Turns(Generic[T]):
-    """Items that wait, by namespace. In a namespace the first that came is the first served."""
+    """Items that wait, by namespace; first in, first out within a namespace."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, deque[T]] = {}
@@ -27,16 +27,15 @@ class Turns(Generic[T]):
         return bool(self._waiting)
 
     def add(self, namespace: str, item: T) -> None:
-        """It waits. A namespace of which nothing waited has its turn after all others."""
+        """The item waits. A namespace without waiting items gets its turn after all others."""
         self._waiting.setdefault(namespace, deque()).append(item)
 
     def count(self, namespace: str) -> int:
-        """How many wait of the namespace."""
+        """How many items of the namespace wait."""
         return len(self._waiting.get(namespace, ()))
 
     def take(self, may: Callable[[str], bool] = lambda namespace: True) -> tuple[str, T] | None:
-        """The next item, and its namespace, which then has its turn after all others. `may`: whether an item of the
-        namespace may be served now; None: no item may."""
+        """The next item and its namespace, which then goes last; None if `may` allows none."""
         namespace = next(filter(may, self._waiting), None)
         if namespace is None:
             return None
@@ -48,8 +47,7 @@ class Turns(Generic[T]):
 
 
 class SharedRate:
-    """`per_second` may be spent in the long run, by all namespaces together. What is spent is owed, and paid back as
-    time passes: in equal parts for all namespaces that owe."""
+    """All namespaces together may spend `per_second` on average; debts shrink in equal parts."""
 
     def __init__(self, per_second: float) -> None:
         self._per_second = per_second
@@ -57,18 +55,19 @@ class SharedRate:
         self._paid_until = 0.0
 
     def spend(self, namespace: str, count: float, now: float) -> None:
-        """So much is spent for the namespace."""
+        """The namespace spends `count`."""
         self._pay(now)
         self._owed[namespace] = self._owed.get(namespace, 0.0) + count
 
     def give_back(self, namespace: str, count: float, now: float) -> None:
-        """So much of what was said to be spent was not."""
+        """`count` of the recorded spending did not happen."""
         self._pay(now)
         self._owe(namespace, self._owed.get(namespace, 0.0) - count)
 
     def wait(self, namespace: str, now: float) -> float:
-        """Seconds until the namespace owes nothing, if nothing more is spent. What others owe more than it counts as
-        much as its own debt and no more."""
+        """Seconds until the namespace owes nothing, if nothing more is spent.
+
+        A greater debt of another namespace counts only up to this namespace's own debt."""
         self._pay(now)
         mine = self._owed.get(namespace, 0.0)
         return sum(min(mine, each) for each in self._owed.values()) / self._per_second

@@ -1,8 +1,8 @@
-"""Tenancy: whose an ephemeral resource is, and which other namespaces may use it.
+"""Tenancy: the namespace that owns an ephemeral resource, and others that may use it.
 
-A key with a namespace in it, `escher.dev/team-a.data1`, belongs to that namespace: its own pods may ask for it, and
-those of namespaces to which its object exports it. A shared key, `escher.dev/data1`, is for all. What is held already
-stays held, whatever becomes of an export. Must not know who holds anything, nor where exports are written.
+A key with a namespace, `escher.dev/team-a.data1`, belongs to that namespace. Pods of that namespace may ask for it, and
+pods of namespaces to which its object exports it. A shared key, `escher.dev/data1`, is for all. Holdings stay when an
+export ends.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST_EXPORTS = 64
 
 
 def namespace_of(key: ResourceKey, domain: str = DOMAIN) -> str:
-    """The namespace in a key of the domain; empty for a shared one, and for one outside of the domain."""
+    """The namespace in a key of the domain; empty for a shared key or another domain."""
     if not in_domain(key, domain):
         return ""
     namespace, dot, _ = key[len(domain) + 1 :].partition(".")
@@ -35,14 +35,14 @@ class Tenancy:
         self._exports: dict[ResourceKey, frozenset[str]] = {}
 
     def export(self, key: ResourceKey, to: Collection[str]) -> bool:
-        """The resource is exported to these namespaces and no others. Whether that is news."""
+        """The resource is exported to exactly these namespaces. Returns whether that changed."""
         before = self._exports.pop(key, frozenset())
         if to:
             self._exports[key] = frozenset(to)
         return before != frozenset(to)
 
     def may_use(self, namespace: str, key: ResourceKey) -> bool:
-        """Whether what is in that namespace may hold units of the resource."""
+        """Whether pods of that namespace may hold units of the resource."""
         return self.crossing or self.is_offered(namespace, key)
 
     def is_offered(self, namespace: str, key: ResourceKey) -> bool:

@@ -1,10 +1,10 @@
-"""Due: which of several moments comes first. Must not know what happens then."""
+"""Timers: the earliest of several moments."""
 
 from __future__ import annotations
 
 
 def earliest(*moments: float | None) -> float | None:
-    """None: there is none, as what is None never comes."""
+    """The earliest moment; None if all are None."""
     first: float | None = None
     for moment in moments:
         if moment is not None and (first is None or moment < first):

@@ -1,4 +1,4 @@
-"""Transaction: what would become of several claims at once. Decides, changes nothing; `Ledger.commit` carries it out.
+"""Transaction: the result of several claims at once. `Ledger.commit` carries it out.
 
 Modes and detections are those of Konwinski (2012), chapter 6.
 """
@@ -27,7 +27,7 @@ from extender.kube.names import NodeName, ResourceKey
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`leaving` is to be removed, then `entering` inserted; both empty if nothing is to change."""
+    """`leaving` is removed, then `entering` inserted; both are empty if nothing changes."""
 
     outcome: Commit
     leaving: Iterable[Holding] = ()
@@ -45,7 +45,7 @@ def decide(
     detection: Detection,
     read: Mapping[NodeName, int] | None,
 ) -> Decision:
-    """As `Ledger.commit` says. `former`: what the claims' holders hold now. `given_up`: no facts. Raises ValueError."""
+    """As `Ledger.commit` says, without changes. `given_up` has no facts. Raises ValueError."""
     refused: dict[Holder, Cause] = {}
     met: dict[Holder, Holding] = {}
     seen: set[Holder] = set()
@@ -60,7 +60,7 @@ def decide(
                 met[claim.holder] = before
             else:
                 refused[claim.holder] = Settled(before.node)
-    # A refused claim keeps what its holder held before. Others may have counted on that: they are weighed again.
+    # A refused claim keeps its holder's former holding. Claims that relied on its release are judged again.
     keeping = former.keys() - given_up.keys()
     again = True
     while again:

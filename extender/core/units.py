@@ -1,4 +1,4 @@
-"""Units: sums of vectors, and what a resource is short of. Must not know which resources exist."""
+"""Units: sums of vectors, and shortages of a resource."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def add(vectors: Iterable[Vector]) -> dict[ResourceKey, int]:
 
 
 def add_to(total: dict[ResourceKey, int], units: Vector, sign: int = 1) -> None:
-    """`total` has `units` more of each resource, or with sign -1 less."""
+    """`total` has `units` more of each resource, or less with sign -1."""
     for resource, number in units.items():
         total[resource] = total.get(resource, 0) + sign * number
 
 
 def count_in(counts: dict[_Key, int], key: _Key, by: int) -> None:
-    """So many more of it; what comes to 0 is left out."""
+    """Adds `by` to the count; a count of 0 is removed."""
     number = counts.get(key, 0) + by
     if number:
         counts[key] = number
@@ -38,7 +38,7 @@ def count_in(counts: dict[_Key, int], key: _Key, by: int) -> None:
 
 
 def add_in(counts: dict[_Outer, dict[_Key, int]], outer: _Outer, key: _Key, by: int) -> None:
-    """As `count_in`, in the counts of the outer key; what has none is absent."""
+    """As `count_in`, in the counts of `outer`; empty counts are removed."""
     of_outer = counts.setdefault(outer, {})
     count_in(of_outer, key, by)
     if not of_outer:
@@ -47,7 +47,7 @@ def add_in(counts: dict[_Outer, dict[_Key, int]], outer: _Outer, key: _Key, by: 
 
 @dataclass(frozen=True, slots=True)
 class Short:
-    """A resource of which less is free than was asked. `free` is below 0 where capacity was lowered under holders."""
+    """A resource with less free than asked; `free` is negative if capacity fell below holdings."""
 
     resource: ResourceKey
     asked: int

@@ -1,7 +1,7 @@
-"""Work in slices: how much may be done before others have their turn on the event loop.
+"""Work budget: how much work is done before other tasks run on the event loop.
 
-Counted in steps (a node looked at for one kind of pods), and not in time, so that the same inputs give the same
-decisions. Must not know what the work is.
+Work is counted in steps (a node examined for one kind of pods) and not in time, so that equal inputs give equal
+decisions.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ class Work:
 
     @property
     def is_over(self) -> bool:
-        """Whether the slice has been used up: what is left is for the next one."""
+        """Whether the slice is used up: remaining work is for the next slice."""
         return self.spent >= self.limit

@@ -1,4 +1,4 @@
-"""Every check there is, in the order in which findings are told. docs/doctor.md has them as a table."""
+"""All checks, in the order in which findings are reported. docs/doctor.md has them as a table."""
 
 from __future__ import annotations
 

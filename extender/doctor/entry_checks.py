@@ -1,5 +1,4 @@
-"""Checks of kube-scheduler's configuration, one entry of `extenders` at a time. Why each line is as it is says
-scheduler-config/escher.yaml."""
+"""Checks of each entry of `extenders`; scheduler-config/escher.yaml explains each line."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _SERVED = {
     "bindVerb": ("bind",),
     "preemptVerb": ("preempt",),
 }
-"""What the service answers to, by the field that is to name it."""
+"""The verbs that the service answers, by the field that names them."""
 
 
 def _no_duration(facts: Facts) -> Iterator[Found]:
@@ -72,7 +71,7 @@ def _unknown_verb(facts: Facts) -> Iterator[Found]:
 
 
 def _unfit_filter(facts: Facts) -> Iterator[Found]:
-    """filter-only is for an entry that does not bind, filter for one that sees all of a pod's way."""
+    """filter-only is for an entry without bindVerb, filter for one with all verbs."""
     for entry in facts.entries:
         verb, binds = entry.verbs.get("filterVerb"), "bindVerb" in entry.verbs
         if verb == "filter" and entry.of_every_pod and not binds:

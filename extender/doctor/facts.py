@@ -1,6 +1,6 @@
-"""Facts: what was read of a set-up, as plain data, and what could not be read. Nothing is concluded here.
+"""Facts: what was read of a set-up, as plain data without conclusions, and what could not be read.
 
-Kubernetes' objects are their JSON: checks look at a few fields of many kinds, some of which they find misspelt.
+Kubernetes' objects are their JSON: checks read a few fields of many kinds, and some find them misspelt.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 
 
 class Part(StrEnum):
-    """What can be read, or not."""
+    """The parts of a set-up that are read."""
 
     SCHEDULERS = "kube-scheduler's configuration"
     SETTINGS = "the service's settings"
@@ -43,35 +43,35 @@ class Part(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What was not read is empty, and `Facts.unread` has its part."""
+    """The cluster as its API server describes it; `Facts.unread` names parts that were not read."""
 
     address: str = ""
     unreachable: str = ""
-    """Why no API server answers, where there is one to ask; all else is then unread."""
+    """Why no API server answers, if one was to be asked; everything else is then unread."""
     minor: int = 0
     """Of Kubernetes 1."""
     ahead: float = 0.0
-    """By how many seconds the API server's clock is ahead of this machine's; to a second, for it says no more."""
+    """Seconds by which the API server's clock is ahead of this machine's, to a second."""
     nodes: tuple[Json, ...] = ()
     pods: tuple[Json, ...] = ()
     resources: tuple[Json, ...] = ()
     definitions: tuple[Json, ...] = ()
-    """CustomResourceDefinitions of our group."""
+    """CustomResourceDefinitions of Escher's group."""
     policies: tuple[Json, ...] = ()
     """MutatingAdmissionPolicies."""
     bound: frozenset[str] = frozenset()
-    """Names of those that have a binding."""
+    """Names of the policies that have a binding."""
     classes: tuple[Json, ...] = ()
     own_namespace: str = ""
-    """The service's, where it stores what it alone may write."""
+    """The service's own namespace, for objects that only the service may write."""
     has_own_namespace: bool = True
     account: str = ""
-    """Whose permissions were asked about."""
+    """The account whose permissions were checked."""
     denied: tuple[Permission, ...] = ()
-    """What the service needs, and this account may not do."""
+    """What the service needs and this account may not do."""
 
     def waiting_pods(self) -> Iterator[Json]:
-        """Those that have no node and have not ended."""
+        """Pods that have no node and have not ended."""
         for pod in self.pods:
             phase = (pod.get("status") or {}).get("phase", "Pending")
             if phase == "Pending" and not spec_of(pod).get("nodeName"):
@@ -80,35 +80,35 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What was not read is empty, and `Facts.unread` has its part."""
+    """The service, as it describes itself; parts that were not read are in `Facts.unread`."""
 
     address: str = ""
     unreachable: str = ""
-    """Why nobody answers there; all else is then unread."""
+    """Why no service answers there; everything else is then unread."""
     not_ready: str = ""
-    """Why it is not, in its words."""
+    """Why the service is not ready, in its words."""
     version: str = ""
     ages: Mapping[str, float] = field(default_factory=dict)
-    """For how many seconds each of its watches has said nothing."""
+    """Seconds since each of its watches last sent something."""
     nodes: frozenset[str] = frozenset()
     certificate_ends: datetime | None = None
-    """None where it is not https."""
+    """None without https."""
     observes_only: bool = False
     kinds_beyond: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """How many kinds of waiting pods each namespace may have, and how many more it has."""
+    """By namespace, the limit of kinds of waiting pods, and how many more there are."""
     without: tuple[str, ...] = ()
     """Kinds that it runs without."""
     lost: Mapping[str, str] = field(default_factory=dict)
-    """Kinds that it cannot read any more: for how long, why, and what it does meanwhile."""
+    """Kinds that it cannot read any more: for how long, why, and the effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
-    """What this version of Escher wants to be installed."""
+    """What this version of Escher expects to be installed."""
 
     version: str
     minors: tuple[int, ...]
-    """Of Kubernetes 1, on which it is tested, the lowest first."""
+    """The tested minor versions of Kubernetes 1, lowest first."""
     definitions: tuple[Json, ...]
     mark_policy: Json
 
@@ -118,25 +118,25 @@ class Facts:
     now: datetime
     shipped: Shipped
     settings: Settings
-    """The defaults where none were given."""
+    """The defaults if none were given."""
     schedulers: tuple[SchedulerFile, ...] = ()
     cluster: Cluster = Cluster()
     service: Service = Service()
     unread: Mapping[Part, str] = field(default_factory=dict)
-    """Why."""
+    """Why each part could not be read."""
 
     @property
     def ours(self) -> tuple[str, ...]:
-        """schedulerName of pods that are the service's."""
+        """schedulerName of the service's pods."""
         return self.settings.scheduler_names
 
     @property
     def files(self) -> list[SchedulerFile]:
-        """Those with a profile of ours or an entry for Escher: whoever has neither need not know of it."""
+        """The files with a profile of the service's pods, or an entry for Escher."""
         return [each for each in self.schedulers if self.entries_of(each) or set(self.ours) & {*each.profiles}]
 
     def entries_of(self, file: SchedulerFile) -> list[Entry]:
-        """Those that are meant for Escher."""
+        """The entries that are meant for Escher."""
         return [each for each in file.entries if each.calls(self.service.address)]
 
     @property
@@ -145,7 +145,7 @@ class Facts:
 
     @property
     def relies_on_the_mark(self) -> bool:
-        """Whether pods have to say that they need Escher; so it is as shipped."""
+        """Whether pods must say that they need Escher, as in the shipped configuration."""
         entries = self.entries
         return not entries or any(not each.of_every_pod for each in entries)
 
@@ -172,12 +172,12 @@ def named(thing: Json) -> str:
 
 
 def key_of(resource: Json) -> str:
-    """What nodes and pods call an EphemeralResource."""
+    """The name of an EphemeralResource on nodes and in pods."""
     metadata = metadata_of(resource)
     name = str(metadata.get("name"))
     return f"{DOMAIN}/{name}" if spec_of(resource).get("shared") else f"{DOMAIN}/{metadata.get('namespace')}.{name}"
 
 
 def some(names: list[str], most: int = 3) -> str:
-    """The first of these, and how many more there are."""
+    """The first `most` names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

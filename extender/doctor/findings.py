@@ -1,7 +1,6 @@
 """Findings: what a check is, and what checks find in the facts.
 
-A check of which a part could not be read is not carried out, and that is told: what was not looked at is neither good
-nor bad.
+A check with an unread part is not run, and the report says so: what was not read is neither good nor bad.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from extender.doctor.facts import Facts, Part
 
 class Severity(StrEnum):
     MISTAKE = "mistake"
-    """It breaks something that Escher promises, or will."""
+    """It breaks something that Escher promises, or will break it."""
     NOTE = "note"
-    """It may be meant."""
+    """It may be intended."""
 
 
 class Found(NamedTuple):
     subject: str
-    """What it is about: a file and a field, an object."""
+    """Its subject: a file and a field, or an object."""
     wrong: str
-    """With field and value."""
+    """What is wrong, with field and value."""
     mend: str
 
 
@@ -51,7 +50,7 @@ class Skipped(NamedTuple):
     part: Part
     why: str
     checks: tuple[str, ...]
-    """That were not carried out for it."""
+    """The checks that were not run because of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ class Report:
 
 
 def examine(facts: Facts, checks: Iterable[Check]) -> Report:
-    """What is wrong, and what was not looked at."""
+    """What is wrong, and what was not examined."""
     found: list[Finding] = []
     left_out: dict[Part, list[str]] = {part: [] for part in facts.unread}
     for check in checks:

@@ -1,7 +1,7 @@
-"""From the cluster: what its API server says of the parts of a set-up, and why of some it does not.
+"""From the cluster: reads the parts of a set-up from its API server.
 
-Reads, and asks what may be done; changes nothing. Of pods and nodes, of which there may be many, it keeps what checks
-look at.
+Reads objects and asks for permissions; changes nothing. Of pods and nodes, which may be many, it keeps only what checks
+read.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ PARTS = (
     *(Part.VERSION, Part.CLOCK, Part.NODES, Part.PODS, Part.RESOURCES),
     *(Part.DEFINITIONS, Part.MARKING, Part.CLASSES, Part.PERMISSIONS, Part.OWN_NAMESPACE),
 )
-"""What is read here."""
+"""The parts that are read here."""
 
 _MARKING_VERSIONS = ("v1", "v1beta1")
-"""Of MutatingAdmissionPolicy: the second is behind a feature gate of Kubernetes 1.34 and 1.35."""
+"""Of MutatingAdmissionPolicy: v1beta1 needs a feature gate of Kubernetes 1.34 and 1.35."""
 _METADATA = ("name", "namespace", "labels", "annotations", "ownerReferences")
 _POD_SPEC = ("schedulerName", "nodeName", "schedulingGates")
 _MADE_BY_KUBECTL = "kubectl.kubernetes.io/last-applied-configuration"
@@ -56,10 +56,10 @@ async def read_cluster(
     election: Election | None = None,
     own_namespace: str = OWN_NAMESPACE,
 ) -> tuple[Cluster, dict[Part, str]]:
-    """What is there, and of which part nothing is known, and why. `account`: whose permissions; None: the caller's.
+    """The cluster, and the reason for each part that could not be read.
 
-    `where`: the API server's address, for people. `election`: what the account has to be allowed for that, besides.
-    `own_namespace`: the service's.
+    `account`: whose permissions are checked; None: the caller's. `where`: the API server's address, for people.
+    `election`: adds the permissions that it needs. `own_namespace`: the service's.
     """
     unread: dict[Part, str] = {}
     said: dict[str, Any] = {"address": where, "own_namespace": own_namespace}
@@ -104,13 +104,13 @@ async def _who(requests: Requests) -> dict[str, Any]:
 
 
 async def _clock(requests: Requests, now: Callable[[], datetime]) -> Mapping[str, Any]:
-    """Of all that can be asked and is not stored, this says when it was asked."""
+    """Of all requests that store nothing, only this answer has the time of the request."""
     before = now()
     stamp = metadata_of(await _who(requests)).get("creationTimestamp")
     if not stamp:
         raise Unavailable("it does not tell the time in a SelfSubjectReview")
     between = before + (now() - before) / 2
-    # It leaves out what is below a second: half of one on average.
+    # It omits fractions of a second: 0.5 s on average.
     return {"ahead": (datetime.fromisoformat(stamp) - between).total_seconds() + 0.5}
 
 
@@ -142,7 +142,7 @@ async def _marking(requests: Requests) -> Mapping[str, Any]:
                 "policies": tuple(policies),
                 "bound": frozenset(str(spec_of(each).get("policyName")) for each in bindings),
             }
-    # Where the kind is not there, nobody marks.
+    # Without the kind, no policy marks pods.
     return {"policies": (), "bound": frozenset()}
 
 
@@ -150,7 +150,7 @@ async def _classes(requests: Requests) -> Mapping[str, Any]:
     try:
         return await _all("classes", requests, "apis", "resource.k8s.io", "v1", "deviceclasses")
     except Gone:
-        # Where the kind is not there, nobody claims anything.
+        # Without the kind, no class claims a name.
         return {"classes": ()}
 
 
@@ -201,7 +201,7 @@ async def _allowed(
     return bool((answer.get("status") or {}).get("allowed"))
 
 
-# -- what is kept of objects of which there are many -----------------------------------------------------------------
+# -- the fields that are kept of pods and nodes ----------------------------------------------------------------------
 
 
 def _pod(pod: Json) -> Json:

@@ -1,6 +1,6 @@
-"""From files: kube-scheduler's configuration as people have it, in a file or in the ConfigMap of a chart.
+"""From files: reads kube-scheduler's configuration from a file, or from the ConfigMap of a chart.
 
-What kube-scheduler could not read either is refused here, so that no check has to think of it.
+Files that kube-scheduler could not read are refused here, so that no check has to consider them.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Client(_Shape):
 
 
 class _Configuration(_Shape):
-    """What checks look at, as kube-scheduler's API has it."""
+    """The fields that checks read, as in kube-scheduler's API."""
 
     api_version: str = ""
     percentage_of_nodes_to_score: int | None = None
@@ -120,7 +120,7 @@ def _configurations(name: str, text: str) -> Iterator[SchedulerFile]:
 
 
 def shipped(version: str) -> Shipped:
-    """What this version wants to be installed: a Kubernetes, deploy/crds and deploy/policies/mark-pods.yaml."""
+    """What this version expects: Kubernetes versions, definitions, and the marking policy."""
     policies = crds.documents(places.shipped("deploy") / "policies" / "mark-pods.yaml")
     mark = next(each for each in policies if each["kind"] == "MutatingAdmissionPolicy")
     minors = sorted(int(each.minor.removeprefix("1.")) for each in versions.SUPPORTED)

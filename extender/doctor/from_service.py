@@ -1,4 +1,4 @@
-"""From the service: what it says of itself over HTTP. Must not know how it is reached, nor by what certificate."""
+"""From the service: reads what the service reports about itself over HTTP."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from cryptography import x509
 from extender.doctor.facts import Part, Service
 
 PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.QUOTAS, Part.ITS_NODES)
-"""What is read here."""
+"""The parts that are read here."""
 
 
 class Answer(NamedTuple):
-    """`body` is the JSON object; empty where the answer is none. `certificate`: the server's (DER), over https."""
+    """`body`: the JSON object, or empty. `certificate`: the server's (DER), over https."""
 
     status: int
     body: Mapping[str, Any]
@@ -28,8 +28,7 @@ class NobodyThere(Exception):
 def read_service(
     address: str, get: Callable[[str], Answer], namespaces: Collection[str] = ()
 ) -> tuple[Service, dict[Part, str]]:
-    """What it says, and of which part nothing is known, and why. `get` asks for a path; raises NobodyThere.
-    `namespaces`: those of which quotas are read."""
+    """The service, with quotas of `namespaces`, and unread parts. `get` raises NobodyThere."""
     try:
         version = get("/version")
         name = version.body.get("version")
@@ -70,7 +69,7 @@ def _read(
             unread[Part.QUOTAS] = f"{namespace}: {_why(quota)}"
         elif (kinds := quota.body.get("waiting_kinds") or {}).get("waiting"):
             beyond[namespace] = (int(kinds.get("limit") or 0), int(kinds["waiting"]))
-    # One page is enough to see whether these are the nodes of a cluster.
+    # One page suffices to see whether these are the nodes of a cluster.
     nodes = get("/v1/cluster-state?limit=100")
     if nodes.status == 200:
         said["nodes"] = frozenset(str(each.get("node")) for each in nodes.body.get("items") or ())

@@ -1,6 +1,6 @@
-"""Gates: pods that wait at our scheduling gate, and their release when no service is there to do it.
+"""Gates: lists the pods that wait at Escher's scheduling gate, and releases them without a service.
 
-The one module of these that changes something: it takes off our gate and no other, of the very pod that was listed.
+The only module of the doctor that changes something: it removes only Escher's gate, from exactly the listed pod.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from extender.kube.requests import Requests
 class Gated(NamedTuple):
     pod: PodRef
     gang: str
-    """As its label says; empty without one."""
+    """From its label; empty without one."""
     scheduler: str
     other_gates: tuple[str, ...]
-    """Those of others, behind which it goes on waiting."""
+    """Gates of others, behind which it keeps waiting."""
 
 
 async def gated_pods(requests: Requests, namespace: str | None = None) -> list[Gated]:
-    """All that wait at our gate, by namespace and name. Raises Unavailable, Refused."""
+    """The pods that wait at Escher's gate, sorted. Raises Unavailable, Refused."""
     where = ("namespaces", namespace) if namespace is not None else ()
     found = []
     # A pod that has a node has no gate.
@@ -49,7 +49,7 @@ async def gated_pods(requests: Requests, namespace: str | None = None) -> list[G
 
 
 async def release(requests: Requests, pod: PodRef) -> str:
-    """Our gate is off that pod, or the pod is gone; otherwise why not."""
+    """Removes Escher's gate from the pod. Returns why it failed; empty if gate or pod is gone."""
     try:
         await ApiWaker(requests).open_gate(pod)
     except Gone:

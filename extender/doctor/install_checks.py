@@ -1,4 +1,4 @@
-"""Checks of what is installed in the cluster: its version, definitions, admission policies, permissions, classes."""
+"""Checks of the cluster: version, definitions, admission policies, permissions and classes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extender.doctor.findings import Check, Found, Severity
 from extender.doctor.permissions import IN_OWN_NAMESPACE, PAST_BUDGETS, TO_LEAD
 
 _MARKS_FROM = 36
-"""The first minor that serves MutatingAdmissionPolicy as v1."""
+"""The first minor version that serves MutatingAdmissionPolicy as v1."""
 _SKEW = 10.0
 _MARK = "deploy/policies/mark-pods.yaml"
 _APPLY_MARK = f"kubectl apply -f {_MARK}"
@@ -52,11 +52,11 @@ def _skewed(facts: Facts) -> Iterator[Found]:
         yield Found("API server's clock", wrong, mend)
 
 
-# -- definitions of our kinds ----------------------------------------------------------------------------------------
+# -- definitions of Escher's kinds -----------------------------------------------------------------------------------
 
 
 def _installed(facts: Facts) -> Iterator[tuple[Json, Json | None]]:
-    """Each definition that is shipped, and as the cluster has it."""
+    """Each shipped definition, and the cluster's version of it."""
     there = {named(each): each for each in facts.cluster.definitions}
     for shipped in facts.shipped.definitions:
         yield shipped, there.get(named(shipped))
@@ -96,7 +96,7 @@ def _schema(version: Json) -> Any:
 
 
 def _difference(shipped: Any, there: Any, where: str = "") -> str | None:
-    """The first place at which they differ; None if nowhere. Texts for people may."""
+    """The first difference; None if there is none. Descriptions do not count."""
     if isinstance(shipped, Mapping) and isinstance(there, Mapping):
         for key in sorted({*shipped, *there} - {"description"}):
             if (place := _difference(shipped.get(key), there.get(key), f"{where}.{key}")) is not None:
@@ -114,7 +114,7 @@ def _difference(shipped: Any, there: Any, where: str = "") -> str | None:
 
 
 def _marking(facts: Facts) -> list[Json]:
-    """The admission policies that put the mark on, by whatever name."""
+    """The admission policies that set the mark, under any name."""
     if not facts.relies_on_the_mark:
         return []
     return [each for each in facts.cluster.policies if any(MANAGED in text for text in _mutations(each).values())]
@@ -160,7 +160,7 @@ def _marks_otherwise(facts: Facts) -> Iterator[Found]:
     for policy in _marking(facts):
         there = _conditions(policy) | _mutations(policy)
         for where, text in wanted.items():
-            # Which schedulers' pods it marks is the user's affair.
+            # The user decides for which schedulers it marks pods.
             if "schedulerName" not in text and there.get(where) != text:
                 wrong = f"{where} is another than in {_MARK} of Escher {facts.shipped.version}: it may miss pods"
                 yield Found(named(policy), wrong, f"Apply that, with your own schedulers' names: {_APPLY_MARK}")
@@ -174,7 +174,7 @@ def _fails(facts: Facts) -> Iterator[Found]:
             yield Found(named(policy), wrong, "Set failurePolicy: Ignore; who was missed is refused with a reason.")
 
 
-# -- what the service may do, and who else claims our names ------------------------------------------------------------
+# -- permissions, and other claims to Escher's names -------------------------------------------------------------------
 
 
 def _forbidden(facts: Facts) -> Iterator[Found]:

@@ -14,7 +14,7 @@ _PAGE = 500
 
 
 async def listed(requests: Requests, *parts: str, fields: str = "") -> AsyncIterator[dict[str, Any]]:
-    """Each object of the collection at these path segments. `fields`: a field selector. Raises Unavailable, Refused."""
+    """Each object at this path. `fields`: a field selector. Raises Unavailable, Refused."""
     following = ""
     while True:
         query: dict[str, str | int] = {"limit": _PAGE, "continue": following, "fieldSelector": fields}

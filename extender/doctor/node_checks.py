@@ -1,4 +1,4 @@
-"""Checks of what nodes say they have, against the EphemeralResources that say what they should."""
+"""Checks of the resources on nodes against the EphemeralResources that define them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WRITER = "kubectl get node {} -o yaml --show-managed-fields, under managedField
 
 
 def _has(node: Json, field: str) -> dict[str, str]:
-    """Of ours, as node status has them in that field."""
+    """Escher's keys in that field of the node status."""
     said = (node.get("status") or {}).get(field) or {}
     return {key: str(units) for key, units in said.items() if in_domain(key)}
 
@@ -26,18 +26,18 @@ def _condition(resource: Json) -> Json | None:
 
 
 def _ready(resource: Json) -> str | None:
-    """What its condition Ready says; None: it has none yet."""
+    """The status of its condition Ready; None: it has none yet."""
     found = _condition(resource)
     return None if found is None else str(found.get("status"))
 
 
 def _alive(facts: Facts) -> Iterator[Json]:
-    """Those that are not on their way out."""
+    """The EphemeralResources that are not being deleted."""
     return (each for each in facts.cluster.resources if not metadata_of(each).get("deletionTimestamp"))
 
 
 def _units(resource: Json) -> dict[str, int]:
-    """By node, as desired: those that were chosen, and those that are named."""
+    """The desired units by node: of chosen nodes and of named ones."""
     chosen = (resource.get("status") or {}).get("nodes") or {}
     return {**chosen, **(spec_of(resource).get("nodes") or {})}
 

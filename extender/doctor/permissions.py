@@ -1,7 +1,6 @@
-"""Permissions: what the service asks of the API server, as one table. docs/operations.md has it for people, and tests
-hold both to what the service's code calls.
+"""Permissions: what the service requests from the API server, as one table.
 
-Must not know how permission is asked for or granted.
+As docs/operations.md has it; tests compare both with what the code calls.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def _all(group: str, resource: str, verbs: str, without: str = "") -> tuple[Perm
 _NOBODY = "with `authorization: kubernetes` the management API serves nobody"
 
 PAST_BUDGETS = Permission("", "pods", "delete", "a disruption budget keeps its pods from every priority")
-"""Not needed with `preempts_despite_budgets: never`, which says the same."""
+"""Not needed with `preempts_despite_budgets: never`, which has the same effect."""
 
 _NOT_READY = "the service is not ready, unless its setting `without` names the kind"
 
@@ -57,22 +56,22 @@ NEEDED = (
     *_all("authorization.k8s.io", "subjectaccessreviews", "create", _NOBODY),
     *_all("scheduling.x-k8s.io", "podgroups", "list watch", _NOT_READY),
 )
-"""Everything, and nothing more: what least privilege is."""
+"""Everything the service needs, and nothing more (least privilege)."""
 
 IN_OWN_NAMESPACE = _all(
     DOMAIN, "transactionintents", "get list watch create patch delete", "no transaction writes several objects as one"
 )
-"""In the service's own namespace alone, besides."""
+"""Also needed, only in the service's own namespace."""
 
 TO_LEAD = (
     *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and so nothing is decided"),
     *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service leads nobody to the leader"),
 )
-"""With leader election, besides: in the namespace of the Lease alone, and but for `create` of these objects alone."""
+"""With leader election, in the Lease's namespace; all but `create` for these objects alone."""
 
 
 class Election(NamedTuple):
-    """Where one of several replicas is elected. `by_service`: whether a Service is led to the one that leads."""
+    """The election of a leader; `by_service`: whether a Service leads to the leader."""
 
     namespace: str
     lease: str
@@ -80,11 +79,11 @@ class Election(NamedTuple):
 
     @property
     def needed(self) -> tuple[Permission, ...]:
-        """Of `TO_LEAD`."""
+        """The permissions of `TO_LEAD` that this election needs."""
         return tuple(each for each in TO_LEAD if self.by_service or each.resource != "endpointslices")
 
     def name_of(self, permission: Permission) -> str:
-        """The object that it is about; empty: it has no name yet."""
+        """The name of the permission's object; empty for `create`: it has no name yet."""
         if permission.verb == "create":
             return ""
         return f"{self.lease}-leader" if permission.resource == "endpointslices" else self.lease

@@ -1,4 +1,4 @@
-"""Checks of pods: who bears no mark, waits at our gate in vain, or is of another scheduler on the same nodes."""
+"""Checks of pods: without the mark, at Escher's gate without effect, or of other schedulers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_EVERY_NODE = ("DaemonSet", "Node")
 
 
 def _resources(pod: Json) -> set[str]:
-    """Names of all that its containers ask for."""
+    """The names of all resources that its containers ask for."""
     spec = spec_of(pod)
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     said = [each.get("resources") or {} for each in containers]
@@ -30,7 +30,7 @@ def at_our_gate(pod: Json) -> bool:
 
 
 def needs_us(pod: Json) -> bool:
-    """As deploy/policies/mark-pods.yaml has it, of whichever scheduler it is."""
+    """As in deploy/policies/mark-pods.yaml, for any scheduler."""
     metadata = metadata_of(pod)
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return (
@@ -90,7 +90,7 @@ def _asks_another(facts: Facts) -> Iterator[Found]:
 
 
 def _needs_itself(facts: Facts) -> Iterator[Found]:
-    """Once it is down it would never start again. By the labels of the chart, of the service and of its scheduler."""
+    """A stopped Escher would never start again. Recognised by the labels of the chart."""
     asks_about_all = {
         profile for file in facts.files if _asks_about_every_pod(facts, file) for profile in file.profiles
     }
@@ -115,7 +115,7 @@ def _asks_about_every_pod(facts: Facts, file: SchedulerFile) -> bool:
 
 
 def _foreign(facts: Facts) -> Iterator[Found]:
-    """Who runs on every node anyway, and the system, take no room by surprise."""
+    """DaemonSet pods, mirror pods and system pods do not count: their room is expected."""
     running = [pod for pod in facts.cluster.pods if (pod.get("status") or {}).get("phase") in ("Pending", "Running")]
     shared = {spec_of(pod).get("nodeName") for pod in running if scheduler_of(pod) in facts.ours} - {None, ""}
     others: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Checks of kube-scheduler's configuration as a whole: its profiles, and what its entries for Escher do together."""
+"""Checks of kube-scheduler's configuration as a whole: its profiles, and its entries for Escher."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extender.doctor.scheduler_file import DEFAULT_PROFILE, Entry, Profile, Sche
 
 _API_VERSION = "kubescheduler.config.k8s.io/v1"
 _FITTING, _LEDGER = "escher", "escher-ledger"
-"""The profiles that are shipped: which ephemeral resources the built-in fit sees, and which the ledger alone."""
+"""The shipped profiles: the built-in fit sees ephemeral resources, or only the ledger does."""
 _CLUSTERS_LEASE = "kube-system/kube-scheduler"
 _FEW_REQUESTS = 50
 """kube-scheduler's own default of `clientConnection.qps`."""
@@ -35,7 +35,7 @@ def _no_entry(facts: Facts) -> Iterator[Found]:
 
 
 def _profiles(facts: Facts) -> Iterator[Profile]:
-    """Those of ours."""
+    """The profiles of the service's pods."""
     for file in facts.files:
         yield from (each for name, each in file.profiles.items() if name in facts.ours)
 
@@ -73,7 +73,7 @@ def _not_fitted(facts: Facts) -> Iterator[Found]:
 
 
 def _groups(facts: Facts) -> Iterator[tuple[SchedulerFile, list[Entry]]]:
-    """Each file and its entries for Escher, where it has any."""
+    """Each file with entries for Escher, and these entries."""
     for file in facts.files:
         if entries := facts.entries_of(file):
             yield file, entries

@@ -1,7 +1,6 @@
-"""Checks of replicas: that of several services one decides, and that another could.
+"""Checks of replicas: only one of several services decides, and another can take over.
 
-Whether a pod is one of several is known by the label that deploy/ gives to those with leader election, or by the
-settings.
+A pod is one of several if it has the label that deploy/ sets with leader election, or by the settings.
 """
 
 from __future__ import annotations

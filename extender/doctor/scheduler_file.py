@@ -1,7 +1,4 @@
-"""A KubeSchedulerConfiguration as kube-scheduler understands it: profiles and extenders, with its defaults.
-
-Must not know what is right.
-"""
+"""A KubeSchedulerConfiguration as kube-scheduler reads it: profiles, extenders, defaults."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ _NO_ADDRESS = urlsplit("")
 
 
 def seconds_in(duration: object) -> float | None:
-    """Of a duration as Go spells it, such as 1m30s; None where it is none."""
+    """Seconds of a duration in Go's spelling, such as 1m30s; None if it is none."""
     if not isinstance(duration, str) or _DURATION.sub("", duration) or not duration:
         return None
     return sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(duration))
 
 
 def on_this_machine(host: str) -> bool:
-    """Whether it is an address of loopback, as far as its name tells."""
+    """Whether the host is a loopback address, or localhost."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -65,7 +62,7 @@ class Entry:
 
     @property
     def of_every_pod(self) -> bool:
-        """Not only of those that name one of its resources."""
+        """Whether it is called for every pod, not only for pods with one of its resources."""
         return not self.managed
 
     @property
@@ -75,7 +72,7 @@ class Entry:
 
     @property
     def over_tls(self) -> bool:
-        """The scheme alone decides; `enableHTTPS` only says how the other side is verified."""
+        """Only the scheme decides; `enableHTTPS` only sets how the other side is verified."""
         return self.url.scheme == "https"
 
     @property
@@ -101,11 +98,11 @@ class Profile:
     name: str
     said: Json
     sampling: int
-    """percentageOfNodesToScore as it holds for it; 0: adaptive."""
+    """The percentageOfNodesToScore in force for it; 0: adaptive."""
 
     @property
     def ignores_our_domain(self) -> bool:
-        """Whether the built-in fit passes over what nodes have of ephemeral resources."""
+        """Whether the built-in fit ignores nodes' ephemeral resources."""
         for plugin in self.said.get("pluginConfig") or ():
             if plugin.get("name") == "NodeResourcesFit":
                 return DOMAIN in ((plugin.get("args") or {}).get("ignoredResourceGroups") or ())
@@ -114,14 +111,14 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerFile:
-    """`name` is how people know it."""
+    """`name`: the file's name for people."""
 
     name: str
     document: Json
 
     @property
     def profiles(self) -> dict[str, Profile]:
-        """By the name that pods write; without any there is the default one."""
+        """By schedulerName; without profiles, there is the default one."""
         everywhere = self.document.get("percentageOfNodesToScore") or 0
         found = {}
         for at, said in enumerate(self.document.get("profiles") or [{}]):
@@ -138,7 +135,7 @@ class SchedulerFile:
 
     @property
     def lease(self) -> str | None:
-        """Namespace and name of what its replicas compete for; None: they do not."""
+        """Namespace and name of the Lease that its replicas compete for; None: no election."""
         said = self.document.get("leaderElection") or {}
         if not said.get("leaderElect", True):
             return None

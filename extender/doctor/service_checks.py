@@ -1,4 +1,4 @@
-"""Checks of the service that runs: whether it answers, follows this cluster, and is the version that is asked."""
+"""Checks of the running service: whether it answers, follows this cluster, and has this version."""
 
 from __future__ import annotations
 

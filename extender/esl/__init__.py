@@ -1,11 +1,10 @@
-"""ESLs: policies for applications. An ask goes in; ephemeral resources, and a requirement for the application's pods,
-come out.
+"""ESLs: policies for applications, which turn what is asked into ephemeral resources.
 
-Each is sans-I/O, in the shape of `base.Esl`: events and time in, effects out. So it runs unchanged in an application
-(AppSpace), in a service shared by several (LibSpace) and in simulation; `extender.adapters.kubernetes.cluster_port`
-runs one against an API server, `escher_k8s` on an application's own port, `extender.app.escher_policies.esl_host` in
-the extender. An ESL must not know clocks, networks, logs, chance (a seed is an argument) or Kubernetes' JSON, which
-`ghost_manifest` and `task_manifest` alone spell.
+Each also returns a requirement for the application's pods. An ESL is sans-I/O, in the shape of `base.Esl`: events and
+time in, effects out. So it runs unchanged in an application (AppSpace), in a service that several share (LibSpace) and
+in simulation. `extender.adapters.kubernetes.cluster_port` runs one against an API server, `escher_k8s` on an
+application's own port, and `extender.app.escher_policies.esl_host` in the extender. A random seed is an argument. Only
+`ghost_manifest` and `task_manifest` write Kubernetes' JSON.
 """
 
 from __future__ import annotations

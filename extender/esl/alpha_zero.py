@@ -1,14 +1,14 @@
-"""AlphaZero's pattern: predictors are spread over the nodes with accelerators, and each has an aggregator beside it.
+"""AlphaZero's pattern: predictors are spread over accelerator nodes, each beside its aggregator.
 
-A task without a group is a predictor: it asks for an accelerator and for one unit of `lb`. Of that every node has as
-many as all can take alike; when somebody waits, one more than the emptiest has of those with room. So of nodes that had
-room none has two more than another, other than where predictors have ended. Where a predictor runs, its node has one
-unit of the predictor's own resource, for which its aggregator asks: a task whose group is the predictor's name.
+A task without a group is a predictor. It asks for an accelerator and for one unit of `lb`. Every node has an equal
+share of `lb` units; if a predictor waits, at least one more than the least loaded node with room uses. So among nodes
+that had room, loads differ by at most one, except where predictors have ended. The node of a running predictor has one
+unit of the predictor's own resource. The aggregator, a task whose group is the predictor's name, asks for that unit.
 
-Not guaranteed: that both stay together. A predictor that is made again elsewhere does not take its aggregator along,
-which finds it again when it is itself made again.
+Not guaranteed: that both stay together. A predictor recreated on another node leaves its aggregator behind. The
+aggregator rejoins it when it is itself recreated.
 
-On node loss: predictors are made again by the application and spread over what is left; aggregators wait for theirs.
+On node loss the application recreates predictors, which spread over the remaining nodes. Aggregators wait for theirs.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ class AlphaZero(PolicyEsl):
         return wanted
 
     def _fair_share(self, nodes: list[NodeName], predictors: int, waiting: list[Task]) -> int:
-        """As many as all nodes can take alike; and when somebody waits, one more than the emptiest has of those that
-        have room."""
+        """Units of `lb` for each node: the equal share, or more if a predictor waits."""
         with_room = {
             self.view.used(node).get(self.share, 0)
             for node in nodes

@@ -1,16 +1,16 @@
-"""Anti-affinity: no node has two tasks of one group; or of two groups that keep away from each other.
+"""Anti-affinity: no node runs two tasks of one group, or of two groups that exclude each other.
 
-Within a group, each node has one unit of the group's resource, and each task asks for one: the scheduler itself never
-binds a second, whatever anybody knows.
+Within a group: each node has one unit of the group's resource, and each task asks for one. So kube-scheduler never
+binds a second task, even if the policy's view is old.
 
-Between groups, many of the one side or many of the other may be on a node, which no vector of requests can say. So
-each group has a resource of its own, and a node has it without limit for one side at a time. The other side gets the
-node when nobody of the first is there, and none has been able to come for `grace`: no node ever has two enemies, as
-long as news of a binding takes less than that. A side has nodes while it has somebody there, or somebody waiting who
-would have room; where both sides wait, the one with fewer nodes gets the next, and a node where nobody has come for
-`patience` goes to the other. A group that is in no pair goes anywhere.
+Between groups, a node may run many tasks of either side, which no vector of requests can say. So each group has its own
+resource, and a node has it without limit for one side at a time. The other side gets the node when no task of the first
+is there and none could have been bound for `grace`. No node ever has both sides if news of a binding takes less than
+`grace`. A side keeps nodes while it has a task there, or a waiting task that has room there. If both sides wait, the
+side with fewer nodes gets the next. A node that no task has used for `patience` goes to the other side. A group in no
+pair may use any node.
 
-On node loss: what ran there is gone and holds nothing; a node that comes is offered at once.
+On node loss, the tasks there are gone and hold nothing. A new node is offered at once.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PairedAntiAffinity(PolicyEsl):
     grace, patience = 5.0, 30.0
 
     def __init__(self, name: str, *, pairs: Iterable[tuple[str, str]], **where: str) -> None:
-        """`pairs` of groups keep away from each other, and not from their own. Raises ValueError, InvalidName."""
+        """`pairs`: groups that exclude each other. Raises ValueError, InvalidName."""
         super().__init__(name, **where)
         self._enemies: dict[str, set[str]] = {}
         for one, other in pairs:
@@ -78,10 +78,10 @@ class PairedAntiAffinity(PolicyEsl):
         return wanted
 
     def _turn(self, node: NodeName, group: str) -> tuple[float, bool]:
-        """Who has not been tried there for longest comes first, and among these who has it now."""
+        """Sort key: first the group that failed there longest ago, then the current one."""
         key = self.key(group)
         return self.offers.in_vain(node, key), not self.offers.exposed(node, key)
 
     def _may_meet(self, node: NodeName, group: str, here: Collection[str]) -> bool:
-        """Whether an enemy is there, or may come yet."""
+        """Whether a task of an excluded group is on the node, or may still be bound there."""
         return any(enemy in here or self.offers.exposed(node, self.key(enemy)) for enemy in self._enemies[group])

@@ -1,6 +1,6 @@
-"""Apportionment: whole parts of a whole, in proportion to weights, by largest remainder (Hamilton's method).
+"""Apportionment: divides a whole by weights, by largest remainder (Hamilton's method).
 
-Arithmetic is exact; of equal remainders the name that sorts first has the part. Must not know what is divided.
+Arithmetic is exact. Of equal remainders, the name that sorts first gets the part.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 
 def apportion(whole: int, weights: Mapping[str, int]) -> dict[str, int]:
-    """Parts that add up to the whole; each is its quota, rounded down or up. Weights are above 0."""
+    """Parts that add up to the whole; each is its quota rounded down or up. Weights are above 0."""
     total = sum(weights.values())
     parts = {name: whole * weight // total for name, weight in weights.items()}
     by_remainder = sorted(weights, key=lambda name: (-(whole * weights[name] % total), name))
@@ -19,8 +19,7 @@ def apportion(whole: int, weights: Mapping[str, int]) -> dict[str, int]:
 
 
 def apportion_at_most(whole: int, weights: Mapping[str, int], demands: Mapping[str, int]) -> dict[str, int]:
-    """As `apportion`, and nobody has more than it demands: what some leave is divided among the others. Where all
-    demand less than the whole, each has what it demands."""
+    """As `apportion`, but no part exceeds its demand: others share what is left, up to theirs."""
     parts: dict[str, int] = {}
     rest = dict(weights)
     while rest:

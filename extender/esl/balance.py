@@ -1,22 +1,22 @@
-"""Load balancing: the tasks of a group are spread over the nodes, by how many units of the group's resource nodes have.
+"""Load balancing: units of a group's resource on each node spread the group's tasks.
 
-Each task asks for one. Nothing that runs is moved; on node loss the others are given what the lost one had. It goes by
-the nodes that are known: who starts lists them first (`begin`), or the first nodes known are given everything.
+Each task asks for one unit. Running tasks are not moved. On node loss, the other nodes get what the lost one had. Only
+known nodes count: list all nodes first (`begin`), or the first known nodes get everything.
 
-`Balance`: the number of tasks is known. No node has more than ceil(tasks / nodes) units, over the nodes where one of
-the group could ever go; a task waits rather than go beyond, also where another node is full of others' pods. Where
-more than that many are known, their number counts.
+`Balance`: the number of tasks is known. No node has more than ceil(tasks / nodes) units, counting the open nodes that a
+task of the group could ever use. A task waits rather than exceed that, even if foreign pods fill another node. If more
+tasks are known than expected, their number counts.
 
-`DynamicBalance`: it is not known. A node has `floor` units more than the emptiest node with room has tasks. So as long
-as none ends, no node comes and there is room on all, numbers differ by `floor` at most, in whatever order things
-happen: units are raised for tasks that run, whose number does not fall. When tasks have ended, those that run may
-differ by more, for nothing is moved; whoever comes then goes where there are at most `floor + slack - 1` more than on
-the emptiest node with room for it, as far as was known by then. Nobody waits for nodes without room.
+`DynamicBalance`: the number is unknown. A node has `floor` units more than the least loaded node with room has tasks.
+Numbers differ by at most `floor` while no task ends, no node comes and all nodes have room. The order of events does
+not matter: units rise for running tasks, whose number does not fall. After tasks end, differences may be larger,
+because nothing is moved. A new task then goes to a node that is at most `floor + slack - 1` tasks above the least
+loaded one. Only nodes known to have room for it count. No task waits for nodes without room.
 
-Why floor and slack: the rule of the book is to raise when no node has a unit left, and to lower when all have one. But
-to raise gives all nodes one, so that it is lowered, so that none has one: it never comes to rest. Here units are
-lowered when they are more than `slack` above what they would be raised to. With slack 0 a task that ends and one that
-begins change every node twice; with 1 they change none.
+Reason for floor and slack: the textbook rule raises units when no node has one left, and lowers them when all have one.
+Raising gives every node one, so the rule lowers them again, and never comes to rest. Here units are lowered only when
+more than `slack` above the level to which they would be raised. With slack 0, one task that ends and another that
+begins change every node twice; with slack 1, none.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ class _Balance(PolicyEsl):
 
     @abstractmethod
     def levels(self, tasks: list[Task], key: ResourceKey) -> Mapping[NodeName, int]:
-        """How many units nodes should have for the tasks of one group."""
+        """How many units each node should have for the tasks of one group."""
 
     def nodes_for(self, tasks: list[Task]) -> list[NodeName]:
-        """Those where one of them could ever go."""
+        """The nodes that a task of the list could ever use, by name."""
         kinds = {(tuple(sorted(task.needs.items())), tuple(sorted(task.node_labels.items()))): task for task in tasks}
         eligible = {node for task in kinds.values() for node in self.view.eligible(task.needs, task.node_labels)}
         return sorted(node for node in eligible if not self.refuses(node))
@@ -59,20 +59,20 @@ class _Balance(PolicyEsl):
 
 class Balance(_Balance):
     def __init__(self, name: str, tasks: int, **more: str) -> None:
-        """`tasks`: how many of a group there will be at a time."""
+        """`tasks`: how many tasks of a group there will be at a time."""
         super().__init__(name, **more)
         self._expected = tasks
 
     def levels(self, tasks: list[Task], key: ResourceKey) -> Mapping[NodeName, int]:
         nodes = self.nodes_for(tasks)
-        # A cordoned node takes none, and keeps what it has: its pods are still asking for it.
+        # A cordoned node takes no new task and keeps its units, because its pods still ask for them.
         open_nodes = sum(not self.view.nodes[node].unschedulable for node in nodes)
         return dict.fromkeys(nodes, -(-max(self._expected, len(tasks)) // max(1, open_nodes)))
 
 
 class DynamicBalance(_Balance):
     def __init__(self, name: str, *, floor: int = 1, slack: int = 1, **more: str) -> None:
-        """Raises ValueError where floor is below 1, or slack below 0."""
+        """Raises ValueError if floor is below 1 or slack below 0."""
         if floor < 1 or slack < 0:
             raise ValueError(f"floor is at least 1 and slack at least 0; they are {floor} and {slack}")
         super().__init__(name, **more)
@@ -89,7 +89,7 @@ class DynamicBalance(_Balance):
             for node in room:
                 levels[node] = max(level, levels.get(node, 0))
         for node in there:
-            # Where there is no room for any, nothing is to be said, and what is said stays.
+            # A node without room for any pod keeps the level it has.
             has = max(self._floor, self.at_most(node, key))
             level = levels.get(node, has)
             levels[node] = has if level <= has <= level + self._slack else level
@@ -97,6 +97,6 @@ class DynamicBalance(_Balance):
 
 
 def _kind(pod: Pod) -> tuple[object, ...]:
-    """Pods of one kind have room on the same nodes."""
+    """Pods with an equal key have room on the same nodes."""
     asked, selector = tuple(sorted(pod.requests.items())), tuple(sorted(pod.node_selector.items()))
     return asked, selector, pod.affinity, pod.tolerations

@@ -1,9 +1,8 @@
-"""The shape of an ESL: what it is told, what it wants done, and what it hands to the application.
+"""The interface of an ESL: events in, effects out, and the requirement for the application's pods.
 
-Events are facts about pods and nodes, about what nodes say, and about effects that were carried out; effects are
-creations, deletions, evictions and node resources, nothing else: that is all an ESL needs of a cluster whose scheduler
-matches resources. Every effect may be carried out late, and those on different pods and nodes in any order; two on one
-pod or one node in the order given.
+Events are facts about pods, nodes, node resources and executed effects. Effects are creations, deletions, evictions and
+node resources, nothing else: an ESL needs no more of a cluster whose scheduler matches resources. Every effect may be
+executed late. Effects on different pods and nodes may be executed in any order; two on one pod or node in their order.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from extender.kube.quantities import count
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _ASKING_ESCHER = frozenset({"escher", "escher-ledger"})
-"""schedulerName of pods that bear the mark; of others, which settings may add, the API server's policy is to know."""
+"""`attach` marks pods of these schedulers; for names added by settings, an admission policy."""
 
 
 # -- events: past tense
@@ -37,7 +36,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """No pod of that name exists any more, or ever did."""
+    """No pod of that name exists now; perhaps none ever did."""
 
     namespace: str
     name: str
@@ -45,22 +44,23 @@ class PodGone:
 
 @dataclass(frozen=True, slots=True)
 class NodeSeen:
-    """The node is there, and looks like this. Of the ephemeral resources CapacitySeen tells. Repeating it changes
-    nothing."""
+    """The node exists and looks like this; `CapacitySeen` reports its ephemeral resources.
+
+    Repeating it changes nothing."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeGone:
-    """No node of that name is there any more: neither is what it had, and what ran there ends."""
+    """No node of that name exists. Its resources are gone, and the pods there end."""
 
     node: NodeName
 
 
 @dataclass(frozen=True, slots=True)
 class CapacityConfirmed:
-    """The node has `units` of the resource; 0: it has no such key, or is itself gone."""
+    """The node has `units` of the resource; 0: it has no such key, or the node is gone."""
 
     node: NodeName
     resource: ResourceKey
@@ -69,7 +69,7 @@ class CapacityConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class CapacitySeen:
-    """The node says so by now, though nobody was asked: somebody else has changed what it says of the resource."""
+    """The node now has `units`, though the ESL did not ask: another writer changed the resource."""
 
     node: NodeName
     resource: ResourceKey
@@ -78,7 +78,7 @@ class CapacitySeen:
 
 @dataclass(frozen=True, slots=True)
 class EffectRefused:
-    """The effect cannot be carried out, and would be refused again; `why` is the API server's word."""
+    """The effect cannot be executed, now or later; `why` is the API server's text."""
 
     effect: Effect
     why: str
@@ -86,7 +86,7 @@ class EffectRefused:
 
 @dataclass(frozen=True, slots=True)
 class TimePassed:
-    """Nothing happened, other than that it is later: due after `next_deadline`."""
+    """Time has passed and nothing else happened: due after `next_deadline`."""
 
 
 Event = PodSeen | PodGone | NodeSeen | NodeGone | CapacityConfirmed | CapacitySeen | EffectRefused | TimePassed
@@ -97,18 +97,18 @@ Event = PodSeen | PodGone | NodeSeen | NodeGone | CapacityConfirmed | CapacitySe
 
 @dataclass(frozen=True, slots=True)
 class Ghost:
-    """A pod that does nothing: it holds `requests` (quantities, as text) on the node that it is bound to."""
+    """A pod that only holds `requests` (quantities, as text) on the node that it is bound to."""
 
     namespace: str
     name: str
     group: str
-    """Whose ghost it is: the value of its label `escher.dev/ghost`."""
+    """The gang of the ghost: the value of its label `escher.dev/ghost`."""
     requests: Mapping[str, str]
     placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """More fields of its spec, which the ESL passes on unread: nodeSelector, affinity, tolerations, priority class."""
+    """More fields of its spec, unread: nodeSelector, affinity, tolerations, priority class."""
     scheduler: str = "escher-resources"
     key: str = ""
-    """What it holds the room for. By this, and by `run`, whoever comes after a crash knows what it is."""
+    """The key whose room it holds. After a crash, this and `run` identify the ghost."""
     run: str = ""
 
 
@@ -126,8 +126,7 @@ class DeleteGhost:
 
 @dataclass(frozen=True, slots=True)
 class LaunchTask:
-    """The application's pod for the task is there, by this name, made from the application's own template with the
-    requirement attached."""
+    """The task's pod exists: it is the application's own template with `requirement` attached."""
 
     namespace: str
     name: str
@@ -137,7 +136,7 @@ class LaunchTask:
 
 @dataclass(frozen=True, slots=True)
 class CancelTask:
-    """The pod goes, unless it is bound by then: refused then, and nothing has changed."""
+    """The pod is deleted, unless it is bound by then: then refused, and nothing has changed."""
 
     namespace: str
     name: str
@@ -146,7 +145,7 @@ class CancelTask:
 
 @dataclass(frozen=True, slots=True)
 class StopTask:
-    """The pod, which may run, ends as Kubernetes ends one: with its grace period."""
+    """The pod, which may run, is ended as Kubernetes does it: with its grace period."""
 
     namespace: str
     name: str
@@ -162,7 +161,7 @@ class SetCapacity:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCapacity:
-    """The key goes; it is never set to 0, for which a kubelet would fail the pods that ask for it."""
+    """The key is removed, never set to 0: a kubelet would fail the pods that ask for it."""
 
     node: NodeName
     resource: ResourceKey
@@ -170,7 +169,7 @@ class RemoveCapacity:
 
 @dataclass(frozen=True, slots=True)
 class EvictMember:
-    """A pod of the application has to go, for the room that it runs on is held by nobody."""
+    """A pod of the application is evicted, because no ghost holds the room that it runs on."""
 
     namespace: str
     name: str
@@ -181,29 +180,29 @@ class News(Enum):
     RESERVED = "reserved"
     """Everything asked for is held, and the members' resources are on the nodes."""
     ROLLED_BACK = "rolled back"
-    """Nothing is held; it will be tried again."""
+    """Nothing is held; another attempt follows."""
     INCOMPLETE = "incomplete"
-    """A part of what was held has been lost; it is being made good, or the member there is evicted."""
+    """A part of what was held is lost; it is being replaced, or the member there is evicted."""
     ENDED = "ended"
     """Nothing is held, and nothing is left behind."""
     FAILED = "failed"
-    """As ENDED, and what was asked for did not come about."""
+    """As ENDED, but what was asked for was not achieved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Tell whoever asked. `detail` is for people."""
+    """News for the caller that asked for the gang. `detail` is text for people."""
 
     subject: GangKey
     news: News
     detail: str = ""
     run: str = ""
-    """Which run of the gang it is about: its token."""
+    """The token of the gang's run that the report is about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Tell whoever asked `policy` for this task ("": for any) what they would wait in vain for, in words."""
+    """Text for the asker of a task ("": of any): what it would wait for without effect."""
 
     policy: str
     task: str
@@ -212,12 +211,12 @@ class Notice:
 
 Change = CreateGhost | DeleteGhost | EvictMember | SetCapacity | RemoveCapacity
 TaskChange = LaunchTask | CancelTask | StopTask
-"""What is done to the application's own pods."""
+"""Changes of the application's own pods."""
 Effect = Change | TaskChange | Report | Notice
 
 
 def lane_of(change: Change | TaskChange) -> str:
-    """The pod or the node that it is about: what is done to one is done in order."""
+    """The pod or node that the change is about; changes of one lane are executed in order."""
     match change:
         case CreateGhost(ghost):
             return f"pod {ghost.name}"
@@ -231,23 +230,23 @@ def lane_of(change: Change | TaskChange) -> str:
 
 class Esl(Protocol):
     def handle(self, event: Event, now: float) -> list[Effect]:
-        """What is to be done in view of the event. `now`: seconds on a clock that never goes back."""
+        """What is to be done after the event. `now`: seconds on a clock that never goes back."""
         ...
 
     def next_deadline(self) -> float | None:
-        """When TimePassed is due, should nothing else happen before."""
+        """When TimePassed is due if nothing else happens before."""
         ...
 
 
-# -- what the application gets
+# -- the application's requirement
 
 
 @dataclass(frozen=True, slots=True)
 class PodRequirement:
     """What a policy asks of one pod of the application, ready to be attached.
 
-    `resources` are quantities as text. `without` names resources that the pod must not ask for itself, because they
-    are held for it by other means.
+    `resources` are quantities as text. `without` names resources that the pod must not ask for itself, because they are
+    held for it by other means.
     """
 
     resources: Mapping[str, str]
@@ -256,11 +255,12 @@ class PodRequirement:
     scheduler_name: str = ""
     without: frozenset[str] = frozenset()
     gates: tuple[str, ...] = ()
-    """Scheduling gates that somebody will take off."""
+    """Scheduling gates that another component will remove."""
 
     def __and__(self, other: PodRequirement) -> PodRequirement:
-        """Both at once: of a resource that both ask for, the larger amount. Raises ValueError where no pod can meet
-        both: two schedulers, or two values of one label."""
+        """Both requirements at once: of a resource in both, the larger amount.
+
+        Raises ValueError if no pod can meet both: two schedulers, or two values of one label or annotation."""
         if self.scheduler_name and other.scheduler_name and self.scheduler_name != other.scheduler_name:
             raise ValueError(f"one pod cannot have schedulerName {self.scheduler_name!r} and {other.scheduler_name!r}")
         for mine, theirs in ((self.labels, other.labels), (self.annotations, other.annotations)):
@@ -281,11 +281,11 @@ class PodRequirement:
         )
 
     def attach(self, pod: Mapping[str, Any]) -> dict[str, Any]:
-        """A copy of the pod (or pod template) that meets the requirement; its first container carries the resources,
-        and each container says of what it asks for none.
+        """A copy of the pod (or pod template) that meets the requirement.
 
-        An extended resource becomes request and limit, since Kubernetes wants them equal; others a request alone. A pod
-        of the extender bears the mark by which kube-scheduler asks it; else the API server would have to put it on.
+        The first container carries the resources; every container requests 0 of what has the quantity "0". An extended
+        resource becomes request and limit, since Kubernetes wants them equal; others only a request. A pod of the
+        extender carries the mark by which kube-scheduler calls the extender; otherwise the API server must add it.
         """
         attached: dict[str, Any] = copy.deepcopy(dict(pod))
         metadata = attached.setdefault("metadata", {})
@@ -304,7 +304,7 @@ class PodRequirement:
                 for resource in self.without & amounts.keys():
                     del amounts[resource]
             if none:
-                # A quota of requests wants a word about each of them from every container.
+                # A quota of requests requires every container to state each of these resources.
                 container["resources"] = {**resources, "requests": {**(resources.get("requests") or {}), **none}}
         resources = spec["containers"][0].setdefault("resources", {})
         resources["requests"] = {**(resources.get("requests") or {}), **self.resources}

@@ -1,19 +1,18 @@
 """Co-location: all tasks of a group run on one node.
 
-First come: the first of a group asks for nothing and goes where it may; its node then has the group's resource without
-limit, and all others ask for one unit. Known group: how many there are and what all of them need together is known, so
-a node is chosen that has room for it all; it has as many units, and each of them asks for one.
+`CoLocation` (first come): the first task of a group asks for nothing and may use any node. That node then has the
+group's resource without limit, and every other task asks for one unit. `KnownGroup`: the size and the total needs of
+the group are known. A node with room for all is chosen; it has as many units, and each task asks for one.
 
-The mark is where members run. When none runs, and no first one is still to come, it is on a node with room for who
-waits; it goes to another when that one is lost, has no room any more, or nobody came for `patience` (somebody else's
-pods, which an application may not see, have the room). It is never on two nodes, nor on a second before members that
-were bound to the former can be known of: so no group is split, as long as news takes less than `grace`.
+The mark (the group's resource) is on the node where members run. If none runs and no first task is still to come, the
+mark is on a node with room for the waiting tasks. It moves when that node is lost, has no more room, or no task came
+for `patience`: pods that the application may not see can use the room. The mark is never on two nodes. It is not on a
+second node before bindings to the former are known. So no group is split, as long as news takes less than `grace`.
 
-Not guaranteed: room for all (a group that was not known beforehand, or whose node fills up when some run there already,
-has members that wait); and a first one that was never launched has to be released, or the others wait for it. Who is
-made again must be asked for again: made again from what the first one was told, it may come elsewhere.
-
-On node loss: the members there are gone; those that wait, and those that are made again, go to another node together.
+Not guaranteed: room for all. Members may wait if the group was not known beforehand, or if its node fills up. A first
+task that was never launched must be released, or the others wait for it. Recreated tasks must be asked for again: one
+made from the first task's requirement may go to another node. On node loss, the members there are gone; waiting and
+recreated members go together to another node.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ class _OnOneNode(PolicyEsl):
 
     @abstractmethod
     def first(self, group: str) -> str | None:
-        """Whom the others wait for, who may go anywhere."""
+        """The task that may use any node, and that the others wait for."""
 
     @abstractmethod
     def room(self, node: NodeName, waiting: Sequence[Task]) -> int:
-        """How good the node would be for them; 0: not at all."""
+        """How well the node suits the waiting tasks; 0: not at all."""
 
     def to_come(self, group: str, node: NodeName) -> Vector:
-        """What those of the group will need there beside what they have."""
+        """What the group's tasks will need on the node beyond what they have."""
         return {}
 
     def crowded(self, node: NodeName, to_come: Vector) -> bool:
-        """Whether a group would have no room there beside what will be needed for others."""
+        """Whether a group would have no room there, given what other groups will need."""
         return False
 
     def mark(self, group: str) -> ResourceKey:
@@ -62,7 +61,7 @@ class _OnOneNode(PolicyEsl):
         placed = self.placed()
         wanted: dict[NodeName, dict[ResourceKey, int]] = {}
         to_come: dict[NodeName, Vector] = {}
-        # Who has a node already keeps it: whoever comes now chooses beside that.
+        # A group that has a node keeps it; groups without one choose after it.
         groups = {task.group for task in self.tasks.values()}
         for group in sorted(groups, key=lambda each: (not self.offers.exposing(self.mark(each)), each)):
             node = self._node(group, placed, to_come)
@@ -90,7 +89,7 @@ class _OnOneNode(PolicyEsl):
 
 
 class CoLocation(_OnOneNode):
-    """First come."""
+    """First come: the node of a group's first task becomes the group's node."""
 
     def __init__(self, name: str, **where: str) -> None:
         super().__init__(name, **where)
@@ -120,7 +119,7 @@ class CoLocation(_OnOneNode):
 
 class KnownGroup(_OnOneNode):
     def __init__(self, name: str, *, size: int, needs: Vector, **where: str) -> None:
-        """Each group of the policy has `size` members, which need so much together. Raises ValueError, InvalidName."""
+        """Each group has `size` members with total `needs`. Raises ValueError, InvalidName."""
         super().__init__(name, **where)
         if size < 1:
             raise ValueError(f"policy {name!r} has groups of {size}; a group has 1 member or more")
@@ -130,7 +129,7 @@ class KnownGroup(_OnOneNode):
         return None
 
     def possible_nodes(self, task: Task) -> Collection[NodeName]:
-        """Those that have enough for all, whoever uses it; and where the group is, or was marked, by now."""
+        """Nodes whose total amounts suffice for all, and where the group or its mark is."""
         placed = self.placed()
         there = {placed[each.name] for each in self.members(task.group) if each.name in placed}
         marked = self.offers.exposing(self.mark(task.group)) & self.view.nodes.keys()

@@ -1,15 +1,15 @@
-"""Compositions of policies: all of several at once (AND), or any one of several, the best first (OR).
+"""Compositions of policies: all of several at once (AND), or one of several, the best first (OR).
 
     both = AllOf("pairs-apart", together, balance)        # a,b: the requirements merged into one
     either = AnyOf("near-or-far", near, anywhere)         # a|b: a soft list of their requirements
 
-The parts do not know of each other: each is told every event, and has resources of its own. They may be compositions
-in turn, but none that launches pods itself: of `a AND (b OR c)` make `(a AND b) OR (a AND c)`.
+The parts are independent: each receives every event and has its own resources. A part may be a composition, but not one
+that launches pods itself: instead of `a AND (b OR c)`, write `(a AND b) OR (a AND c)`.
 
-A task that no node can ever take is told of at once, by a notice with the numbers: once per change from possible to
-impossible, and only when all nodes are known (`begin`). What counts is what can be proven: what nodes have, whoever
-uses it, their labels, and where a policy says that alone it could ever give what it is asked (`possible_nodes`). That a
-policy has not furnished a node yet, a node is full, or cordoned, proves nothing. A node that comes may change it.
+If no node can ever take a task, a notice says so at once, with the numbers. It is sent once per change from possible to
+impossible, and only after all nodes are known (`begin`). The proof uses the nodes' total amounts, their labels, and the
+only nodes that could satisfy a policy (`possible_nodes`). A node that is full, cordoned, or not yet furnished by a
+policy proves nothing. A new node may change the answer.
 
 Guaranteed: what each part guarantees. On node loss: as each part says.
 """
@@ -33,7 +33,7 @@ class _Composed(PolicyEsl):
     _all_known = False
 
     def compose(self, parts: Sequence[PolicyEsl]) -> None:
-        """It is made of these. Raises ValueError where they cannot be parts of one."""
+        """It is made of these parts. Raises ValueError if they cannot form a composition."""
         self.parts = tuple(parts)
         self._told: set[str] = set()
         if not parts:
@@ -50,7 +50,7 @@ class _Composed(PolicyEsl):
                     raise ValueError(f"policy {part.name!r} has {what} {theirs!r}, and {self.name!r} has {mine!r}")
 
     def policies(self) -> list[PolicyEsl]:
-        """Itself, its parts, and theirs."""
+        """Itself, its parts, and their parts."""
         parts = [each for part in self.parts for each in (part.policies() if isinstance(part, _Composed) else [part])]
         return [self, *parts]
 
@@ -77,7 +77,7 @@ class _Composed(PolicyEsl):
         return earliest(time for time in due if time is not None)
 
     def said_of_nodes(self, task: Task) -> Mapping[str, Collection[NodeName]]:
-        """Where alone parts could ever give what they are asked, by who says so."""
+        """By name of the policy, the only nodes on which it could ever give what is asked."""
         raise NotImplementedError
 
     def possible_nodes(self, task: Task) -> Collection[NodeName] | None:
@@ -85,7 +85,7 @@ class _Composed(PolicyEsl):
         return set(self.view.nodes).intersection(*said.values()) if said else None
 
     def why_never(self, task: Task) -> str:
-        """Why no node that is there could ever take it, with numbers; empty: one could, or there is no saying."""
+        """Why no existing node could ever take the task, with numbers; empty: not proven."""
         nodes = self.view.nodes
         able: dict[str, Collection[NodeName]] = {}
         for key, units in task.needs.items():
@@ -113,10 +113,10 @@ class _Composed(PolicyEsl):
 
 
 class AllOf(_Composed):
-    """AND: a task's pod has to meet what each part says."""
+    """AND: a task's pod has to meet the requirement of each part."""
 
     def __init__(self, name: str, *parts: PolicyEsl, **more: str) -> None:
-        """Raises ValueError where two have one name, or differ in namespace, domain or scheduler."""
+        """Raises ValueError if two have one name, or differ in namespace, domain or scheduler."""
         super().__init__(name, **more)
         self.compose(parts)
 
@@ -147,11 +147,10 @@ class AllOf(_Composed):
 
 
 class AnyOf(_Composed, Soft):
-    """OR: a task is tried under one part after the other, and runs once. A part knows of those tasks alone that are
-    tried under it."""
+    """OR: tries a task under one part after the other; a part knows only tasks tried under it."""
 
     def __init__(self, name: str, *parts: PolicyEsl, wait: float = 5.0, **more: str) -> None:
-        """As AllOf, and Soft."""
+        """Raises as `AllOf` and `Soft`."""
         Soft.__init__(self, name, lambda task: [part.would_require(task) for part in self.parts], wait=wait, **more)
         self.compose(parts)
 

@@ -1,16 +1,16 @@
-"""Data locality: who reads data goes where it is stored.
+"""Data locality: a task that reads data runs where the data is stored.
 
-A task that stores data (`store`) marks the node that its pod runs on; one that reads it (`ask`) asks for the mark. The
-task's group is the data's name, and replicas share it. What reads two kinds of data asks two such policies, and has
-what both answer (`&`); they do not agree on holders.
+A task that stores data (`store`) marks the node of its pod; a task that reads it (`ask`) asks for the mark. The task's
+group is the name of the data, which its replicas share. A reader of two data sets asks two such policies and merges
+their requirements (`&`). The two policies do not agree on common holders.
 
-Guaranteed: a mark stands where a replica runs, and nowhere else but on one holder: where no replica runs on a node
-that takes pods, a node that the application has named as able to serve the data has the mark too, until there is one
-again. Of several it is one that has room for somebody who waits, then the one that has it already, then the first.
-Not guaranteed: that the replica is still there when the reader begins; and a reader stays when its data goes.
+Guaranteed: only nodes that run a replica have the mark, plus one holder if no replica runs on a node that takes pods. A
+holder is a node that the application named as able to serve the data; it is used until a replica runs again. Of several
+holders, a node with room for a waiting task comes first, then the node that has the mark, then the first. Not
+guaranteed: that the replica still exists when the reader begins. A reader stays when its data goes.
 
-On node loss: with a replica elsewhere there is nothing to do; else a holder stands in; with none, readers wait until
-the data is stored again, or a holder is back. What a kubelet forgets is set again.
+On node loss: if another replica exists, nothing is needed; otherwise a holder replaces it. Without a holder, readers
+wait until the data is stored again or a holder is back. A mark that a kubelet resets is set again.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from extender.kube.quantities import Vector
 
 class DataLocality(PolicyEsl):
     def __init__(self, name: str, holders: Mapping[str, Sequence[str]] | None = None, **more: str) -> None:
-        """`holders`: by data, the nodes that could serve it now if no task stored it; the best first."""
+        """`holders`: by data, the nodes that can serve it without a storing task, best first."""
         super().__init__(name, **more)
         self._holders = {data: [NodeName(node) for node in of_data] for data, of_data in (holders or {}).items()}
         self._storing: set[str] = set()
 
     def hold(self, data: str, holders: Sequence[str], now: float) -> list[Effect]:
-        """These could serve the data from now on, and no others."""
+        """From now on only these nodes can serve the data in place of a replica."""
         self._holders[data] = [NodeName(node) for node in holders]
         return self._effects(None, now)
 

@@ -1,8 +1,7 @@
-"""What runs of gangs that nobody runs any more have left in a cluster, told from ghosts' labels and nodes' keys.
+"""What dead runs of gangs have left in a cluster, read from ghosts' labels and nodes' keys.
 
-A run is known by its token, which its ghosts and its keys bear. The first six characters of a token that the
-application did not choose itself are those of its *instance*, the process that runs it; ghosts bear that as a label of
-its own. Who is dead is not decided here.
+A run is known by its token, which its ghosts and keys carry. Unless the application chose the token, its first six
+characters name the *instance*: the process that runs the gang. Ghosts have it as a label, too.
 """
 
 from __future__ import annotations
@@ -18,17 +17,17 @@ from extender.esl.gang_spec import APPLICATION_DOMAIN
 from extender.kube.names import NodeName, ResourceKey
 
 GHOST_LABEL = f"{DOMAIN}/ghost"
-"""Of which gang."""
+"""The gang that the ghost belongs to."""
 RUN_LABEL = f"{DOMAIN}/ghost-run"
 KEY_LABEL = f"{DOMAIN}/ghost-key"
-"""What it holds room for, without the domain."""
+"""The key of the room that the ghost holds, without the domain."""
 INSTANCE_LABEL = f"{DOMAIN}/ghost-instance"
 
 INSTANCE_LENGTH = 6
 _KEY = re.compile(rf"(?P<gang>.+)-(?:\d+|all)-(?P<run>(?P<instance>[0-9a-z]{{{INSTANCE_LENGTH}}})[0-9a-z]{{2}})")
 
 Keys = Mapping[NodeName, Collection[ResourceKey]]
-"""Which resources each node has."""
+"""The resources that each node has."""
 
 
 @dataclass(slots=True)
@@ -38,21 +37,21 @@ class Leftover:
     gang: GangKey
     run: str
     ghosts: list[tuple[Pod, ResourceKey]] = field(default_factory=list)
-    """And what each holds room for."""
+    """Each ghost with the key whose room it holds."""
     members: list[tuple[Pod, ResourceKey]] = field(default_factory=list)
-    """And by what each is known."""
+    """Each member with the key by which it is recognised."""
     places: list[Place] = field(default_factory=list)
-    """Where its resources still are."""
+    """Where the run's resources still are."""
 
 
 def run_token(instance: str, number: int) -> str:
-    """The token of so many a run of the instance; after 1296 they come again."""
+    """The token of the instance's run of that number; tokens repeat after 1296 runs."""
     digits = "0123456789abcdefghijklmnopqrstuvwxyz"
     return instance + digits[number // 36 % 36] + digits[number % 36]
 
 
 def instances(namespace: str, pods: Iterable[Pod], keys: Keys) -> set[str]:
-    """Whoever has left, or has, anything there. Keys without a ghost count in the usual domain alone."""
+    """The instances found there; keys without a ghost count only in `APPLICATION_DOMAIN`."""
     found = {pod.labels[INSTANCE_LABEL] for pod in pods if INSTANCE_LABEL in pod.labels}
     for key in {key for has in keys.values() for key in has if key.startswith(f"{APPLICATION_DOMAIN}/")}:
         if (read := _read(namespace, key)) is not None:
@@ -61,7 +60,7 @@ def instances(namespace: str, pods: Iterable[Pod], keys: Keys) -> set[str]:
 
 
 def left_behind(namespace: str, pods: Collection[Pod], keys: Keys, dead: Collection[str]) -> list[Leftover]:
-    """What is left of every run of these instances."""
+    """What is left of every run of these dead instances."""
     mine = [pod for pod in pods if GHOST_LABEL in pod.labels and pod.labels.get(INSTANCE_LABEL) in dead]
     runs = {_part(ghost): (ghost.labels[GHOST_LABEL], ghost.labels.get(RUN_LABEL, "")) for ghost in mine}
     found: dict[tuple[str, str], Leftover] = {}

@@ -1,4 +1,4 @@
-"""Facts: what has happened to the pods of one namespace, and to nodes, as an ESL is told it. Knows no policy."""
+"""Facts: turns lists and watches of pods (of one namespace) and nodes into events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from extender.kube.quantities import Vector
 
 
 class PodFacts:
-    """Tells what has happened to each, also what was missed and only a new list shows."""
+    """Reports each change of a pod, including missed changes that only a new list shows."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
         self.known: dict[PodUid, Pod] = {}
@@ -41,12 +41,12 @@ class PodFacts:
 
 
 class Nodes:
-    """Tells of each node when it comes, changes in what a policy reads of it, and goes."""
+    """Reports each node that comes, goes, or changes in a field that a policy reads."""
 
     def __init__(
         self, ephemeral: Collection[str], seen: Callable[[Node], None], gone: Callable[[NodeName], None]
     ) -> None:
-        """`ephemeral`: the domains whose resources are no part of what is told."""
+        """`ephemeral`: the domains whose resources are left out of the reported nodes."""
         self._ephemeral = ephemeral
         self._seen = seen
         self._gone = gone
@@ -59,11 +59,11 @@ class Nodes:
             self._seen(node)
 
     def __iter__(self) -> Iterator[Node]:
-        """Those that are there, as they were told of last."""
+        """The existing nodes, as they were last reported."""
         return iter(self._told.values())
 
     def replace(self, items: Iterable[Node]) -> None:
-        """These nodes and no others are there."""
+        """These nodes exist, and no others."""
         present = {item.name: item for item in items}
         for missing in [name for name in self._told if name not in present]:
             self.remove(missing)

@@ -1,20 +1,20 @@
-"""Weighted fair queueing: a number of slots is divided among queues that want them, in proportion to their weights.
+"""Weighted fair queueing: divides slots among queues in proportion to their weights.
 
-A task's group is its queue; it asks for one unit of the queue's resource. Nodes have as many units of it as tasks of
-the queue run there, and one more for each that is let in: a unit on a node where there is room for it. Parts are
-integer apportionments (`apportion`) among those that run or wait with room for them; what a queue cannot use is lent.
+A task's group is its queue; the task asks for one unit of the queue's resource. A node has as many units as tasks of
+the queue run there, plus one for each pod let in, where it has room. Shares are integer apportionments (`apportion`)
+among the queues that run tasks or have waiting pods with room. What a queue cannot use is lent to others.
 
-Guaranteed: of all queues together no more tasks run than there are slots, however late effects and news of them are,
-as long as news of a pod is no later than news of the node's units: one queue's unit is taken away before another's is
-given. And no slot is idle while somebody waits for whom there is room, once all is known. Taking back kills nothing:
-while a queue runs more than its part and others would have it, it has no units at all, so that what ends is not
-replaced; each end is a slot for who has least of its part. Nor has any queue a unit while more run than there are
-slots, as after a start with fewer. Not guaranteed: which task of a queue is let in; the first
-by name is meant, and another may take the unit.
+Guaranteed: all queues together never run more tasks than there are slots, however late effects and news arrive. News of
+a pod must not be later than news of the node's units. One queue's unit is taken away before another's is given. No slot
+stays idle while a pod waits for which there is room, once all is known. Reclaiming slots kills nothing. While a queue
+runs more than its share and others want it, it has no units, so a task that ends is not replaced. Each freed slot goes
+to the queue furthest below its share. No queue has units while more tasks run than there are slots, as after a restart
+with fewer. Not guaranteed: which task of a queue is let in; the first by name is intended, but another may take the
+unit.
 
-Who is asked for and not launched has no slot; who has waited for `patience` seconds with a unit that should do has it
-on another node, behind the others of its queue. On node loss: what ran there is gone, and its slots are free. Who
-starts lists what there is (`begin`), so as not to hand out what others have.
+A task without a pod has no slot. A pod that waited `patience` seconds with a usable unit gets one on another node,
+behind the others of its queue. On node loss, the tasks there are gone and their slots are free. List everything first
+(`begin`), so that slots in use are not given out again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FairQueueing(PolicyEsl):
     def __init__(
         self, name: str, slots: int, weights: Mapping[str, int], *, patience: float = 60.0, **more: str
     ) -> None:
-        """`weights` by queue. Raises ValueError for slots below 0, and for weights that are none."""
+        """`weights`: by queue. Raises ValueError for slots below 0, and for invalid weights."""
         super().__init__(name, **more)
         if slots < 0:
             raise ValueError(f"slots is {slots}; it is at least 0")
@@ -46,7 +46,7 @@ class FairQueueing(PolicyEsl):
         self._patience = Patience(patience)
 
     def set_weights(self, weights: Mapping[str, int], now: float) -> list[Effect]:
-        """These are the queues, from now on; who runs in another goes on. Raises ValueError."""
+        """From now on these are the queues; tasks in others go on. Raises ValueError."""
         self._check(weights)
         self._weights = dict(weights)
         return self._effects(None, now)
@@ -66,7 +66,7 @@ class FairQueueing(PolicyEsl):
             runs[pod.node, self._key_of(pod)] += 1
             running[self._queue(pod)] += 1
         has = {(node, self.key(suffix)): self.at_most(node, self.key(suffix)) for node, suffix in self.furnished()}
-        # What others have, or may have by now, cannot be given; neither can what runs beyond it.
+        # Units that nodes have or may have, and tasks that run beyond them, are not free.
         free = self._slots - sum(max(runs[place], has.get(place, 0)) for place in {*runs, *has})
         wanted = Counter(runs)
         placing = Placing(self.view, self.domain)
@@ -77,7 +77,7 @@ class FairQueueing(PolicyEsl):
             key, times = self._key_of(pod), self._patience.times(pod, now)
             room = self._room(pod, placing)
             with_unit = [node for node in room if wanted[node, key] < has.get((node, key), 0)]
-            # Where it was let in vain, there is no use in trying again before the others.
+            # If a unit there had no effect, trying the node again before others is useless.
             among = room[times % len(room) :][:1] if room and times else with_unit or room
             if not among or len(let_in) >= spare or (among[0] not in with_unit and free <= 0):
                 continue
@@ -97,14 +97,14 @@ class FairQueueing(PolicyEsl):
         return self._patience.due()
 
     def _parts(self, running: Mapping[str, int]) -> dict[str, int]:
-        """How many slots each queue is due that could use some."""
+        """The number of slots due to each queue that could use some."""
         nobody_else = Placing(self.view, self.domain)
         demands = Counter(running)
         demands.update(self._queue(pod) for pod in self.waiting() if self._room(pod, nobody_else))
         return apportion_at_most(self._slots, {q: w for q, w in self._weights.items() if demands[q]}, demands)
 
     def _in_turn(self, running: Mapping[str, int], parts: Mapping[str, int], now: float) -> Iterator[Pod]:
-        """Those that wait: of the queues that have less than their part, who has least of it first; then the others."""
+        """The waiting pods, next from the queue furthest below its share; then other queues."""
         lines: dict[str, list[Pod]] = {}
         for pod in sorted(self.waiting(), key=lambda pod: (self._patience.times(pod, now), pod.name), reverse=True):
             if self._queue(pod) in parts:

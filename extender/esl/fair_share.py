@@ -1,19 +1,17 @@
-"""Hierarchical fair sharing: users have whole nodes, in proportion to their weights, inside what their parents have.
+"""Hierarchical fair sharing: users get whole nodes by weight, within their parents' nodes.
 
-A node that is granted carries the resources of its user and of all above, without limit, and each task asks for its
-user's. So a child is confined to its parent's nodes, and a parent's own tasks run beside its children's. Shares are
-integer apportionments (`apportion`), of the nodes that are not cordoned among the first users, and of what a user has
-among its children. Who is idle counts for nothing, and so does a user all of whose children do and that has no task
-itself; what it had is its siblings'.
+A granted node carries the resources of its user and of all ancestors, without limit. Each task asks for its user's
+resource. So a child is confined to its parent's nodes, and a parent's own tasks run beside its children's. Shares are
+integer apportionments (`apportion`): of the nodes that are not cordoned among the top-level users, and of a user's
+nodes among its children. An idle user does not count, nor a parent without tasks whose children all do not count. Its
+siblings get its share.
 
-Guaranteed: on no node do tasks of two users run of whom neither is above the other. A node that is to change hands
-loses its marks, and is granted when the node has said so and nothing of the former user runs there; nothing is killed.
-So when nothing keeps nodes occupied the shares are exact, and as few nodes have changed hands as can be. Not
-guaranteed: a node, where there are more users than nodes; and shares while long tasks run. It takes news of pods to be
-no later than of nodes, and all pods to be known: who starts creates its users, and lists what there is
-(`begin`) before anything is granted.
-
-On node loss: shares are those of the nodes left. A cordoned node is nobody's.
+Guaranteed: a node runs tasks of two users only if one is an ancestor of the other. A node that changes hands loses its
+marks first. It is granted when the node has confirmed that and no task of the former user runs there; nothing is
+killed. So if nothing keeps nodes occupied, shares are exact and as few nodes as possible changed hands. Not guaranteed:
+a node for each, if there are more users than nodes; and the shares, while long tasks run. News of pods must not be
+later than news of nodes. All pods must be known: create the users and list everything (`begin`) before any grant. On
+node loss, the remaining nodes are shared. A cordoned node belongs to no user.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from extender.kube.names import InvalidName, NodeName, require_label
 from extender.kube.quantities import Vector
 
 Present = Mapping[NodeName, Collection[str]]
-"""The users of whom something is on a node: a task that runs, or the mark."""
+"""By node, the users that have a running task or the mark there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class FairShare(PolicyEsl):
         self.users: dict[str, User] = {}
 
     def create_user(self, user: str, weight: int, parent: str | None = None, *, now: float) -> list[Effect]:
-        """The user is there, and not idle. Of one that is there the weight changes. Raises ValueError."""
+        """Adds the user, not idle, or changes its weight. Raises ValueError."""
         require_label("user", user)
         self.key(user)
         if not 1 <= weight <= LARGEST_WEIGHT:
@@ -61,8 +59,7 @@ class FairShare(PolicyEsl):
         return self._effects(None, now)
 
     def remove_user(self, user: str, *, now: float) -> list[Effect]:
-        """The user is not there; what runs goes on, and whoever waits is told of. Raises ValueError where it has
-        children."""
+        """The user is gone; its tasks run on, or get a notice. Raises ValueError for a parent."""
         if children := self._children(user):
             raise ValueError(f"user {user!r} has children: {', '.join(children)}; remove them first")
         self.users.pop(user, None)
@@ -70,8 +67,9 @@ class FairShare(PolicyEsl):
         return [*map(self._in_vain, waiting), *self._effects(None, now)]
 
     def set_users(self, users: Mapping[str, User], *, now: float) -> list[Effect]:
-        """These users and no others are there; what runs goes on. Raises ValueError where one names a parent that is
-        not there, or is above itself, InvalidName where its resource's name would be too long."""
+        """These users exist, and no others; running tasks go on.
+
+        Raises ValueError for unknown parents or cycles, InvalidName for too long resource names."""
         for user, said in users.items():
             self.key(require_label("user", user))
             if said.parent is not None and said.parent not in users:
@@ -90,7 +88,7 @@ class FairShare(PolicyEsl):
         return Notice(self.name, task.name, f"user {task.group} is gone: a task of it that waits does so in vain")
 
     def set_idle(self, user: str, idle: bool = True, *, now: float) -> list[Effect]:
-        """The user, and all below, wants nothing for now; or does again. Raises KeyError where it is not there."""
+        """The user and its descendants want nothing for now, or want again. Raises KeyError."""
         self.users[user] = replace(self.users[user], idle=idle)
         return self._effects(None, now)
 
@@ -106,10 +104,10 @@ class FairShare(PolicyEsl):
             for node in nodes
         }
 
-    # -- who has what ------------------------------------------------------------------------------------------------
+    # -- grants ------------------------------------------------------------------------------------------------------
 
     def _grants(self) -> Mapping[str, list[NodeName]]:
-        """The nodes that each user who divides with nobody is to have by now."""
+        """By user that shares with no child, the nodes that it is to have now."""
         busy, marked = self._busy(), self._marked()
         nodes = [name for name, node in sorted(self.view.nodes.items()) if not node.unschedulable]
         nodes = [node for node in nodes if not self.refuses(node)]
@@ -124,7 +122,7 @@ class FairShare(PolicyEsl):
         }
         granted: dict[str, list[NodeName]] = {}
         for user, part in parts.items():
-            # What is in use is kept before what is not, so that what has to go can go at once.
+            # Nodes in use are kept before idle ones, so that the node to give up can go at once.
             has = [
                 node
                 for node in nodes
@@ -133,7 +131,7 @@ class FairShare(PolicyEsl):
             has.sort(key=lambda node: (node not in busy, user not in marked.get(node, ()), node))
             granted[user] = has[:part]
         kept = {node for nodes in granted.values() for node in nodes}
-        # Where a task of one above runs first: nobody else can have these for now, and the others anybody can.
+        # Nodes with an ancestor's task come first: no other user can have those now, but any can have the others.
         for node in sorted((node for node in nodes if node not in kept), key=lambda node: (node not in busy, node)):
             short = [user for user in fits[node] if len(granted[user]) < parts[user]]
             if short:
@@ -141,7 +139,7 @@ class FairShare(PolicyEsl):
         return granted
 
     def _parts(self, whole: int, parent: str | None = None) -> dict[str, int]:
-        """How many of so many nodes each user below is due who divides with nobody."""
+        """How many of `whole` nodes each user under `parent` gets that shares with no child."""
         weights = {user: self.users[user].weight for user in self._children(parent) if self._wants(user)}
         if not weights:
             return {} if parent is None else {parent: whole}
@@ -162,7 +160,7 @@ class FairShare(PolicyEsl):
         return sorted(name for name, user in self.users.items() if user.parent == parent)
 
     def _line(self, user: str | None) -> Iterable[str]:
-        """The user and all above."""
+        """The user and all its ancestors."""
         while user is not None and user in self.users:
             yield user
             user = self.users[user].parent

@@ -1,24 +1,22 @@
-"""Gandiva's move: a job runs wherever its tasks find room, and is brought together on one node as soon as one can hold
-it whole.
+"""Gandiva's move: a job starts anywhere, and moves to one node once a node can hold all of it.
 
     apart -> checkpoint wanted -> `checkpointed` -> stopping -> launched again, on the one node -> apart or together
                   |                                    |                |
                   +------- the node has room no more --+----------------+-- and so anywhere again
 
-A task's group is its job. Its pod asks for one unit of the job's mark, before and after: every node has the mark, and
-during a move one node alone. The application launches nothing and saves its work: `checkpoints` says for which jobs
-that is wanted, a notice tells so, and `checkpointed` answers.
+A task's group is its job. Its pod always asks for one unit of the job's mark. Every node has the mark; during a move,
+only one. The application launches nothing itself, and saves its work: `checkpoints` lists the jobs from which a
+checkpoint is wanted, a notice announces it, and the application answers with `checkpointed`.
 
-Guaranteed: no pod is stopped but those that ran when a checkpoint was wanted, and after the application has said that
-this very checkpoint is done. Of a task there is never more than one pod. A job that was stopped runs again, with the
-requests it had: together if the node still holds it, and if it has not got there after `wait` seconds, anywhere.
-Not guaranteed: what tasks do after their checkpoint is lost when they are stopped. Between stop and launch the room is
-nobody's, and others may take it: so after a move has failed the next is not tried for `rest` seconds, twice as long
-each time.
+Guaranteed: it stops only pods that ran when the checkpoint was wanted, and only after the application confirmed that
+checkpoint. A task never has more than one pod. A stopped job runs again with the requests it had: together if the node
+still holds it, or anywhere if it is not there after `wait` seconds. Not guaranteed: work done after a checkpoint, which
+is lost at the stop. Between stop and launch the room is not held, and other pods may take it. So after a failed move
+the next is not tried for `rest` seconds, doubled each time.
 
-On node loss: as soft constraints, what ran there is over, which a notice tells: it is released and asked for anew. A
-move to the node, or of what ran there, is off. After the application's death a move that had begun goes no further:
-pods that run stay, and tasks that have none are launched anywhere when they are asked for.
+On node loss: as soft constraints, a task that ran there is over, and a notice says so: release it and ask again. A move
+to that node, or of tasks there, is cancelled. After the application's death, a started move goes no further: running
+pods stay, and tasks without a pod are launched anywhere when asked for.
 """
 
 from __future__ import annotations
@@ -54,7 +52,7 @@ class _Move:
     to: NodeName
     number: int
     pods: Mapping[str, Pod]
-    """Those that ran when the checkpoint was wanted, by task."""
+    """By task, the pods that ran when the checkpoint was wanted."""
     step: Step = Step.CHECKPOINT
     until: float = float("inf")
 
@@ -72,12 +70,13 @@ class Gandiva(LaunchingEsl):
 
     @property
     def checkpoints(self) -> Mapping[str, int]:
-        """By job, the number of the checkpoint that is wanted of it."""
+        """By job, the number of the checkpoint that is wanted from it."""
         return {job: move.number for job, move in self._moves.items() if move.step is Step.CHECKPOINT}
 
     def checkpointed(self, job: str, number: int, now: float) -> list[Effect]:
-        """The work of all the job's tasks is saved, and they may be stopped. If that checkpoint is not wanted any more,
-        nothing has changed but that a notice says so."""
+        """The work of all the job's tasks is saved, and they may be stopped.
+
+        If that checkpoint is no longer wanted, only a notice says so."""
         if self.checkpoints.get(job) != number:
             return [self._unwanted(job, number)]
         self._moves[job].step = Step.STOPPING
@@ -86,7 +85,7 @@ class Gandiva(LaunchingEsl):
         ]
         return [*stops, *self._effects(None, now)]
 
-    # -- what a policy says ------------------------------------------------------------------------------------------
+    # -- methods of a policy -----------------------------------------------------------------------------------------
 
     def requires(self, task: Task) -> Vector:
         return {self.key(job_of(task)): 1}
@@ -104,12 +103,12 @@ class Gandiva(LaunchingEsl):
         move = self._moves.get(job_of(task))
         step = Step.CHECKPOINT if move is None else move.step
         if move is not None and step is Step.LAUNCHING and self.offers.exposing(self.key(job_of(task))) - {move.to}:
-            # Other nodes have the mark, or may get it yet: its pods might go there.
+            # Other nodes have the mark, or may still get it: pods might be bound there.
             return None
         return None if step is Step.STOPPING else (self.requirement(task), [])
 
     def refused(self, task: Task, change: CancelTask | StopTask, now: float) -> None:
-        """A pod cannot be stopped: the job stays as it is, and those that were stopped run anywhere."""
+        """A pod cannot be stopped: the job stays as it is, and its stopped tasks run anywhere."""
         self._fail(job_of(task), now)
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
@@ -123,7 +122,7 @@ class Gandiva(LaunchingEsl):
             self._rests.pop(gone, None)
         for job, launches in jobs.items():
             effects += self._see_to_job(job, launches, now)
-        # A step that has been taken may let pods be launched.
+        # The step may allow launches.
         return [*effects, *super().decide(None, now)]
 
     def due(self) -> float | None:
@@ -180,17 +179,17 @@ class Gandiva(LaunchingEsl):
         return pod if pod is not None and pod.node in self.view.nodes and not (pod.finished or pod.deleting) else None
 
     def _knows_all_of(self, job: str) -> bool:
-        """Whether none of its pods is of a life before, and has not been asked for in this one."""
+        """Whether every known task of the job was asked for in this process."""
         return all(name in self.launches for name, task in self.tasks.items() if job_of(task) == job)
 
     def _room_for(self, launches: Mapping[str, Launch], pods: Mapping[str, Pod]) -> NodeName | None:
-        """The node that can hold the whole job; of several the one that has most of it, then the first."""
+        """The node that can hold the whole job: the one with most of its pods, then the first."""
         there = [pod.node for pod in pods.values()]
         able = [node for node in sorted(self.view.nodes) if self._holds(node, launches, pods)]
         return min(able, key=lambda node: -there.count(node), default=None)
 
     def _holds(self, node: NodeName, launches: Mapping[str, Launch], pods: Mapping[str, Pod]) -> bool:
-        """Whether all the job's tasks could be there, with those that are. `pods`: by which is known what they need."""
+        """Whether the node could run all the job's tasks; `pods` give requests of known tasks."""
         if not self.view.is_open(node):
             return False
         needs: list[Vector] = []

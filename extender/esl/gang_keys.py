@@ -1,6 +1,6 @@
-"""What the nodes are to say of one gang's resources, what they have confirmed, and what somebody else has changed.
+"""The units that nodes should have of one gang's resources, and what the nodes have confirmed.
 
-A resource that vanishes from its node is written again at once; where somebody insists, after a pause that grows.
+A resource that vanishes from its node is written again: the first time at once, then after a pause that grows.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from extender.esl.gang_times import Times
 
 class NodeKeys:
     def __init__(self, times: Times, there: Iterable[Place] = ()) -> None:
-        """`there`: where resources are, in whatever number."""
+        """`there`: where resources exist, in any number."""
         self._times = times
         self._wanted: Counter[Place] = Counter(dict.fromkeys(there, 1))
         self._unconfirmed: dict[Place, int] = {}
         self._changed: Counter[Place] = Counter()
-        """How often others have."""
+        """How often other writers have changed each place."""
         self._amends: dict[Place, float] = {}
-        """When what these places say is to be written again."""
+        """When each of these places is to be written again."""
 
     @property
     def confirmed(self) -> bool:
-        """Whether every node has said that it is as was wanted."""
+        """Whether every node has confirmed what was wanted."""
         return not self._unconfirmed
 
     @property
@@ -35,21 +35,21 @@ class NodeKeys:
         return self._amends.values()
 
     def want(self, units: Mapping[Place, int]) -> list[Effect]:
-        """So many units are to be at these places, and none anywhere else."""
+        """These places are to have these units, and no other place any."""
         wanted = Counter(units)
         changed = [place for place in dict.fromkeys([*self._wanted, *wanted]) if wanted[place] != self._wanted[place]]
         self._wanted = wanted
         return [self._write(place) for place in changed]
 
     def confirm(self, place: Place, units: int, now: float) -> list[Effect]:
-        """The node says so. 0 instead of what was written: it is gone, and may come again with nothing on it."""
+        """The node confirms `units`; an unexpected 0: the node is gone and may return empty."""
         if place not in self._unconfirmed or units not in (0, self._unconfirmed[place]):
             return []
         del self._unconfirmed[place]
         return self.see(place, units, now)
 
     def refuse(self, effect: SetCapacity | RemoveCapacity) -> bool:
-        """Whether that is what was waited for; it is no more."""
+        """The request was refused, and nothing is outstanding; False: another one was awaited."""
         place = (effect.node, effect.resource)
         units = effect.units if isinstance(effect, SetCapacity) else 0
         if self._unconfirmed.get(place) != units:
@@ -58,7 +58,7 @@ class NodeKeys:
         return True
 
     def see(self, place: Place, units: int, now: float) -> list[Effect]:
-        """The node says so, though nobody of us has asked for it."""
+        """The node reports `units` that this gang did not request."""
         if units == self._wanted[place] or place in self._unconfirmed or place in self._amends:
             return []
         self._changed[place] += 1
@@ -69,7 +69,7 @@ class NodeKeys:
         return []
 
     def amend(self, now: float) -> list[Effect]:
-        """What is due to be written again."""
+        """The writes that are due again."""
         return [self._write(place) for place in [place for place, due in self._amends.items() if due <= now]]
 
     def _write(self, place: Place) -> Effect:

@@ -1,4 +1,4 @@
-"""One gang in pure extended resources: ghosts hold what it needs; once all are bound, its members' resources appear.
+"""One gang in pure extended resources: once all ghosts are bound, its members' resources appear.
 
                   turn            all ghosts bound            members ended, cancelled
       QUEUED -------------> RESERVING -----------------> HELD -------------------------> ENDING --> ENDED
@@ -8,16 +8,15 @@
                    BACKING_OFF <-- ROLLING_BACK -------------------------------------------+
                           all ghosts gone            cancelled (from any phase), or no attempt is left
 
-Nothing is exported before HELD, so no member can be bound before all can be. In ENDING the resources go first, and
-only then ghosts, so that no member is let in on room that is no longer held; the ghost of a member that still runs
-stays until it has ended. Members are told by what they ask for; the ghosts by their names, which we chose.
+Nothing is exported before HELD, so no member can be bound before all can be. In ENDING the resources are removed first
+and the ghosts after them, so no member is let in on room that is no longer held. The ghost of a running member stays
+until the member ends. Members are recognised by what they ask for, ghosts by the names that the gang chose.
 
-In HELD a lost ghost is replaced at once, and if that one is lost, refused or not bound in time as well, after a pause,
-as often as an attempt may fail; a resource that vanishes from its node is written again. A member whose room stays lost
-is evicted, in ENDING too: that closes the gap of a member that kube-scheduler was already binding when its resource was
-removed. What a crashed application has left behind is a gang that begins in ENDING (`gang_left`).
-
-Knows no other gang: whose turn it is, `gang_turns` decides.
+In HELD a lost ghost is replaced at once. If the replacement is lost, refused or not bound in time, the next follows
+after a pause, up to the number of attempts. A resource that vanishes from its node is written again. A member whose
+room stays lost is evicted, also in ENDING. That covers a member that kube-scheduler was binding when its resource was
+removed. What a crashed application left behind is a gang that begins in ENDING (`departed`). `gang_turns` decides which
+gang has its turn.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ __all__ = ["USUAL_TIMES", "Gang", "GhostPhase", "Times"]
 
 
 class Gang:
-    """One gang's life. Every method answers the effects of what it was told, in order."""
+    """One gang's life. Every method returns the resulting effects, in order."""
 
     def __init__(self, spec: GangSpec, times: Times, seed: int, asked_at: float) -> None:
         self.spec = spec
@@ -64,11 +63,11 @@ class Gang:
         self.phase = GhostPhase.QUEUED
         self.attempt = 0
         self.deadline: float | None = None
-        """When the phase ends by itself; in QUEUED and BACKING_OFF: from when on a turn is wanted."""
+        """When the phase times out; in QUEUED and BACKING_OFF: from when the gang wants a turn."""
         self._times = times
         self._seed = seed
         self._places = Counter(spec.key(bundle) for bundle in range(spec.size))
-        # The token tells apart two who ask for gangs of one name; the numbers, the ghosts of one.
+        # The token separates applications whose gangs have one name; the numbers separate the ghosts of one gang.
         self._token = spec.run or digest(seed, str(spec.gang)).hex()[:6]
         self._ghosts: dict[str, Held] = {}
         self._made = 0
@@ -77,7 +76,7 @@ class Gang:
         self._losses: Counter[int] = Counter()
         """How often in a row each bundle's ghost was lost or refused in HELD."""
         self._owed: dict[int, float] = {}
-        """When the ghosts of these bundles are to be made again."""
+        """When the ghosts of these bundles are to be created again."""
         self._left: Counter[Place] = Counter()
         """Where resources could not be removed, so that their ghosts stay as well."""
         self._uncovered = Uncovered(self._members, times.without_room)
@@ -87,12 +86,12 @@ class Gang:
 
     @property
     def keys(self) -> Iterator[ResourceKey]:
-        """The resources by which its members are told."""
+        """The resources by which its members are recognised."""
         return iter(self._places)
 
     @property
     def turn(self) -> tuple[int, float, str]:
-        """Sorts those that wait: priority, then age."""
+        """Sort key of waiting gangs: priority, then age."""
         return (-self.spec.priority, self.asked_at, str(self.spec.gang))
 
     @property
@@ -104,43 +103,43 @@ class Gang:
 
     @property
     def has_its_turn(self) -> bool:
-        """Whether ghosts of it may be half bound."""
+        """Whether some of its ghosts may be bound and others not."""
         return self.phase in (GhostPhase.RESERVING, GhostPhase.ROLLING_BACK)
 
     @property
     def settled(self) -> bool:
-        """Whether it is over, and what is left of it is in use by its members."""
+        """Whether it is over, and only its members use what is left."""
         left_to_them = self._node_keys.confirmed and not any(ghost.lost for ghost in self._ghosts.values())
         return self.phase is GhostPhase.ENDED or (self.phase is GhostPhase.ENDING and left_to_them)
 
     @property
     def due(self) -> float | None:
-        """When it is to be told that time has passed."""
+        """When it is to receive TimePassed."""
         until = (ghost.until for ghost in self._ghosts.values() if ghost.until is not None and not ghost.lost)
         later = [*self._owed.values(), *self._node_keys.due, *self._uncovered.due, *until]
         return min([*later, *([] if self.deadline is None else [self.deadline])], default=None)
 
-    # -- what it is told -----------------------------------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------------------------
 
     def reserve(self, now: float) -> list[Effect]:
-        """It is its turn: one ghost per bundle is to be made."""
+        """The gang has its turn: one ghost per bundle is to be created."""
         self.phase, self.attempt = GhostPhase.RESERVING, self.attempt + 1
         self.deadline = now + self._times.reserve_within
         return [self._make_ghost(bundle) for bundle in range(self.spec.size)]
 
     def hurry(self) -> None:
-        """Something has become free: it need not wait out its pause."""
+        """Something has become free: the gang does not wait for the end of its pause."""
         if self.phase is GhostPhase.BACKING_OFF:
             self.deadline = None
 
     def cancel(self, why: str = "cancelled", news: News = News.ENDED) -> list[Effect]:
-        """It ends: what is not in use by a member goes now, the rest when those members end."""
+        """The gang ends: what no member uses goes now, the rest when those members end."""
         if self.phase in (GhostPhase.ENDING, GhostPhase.ENDED):
             return []
         return self._begin_end(news, why)
 
     def inherit(self, left: Leftover, now: float) -> list[Effect]:
-        """It is what a run has left behind that nobody runs any more, and ends."""
+        """The gang takes over what a dead application's run left behind, and ends."""
         known = (*(key for _, key in left.ghosts), *(key for _, key in left.places), *(key for _, key in left.members))
         self._places = Counter(dict.fromkeys(known, 1))
         self._members = Members(self.spec.gang.namespace, self._places)
@@ -194,7 +193,7 @@ class Gang:
         if ghost.lost:
             return []
         if pod.finished or pod.deleting:
-            # A kubelet that could not admit it, an eviction: it holds nothing, or will not for long.
+            # A kubelet could not admit it, or it was evicted: it holds nothing, or soon will not.
             by = "was preempted" if pod.preempted else "was ended by others"
             return [self._delete(pod.name), *self._ghost_lost(ghost, f"ghost {pod.name} {by}", now)]
         if pod.node is None or ghost.node is not None:
@@ -216,7 +215,7 @@ class Gang:
         if self.phase is GhostPhase.RESERVING:
             return self._roll_back(why, now)
         if self.phase is GhostPhase.HELD:
-            # The others' members may be running: the gang is made whole, not ended.
+            # Other members may be running: the gang is completed again, not ended.
             return [*self._export(), *self._replace(ghost, why, now)]
         return []
 
@@ -240,14 +239,14 @@ class Gang:
     # -- members' resources --------------------------------------------------------------------------------------
 
     def _held_now(self) -> Counter[Place]:
-        """How much room is held at each place."""
+        """How many units of room are held at each place."""
         held = ((ghost.node, ghost.key) for ghost in self._ghosts.values() if ghost.node is not None and not ghost.lost)
         return self._left + Counter(held)
 
     def _export(self) -> list[Effect]:
-        """Every node is to have one unit per bound ghost on it if the gang holds its room, else none.
+        """Every node is to have one unit per bound ghost if the gang holds its room, else none.
 
-        Where a part of the room is lost before any member is bound, none is to be until all of it is held again.
+        If room is lost before any member is bound, no node has units until all room is held again.
         """
         held = self._held_now()
         offered = self.phase is GhostPhase.HELD and (held.total() == self.spec.size or bool(self._members.in_use()))
@@ -267,7 +266,7 @@ class Gang:
         return [*self._look_for_uncovered(now), *self._settle(now)]
 
     def _look_for_uncovered(self, now: float) -> list[Effect]:
-        """Who runs on room that nobody holds has some time for that to be held again."""
+        """Starts the grace time of members that run on room which no ghost holds."""
         lost = self.phase is GhostPhase.HELD and self._losses
         if not lost and self.phase is not GhostPhase.ENDING:
             return []
@@ -295,7 +294,7 @@ class Gang:
         return effects
 
     def _make_good(self, now: float) -> list[Effect]:
-        """Replacements that are due are made, and those that were not bound in time are given up."""
+        """Creates replacements that are due, and gives up those not bound in time."""
         effects: list[Effect] = []
         for bundle in [bundle for bundle, due in self._owed.items() if due <= now]:
             del self._owed[bundle]
@@ -310,20 +309,20 @@ class Gang:
     def _refused(self, effect: Effect, why: str, now: float) -> list[Effect]:
         match effect:
             case CreateGhost(ghost):
-                # A quota, perhaps: it is not for ever.
+                # Possibly a quota, which is not permanent.
                 lost = self._ghosts.pop(ghost.name, None)
                 if lost is None:
                     return []
                 told = [] if lost.lost else self._ghost_lost(lost, f"ghost {ghost.name} was refused: {why}", now)
                 return [*told, *self._settle(now)]
             case DeleteGhost(_, name, _):
-                # Nothing more can be done about it, other than to say so.
+                # The gang can only report it.
                 self._ghosts.pop(name, None)
                 left = f"ghost {name} is left behind: {why}"
                 if self.phase is GhostPhase.HELD:
                     return [self._tell(left)]
                 if self.phase is GhostPhase.ROLLING_BACK:
-                    # Each further attempt would leave more.
+                    # Each further attempt would leave more behind.
                     return self._begin_end(News.FAILED, left)
                 self._end, self._why = News.FAILED, left
                 return self._settle(now)
@@ -338,13 +337,13 @@ class Gang:
         self, effect: SetCapacity | RemoveCapacity, place: Place, why: str, now: float
     ) -> list[Effect]:
         if not self._node_keys.refuse(effect) and self.phase is not GhostPhase.HELD:
-            # Told twice: what is waited for by now is something else.
+            # Reported twice: the awaited write is another by now.
             return []
         if self.phase is GhostPhase.HELD:
             return self._begin_end(News.FAILED, why)
         node, resource = place
         self._end, self._why = News.FAILED, f"{resource} and its ghost may be left behind on {node}: {why}"
-        # Whoever is let in by what stays there must find the room held.
+        # A member that uses what stays there must find the room held.
         for name in [name for name, ghost in self._ghosts.items() if (ghost.node, ghost.key) == place]:
             del self._ghosts[name]
             self._left[place] += 1
@@ -363,7 +362,7 @@ class Gang:
         return [*self._export(), *self._settle_end()]
 
     def _settle(self, now: float) -> list[Effect]:
-        """What is due because nothing of it is outstanding any more."""
+        """The effects that are due once nothing is outstanding."""
         if self.phase is GhostPhase.HELD and self._node_keys.confirmed:
             return self._report_reserved()
         if self.phase is GhostPhase.ROLLING_BACK and not self._ghosts:

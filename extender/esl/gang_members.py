@@ -1,8 +1,7 @@
-"""The members of one gang without an extender, told by what they ask for: who lives, who has done its part, who stands
-where. Facts only; what follows from them is decided in `gang_life`.
+"""The members of one gang without an extender: which live, which are done, and where they run.
 
-A place is done with when its member has succeeded, or was deleted while it ran and nobody will make it anew. A failed
-one is tried again by whoever made it, as is one that was deleted under its controller: neither has done its part.
+A place is done when its member succeeded, or was deleted while it ran and has no controller. A failed member, or one
+deleted under its controller, is not done: its owner creates it again. Members are recognised by what they ask for.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ Place = tuple[NodeName, ResourceKey]
 
 class Members:
     def __init__(self, namespace: str, places: Mapping[ResourceKey, int]) -> None:
-        """`places`: how many members there are to be of each key."""
+        """`places`: how many members of each key there are to be."""
         self._namespace = namespace
         self._places = places
         self._living: dict[PodUid, Pod] = {}
         self._done: dict[ResourceKey, set[PodUid]] = {key: set() for key in places}
         self._turned_out: set[PodUid] = set()
         self.failed = 0
-        """How many have failed so far."""
+        """How many members have failed so far."""
 
     def __bool__(self) -> bool:
-        """Whether any lives."""
+        """Whether any member lives."""
         return bool(self._living)
 
     def keys_of(self, pod: Pod) -> list[ResourceKey]:
         return [key for key in self._places if key in pod.requests]
 
     def see(self, pod: Pod) -> bool:
-        """Whether it is one of them; it is known then."""
+        """Takes the pod in; False: it is no member."""
         if pod.namespace != self._namespace or not self.keys_of(pod):
             return False
         if not pod.finished:
@@ -55,7 +54,7 @@ class Members:
                 self._has_done(pod)
 
     def turn_out(self, uid: PodUid) -> None:
-        """We end it ourselves: that is not its part."""
+        """The ESL itself ends the pod, which therefore does not count as done."""
         self._turned_out.add(uid)
 
     def _has_done(self, pod: Pod) -> None:
@@ -65,15 +64,15 @@ class Members:
 
     @property
     def all_done(self) -> bool:
-        """Whether every place is done with, and nobody lives."""
+        """Whether every place is done, and no member lives."""
         return not self._living and all(len(self._done[key]) >= places for key, places in self._places.items())
 
     def in_use(self) -> Counter[Place]:
-        """How many stand at each place."""
+        """How many members run at each place."""
         return Counter(place for place, _ in self._standing())
 
     def beyond(self, held: Mapping[Place, int]) -> Iterator[Pod]:
-        """Those that stand where fewer are held than stand, the youngest; but for those that we end already."""
+        """Youngest members beyond the held units of a place, except those already being ended."""
         room = Counter(held)
         for place, pod in self._standing():
             room[place] -= 1

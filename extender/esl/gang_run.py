@@ -1,4 +1,4 @@
-"""One gang that was asked for, as whoever asked awaits it. Knows what is reported of it, and not who carries it out."""
+"""One run of a gang, as its caller awaits it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class GangRun:
         self.spec = spec
         """The ask of this run: members are made from it."""
         self.roll_backs: list[str] = []
-        """Why, for each time that its ghosts were given up."""
+        """The reason for each roll-back."""
         self.troubles: list[str] = []
         """What was lost of its room since it was reserved, and what became of that."""
         self.cancel = cancel
-        """It ends as soon as its members have."""
+        """Callable that cancels the gang: it ends as soon as its members have ended."""
         self._phase = phase
         self._reserved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._ended: asyncio.Future[Report] = asyncio.get_running_loop().create_future()
@@ -53,11 +53,11 @@ class GangRun:
             self._ended.set_result(report)
             if not self._reserved.done():
                 self._reserved.set_exception(GangFailed(f"gang {report.subject}: {report.detail}"))
-                # It may be that nobody waits.
+                # Marks the exception as retrieved, in case no caller awaits the future.
                 self._reserved.exception()
 
     def fail(self, error: BaseException) -> None:
-        """Nobody looks after it any more: whoever waits for it is told why."""
+        """The gang is no longer run: every caller that awaits it gets the error."""
         for future in (self._reserved, self._ended):
             if not future.done():
                 future.set_exception(error)

@@ -1,4 +1,4 @@
-"""The ask of a gang, and what each of its pods has to say under either approach.
+"""The ask of a gang, and what each of its pods has to carry under each approach.
 
 A gang is a set of *bundles*, each the resources of one member. The pods are written once, without resources of their
 own, and the ask completes them:
@@ -6,7 +6,7 @@ own, and the ask completes them:
     ask = gang("train", size=8, each={"cpu": "4"})
     pods = [ask.requirement(i, Approach.EXTENDER).attach(pod(i)) for i in range(8)]
 
-What is held by ghosts is asked for by `run.spec` instead of `ask`, see `adapters.kubernetes.extended_resource_gangs`.
+Under EXTENDED_RESOURCES, use `run.spec` instead of `ask`, see `adapters.kubernetes.extended_resource_gangs`.
 
 | approach            | schedulerName      | the pod asks for                        | label and annotation |
 |---------------------|--------------------|-----------------------------------------|----------------------|
@@ -14,20 +14,19 @@ What is held by ghosts is asked for by `run.spec` instead of `ask`, see `adapter
 | LEDGER              | `escher-ledger`    | its bundle: cpu 4                       | gang, gang-min-member|
 | EXTENDED_RESOURCES  | that of `scheduler`| 1 of its reservation key, and cpu 0     | gang, gang-min-member|
 
-Under the last the cpu is held by a ghost, and counted once. The 0 says so to quotas and limit ranges, which want a
-number or put in their own. The price: for want of a request the members run as BestEffort on a real node; and a ghost
-that holds a device (nvidia.com/gpu) has it, where the member, who does not ask for it, is given none. The extender has
-neither flaw.
+Under the last, a ghost holds the cpu, which is counted once. The explicit 0 is for quotas and limit ranges, which
+require a number or insert their own. The price: without a request, members run as BestEffort on a real node. And a
+ghost that holds a device (nvidia.com/gpu) gets it, but the member, which does not ask for it, does not. The extender
+has neither flaw.
 
-A reservation key is `<domain>/<namespace>.<gang>-<bundle>-<run>`, unique per gang, bundle and *run*: a token of each
-time that the gang is asked for, so that what a run before has left on a node lets nobody in. Whoever runs the gang
-gives it (`with_run`), and the members are made from the ask that has it. It needs no number of the attempt, for nothing
-is exported before all ghosts are bound, hence never twice; so members may exist before there is room, and wait. Ghosts,
-which exist in every attempt, have its number in their names. With `one_key` all bundles, which must then be equal,
-share `<domain>/<namespace>.<gang>-all-<run>`: any member may take any place, as a Job's single template needs it.
+A reservation key is `<domain>/<namespace>.<gang>-<bundle>-<run>`, unique per gang, bundle and *run*. A run's token is
+new each time that the gang is asked for. So what a former run left on a node lets no member in. The component that runs
+the gang gives the token (`with_run`); members are made from the ask that has it. A key needs no attempt number: nothing
+is exported before all ghosts are bound, hence never twice. So members may exist before there is room, and wait. Ghosts
+exist in every attempt and have its number in their names. With `one_key` all bundles must be equal. They share
+`<domain>/<namespace>.<gang>-all-<run>`: any member may take any place, as a Job's single template needs it.
 
-The domain is not `escher.dev`: in that one every key that the ledger does not know is drift, which the service, if one
-runs in the cluster, removes.
+The domain is not `escher.dev`: there, keys unknown to the ledger are drift, which the service removes where it runs.
 """
 
 from __future__ import annotations
@@ -45,17 +44,17 @@ from extender.kube.names import InvalidName, ResourceKey, require_label
 from extender.kube.quantities import count
 
 APPLICATION_DOMAIN = f"app.{DOMAIN}"
-"""Where applications keep what they set on nodes themselves, without the service."""
+"""The domain of resources that applications set on nodes themselves, without the service."""
 
 LONGEST_RUN = 12
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 _ZERO_IS_NONE = frozenset({"cpu", "memory", "ephemeral-storage"})
-"""Of which 0 may be asked for wherever nothing may."""
+"""Resources for which a pod may request 0 wherever it may request none."""
 
 
 class Approach(Enum):
-    """Who matches; the value is the usual schedulerName."""
+    """Which component matches pods to resources; the value is the usual schedulerName."""
 
     EXTENDER = "escher"
     LEDGER = "escher-ledger"
@@ -69,17 +68,17 @@ class GangSpec:
     gang: GangKey
     bundles: tuple[Mapping[str, str], ...]
     priority: int = 0
-    """Whose turn comes first in LibSpace. It is not Kubernetes' priority: that is `placement["priorityClassName"]`."""
+    """Order of turns in LibSpace. Kubernetes' priority is `placement["priorityClassName"]`."""
     one_key: bool = False
     placement: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    """Of the members' specs, what narrows their nodes: the ghosts must be where the members may be."""
+    """What narrows the nodes in the members' pod specs: ghosts need nodes that members may use."""
     domain: str = APPLICATION_DOMAIN
     gated: bool = False
-    """Whether the extender's scheduler is kept from the pods until there is room for the gang, see docs/gangs.md."""
+    """Whether a gate keeps pods from the scheduler until the gang has room, see docs/gangs.md."""
     scheduler: str = Approach.EXTENDED_RESOURCES.value
     """The kube-scheduler of the ghosts, and of the members that follow them: any will do."""
     run: str = ""
-    """The token of this run; empty: nobody runs it yet."""
+    """The token of this run; empty: no component runs it yet."""
 
     @property
     def size(self) -> int:
@@ -93,16 +92,16 @@ class GangSpec:
         return ephemeral_name(self.gang.namespace, f"{self.gang.name}-{tail}").key(self.domain)
 
     def with_run(self, run: str) -> GangSpec:
-        """The ask of that run. Raises InvalidName where its keys would be too long, or the token is no label."""
+        """The ask of that run. Raises InvalidName for a bad token or too long keys."""
         require_label("run", run, LONGEST_RUN)
         made = replace(self, run=run)
         made.key(self.size - 1)
         return made
 
     def requirement(self, bundle: int, approach: Approach) -> PodRequirement:
-        """What the pod of that bundle has to say.
+        """What the pod of that bundle has to carry.
 
-        Raises IndexError for a bundle that is not there, ValueError for members of ghosts that nobody runs yet.
+        Raises IndexError for an unknown bundle, ValueError under EXTENDED_RESOURCES for an ask without a run.
         """
         held = self.bundles[bundle]
         reserved = approach is Approach.EXTENDED_RESOURCES
@@ -118,7 +117,7 @@ class GangSpec:
             annotations={MIN_MEMBER: str(self.size)},
             scheduler_name=self.scheduler if reserved else approach.value,
             without=frozenset(held) if reserved else frozenset(),
-            # Without the extender nobody would take it off: members wait for their reservation's key.
+            # Without the extender no component would remove the gate: members wait for their reservation's key.
             gates=(GANG_GATE,) if self.gated and not reserved else (),
         )
 
@@ -137,10 +136,10 @@ def gang(
     scheduler: str = Approach.EXTENDED_RESOURCES.value,
     run: str = "",
 ) -> GangSpec:
-    """The ask of `size` members that each need `each`, or each its own of a list.
+    """The ask of `size` members that each need `each`, or each its own item of a list.
 
-    `run`: a token of the caller's own, a label of at most 12 characters that was never used for this gang before; left
-    empty, whoever runs the gang gives one.
+    `run`: a token of the caller's own, a label of at most 12 characters that was never used for this gang before. If
+    empty, the component that runs the gang gives one.
 
     Raises InvalidName, with limit and length where a reservation key would be too long; InvalidQuantity; ValueError.
     """

@@ -1,4 +1,4 @@
-"""What a gang without an extender, and each of its ghosts, can be; `gang_life` says what leads from one to another."""
+"""The phases of a gang without an extender, and of its ghosts; `gang_life` has the transitions."""
 
 from __future__ import annotations
 
@@ -28,4 +28,4 @@ class Held:
     lost: bool = False
     bound_at: float = 0.0
     until: float | None = None
-    """By when it is to be bound, of one that takes another's place."""
+    """The deadline for its binding, if it replaces a lost ghost."""

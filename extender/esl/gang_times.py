@@ -1,4 +1,4 @@
-"""How long a gang without an extender waits for what, and how often it tries. Knows no state."""
+"""Time-outs, pauses and attempts of a gang without an extender."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from extender.core.backoff import doubled
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds, and how often."""
+    """Times in seconds, and the number of attempts."""
 
     reserve_within: float = 10.0
-    """How long ghosts may wait for each other. Shorter wastes attempts, longer keeps others from what is half held."""
+    """How long ghosts wait for each other: less wastes attempts, more blocks other gangs."""
     first_pause: float = 1.0
     longest_pause: float = 60.0
     attempts: int | None = 30
-    """After so many the gang has failed, about half an hour by default; None: never. A ghost that was lost is replaced
-    as often."""
+    """Attempts, also to replace a lost ghost: about half an hour by default; None: no limit."""
     idle: float = 60.0
-    """How long a gang may hold its room without a living member: none has come, or all have failed or gone before their
-    time, and are to be made anew."""
+    """How long a gang holds room with no living member: none came, or all are to be recreated."""
     without_room: float | None = 10.0
-    """How long a member may run on after its ghost was taken from it and before it is evicted; None: for ever."""
+    """How long a member may run after its ghost was lost, before eviction; None: for ever."""
 
     def pause(self, times: int, seed: int, text: str) -> float:
-        """The pause after so many failures before it: exponential, times 0.5 to 1.5, the same for the same seed and
-        text. Two that collided come back apart."""
+        """The pause after `times` failures: exponential, times 0.5 to 1.5.
+
+        The factor depends on `seed` and `text`, so that two gangs that collided retry at different times."""
         chance = int.from_bytes(digest(seed, text), "big") / 2**64
         return doubled(self.first_pause, times, self.longest_pause) * (0.5 + chance)
 

@@ -1,9 +1,9 @@
-"""The gang ESL: any number of gangs, and whose turn it is to reserve.
+"""The gang ESL: any number of gangs, and which of them has its turn to reserve.
 
-AppSpace: each application runs its own and knows no other. A gang's turn is always now; two that hold half each are
-freed by time-out and back-off. LibSpace: one is shared by all applications, and has one gang's ghosts half bound at a
-time, by priority, then age; one that could not be satisfied steps back, and is let in again as soon as another gang
-has ended, or after its pause. The gangs themselves (`gang_life`) are the same in both.
+AppSpace: each application runs its own ESL and knows no other. A gang always has its turn; time-out and back-off free
+two gangs that hold half each. LibSpace: all applications share one ESL. One gang at a time has its ghosts half bound,
+by priority, then age. A gang without success steps back. It retries once any gang has ended, or after its pause. The
+gangs themselves (`gang_life`) are the same in both.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ class Space(Enum):
 
 
 class GangEsl:
-    """Implements `base.Esl`; also told what gangs are wanted."""
+    """Implements `base.Esl`; gangs are added with `start`."""
 
     def __init__(self, space: Space, *, seed: int, times: Times = USUAL_TIMES) -> None:
-        """`seed` makes the pauses differ between applications, and be the same when repeated."""
+        """`seed`: gives each application other pauses, the same when repeated."""
         self._space = space
         self._seed = seed
         self._times = times
         self._gangs: dict[GangKey, Gang] = {}
         self._left: dict[tuple[GangKey, str], Gang] = {}
-        """What runs of others have left behind, by their token."""
+        """What other instances' runs have left behind, by gang and token."""
         self._by_key: dict[ResourceKey, Gang] = {}
         self._by_ghost: dict[tuple[str, str], Gang] = {}
         self._by_member: dict[tuple[str, str], Gang] = {}
 
     def phase(self, gang: GangKey) -> GhostPhase:
-        """How far it is; ENDED for one that is not known, or no more."""
+        """The gang's phase; ENDED if it is not known, or no longer."""
         found = self._gangs.get(gang)
         return GhostPhase.ENDED if found is None else found.phase
 
@@ -74,12 +74,12 @@ class GangEsl:
         return self._give_turns(now)
 
     def cancel(self, gang: GangKey, now: float, why: str = "cancelled", news: News = News.ENDED) -> list[Effect]:
-        """The gang is no longer wanted; nothing if it is not known. `news` is reported when nothing is left of it."""
+        """The gang is not wanted any more; `news` is reported when nothing of it is left."""
         found = self._gangs.get(gang)
         return [] if found is None else self._after(found, found.cancel(why, news), now)
 
     def inherit(self, left: Leftover, now: float) -> list[Effect]:
-        """What nobody runs any more goes; what its members use, with them. Nothing where that is under way."""
+        """Removes what a dead instance's run left; what members use goes with them. Idempotent."""
         if (left.gang, left.run) in self._left:
             return []
         gang = Gang(GangSpec(left.gang, (), run=left.run), self._times, self._seed, now)
@@ -92,12 +92,12 @@ class GangEsl:
 
     @property
     def inherited(self) -> frozenset[str]:
-        """The tokens of the runs that others have left, and of which something still is."""
+        """The tokens of other instances' runs that have left something."""
         return frozenset(run for _, run in self._left)
 
     @property
     def unsettled(self) -> frozenset[str]:
-        """Those of them of which more is left than what their members use."""
+        """The tokens of inherited runs that have left more than their members use."""
         return frozenset(run for (_, run), gang in self._left.items() if not gang.settled)
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -142,7 +142,7 @@ class GangEsl:
         return [] if found is None else [found]
 
     def _after(self, gang: Gang, effects: list[Effect], now: float, *, turns: bool = True) -> list[Effect]:
-        """The indexes say what the gang has become; then others may have their turn."""
+        """Updates the indexes for the gang's phase; then other gangs may have their turn."""
         for effect in effects:
             if isinstance(effect, CreateGhost):
                 self._by_ghost[effect.ghost.namespace, effect.ghost.name] = gang

@@ -1,4 +1,4 @@
-"""A ghost as Kubernetes' JSON spells it. Knows the one spelling of a pod that this takes, and no way to send it."""
+"""Writes a ghost as Kubernetes' JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOBODY = 65535
 
 
 class Owner(Protocol):
-    """A pod with whose deletion Kubernetes deletes the ghost."""
+    """The pod that owns the ghost: Kubernetes deletes the ghost with it."""
 
     @property
     def name(self) -> str: ...
@@ -22,10 +22,10 @@ class Owner(Protocol):
 
 
 def ghost_manifest(ghost: Ghost, owner: Owner | None = None, instance: str = "") -> dict[str, Any]:
-    """The pod: it does nothing, may do nothing, and is gone at once when it is deleted.
+    """The pod: it does nothing, has no privileges, and ends at once when it is deleted.
 
-    It is let in where the namespace enforces the Pod Security Standard `restricted`. Limits are as the requests, so
-    that neither a limit range's default is below what it holds nor a quota of limits misses any.
+    The Pod Security Standard `restricted` admits it. Limits equal the requests: a limit range's default never sets a
+    limit below what the ghost holds, and a quota of limits misses none.
     """
     labels = {GHOST_LABEL: ghost.group}
     labels |= {INSTANCE_LABEL: instance} if instance else {}

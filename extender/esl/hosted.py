@@ -1,7 +1,4 @@
-"""Hosted: the ESL of an EscherPolicy that applications ask, made from its parameters, and changed to others.
-
-Pure. Must not know who asks, nor where the policy is kept.
-"""
+"""Hosted: builds and changes the ESL of an EscherPolicy that applications ask. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +19,9 @@ from extender.esl.signal import Signal
 
 
 def made(namespace: str, name: str, parameters: Hosted, domain: str = DOMAIN) -> PolicyEsl:
-    """The ESL, before it has been told anything. Raises ValueError where the parameters make no sense together, or
-    with that name; its text begins with the parameter, if one is at fault."""
+    """The ESL, before its first event. Raises ValueError for parameters or a name without sense.
+
+    The error text begins with the parameter, if one is at fault."""
     where = {"namespace": namespace, "domain": domain, "scheduler": Approach.EXTENDER.value}
     esl: PolicyEsl
     match parameters:
@@ -31,7 +29,7 @@ def made(namespace: str, name: str, parameters: Hosted, domain: str = DOMAIN) ->
             return Queue(name, capacity=capacity, **where)
         case policy_types.Signal():
             esl = Signal(name, after={}, **where)
-            # What has succeeded is known as long as the policy is there, and not only while somebody waits for it.
+            # A success is remembered as long as the policy exists, not only while a task waits for it.
             esl.linger = math.inf
         case Shares():
             esl = FairShare(name, **where)
@@ -40,8 +38,7 @@ def made(namespace: str, name: str, parameters: Hosted, domain: str = DOMAIN) ->
 
 
 def change(esl: PolicyEsl, parameters: Hosted, now: float) -> list[Effect]:
-    """The ESL, which was made for the same type, goes by these from now on; what is to be done for that. Raises as
-    `made`."""
+    """Gives the ESL new parameters of its own type; returns the effects. Raises as `made`."""
     match esl, parameters:
         case Queue(), policy_types.Queue(capacity=capacity):
             return esl.resize(capacity, now)
@@ -58,7 +55,7 @@ def change(esl: PolicyEsl, parameters: Hosted, now: float) -> list[Effect]:
 
 @contextmanager
 def _about(parameter: str, names: Iterable[str]) -> Iterator[None]:
-    """Whatever is wrong there is said to be wrong with that parameter; none of the names may be there twice."""
+    """Prefixes each ValueError of the block with the parameter; rejects a name given twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise ValueError(f"{parameter}: {twice[0]!r} is there twice; say all of it in one place")

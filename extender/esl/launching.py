@@ -1,16 +1,16 @@
-"""Launching: what those policies have in common that launch the pods of their tasks themselves.
+"""Launching: the base of policies that launch the pods of their tasks themselves.
 
     asked for -> LaunchTask -> waits -> runs -> over
                     ^            |        |
                     +- CancelTask+        +- StopTask: from the start, where the policy says so
 
-A task's pod is called after policy and task, and the API server gives a name once: so of one task there are never two
-pods, whoever asks how often, and whatever crosses. Whatever was seen bound is over when it is gone, and is not launched
-again: it is `release`d and asked for anew by whoever wants that.
+A task's pod is named after policy and task, and the API server gives a name once. So a task never has two pods, however
+often it is asked for, and whatever messages cross. A task whose pod was seen bound is over when the pod is gone. It is
+not launched again: the caller must `release` it and ask again.
 
-What this rests on: a binding is told before the end of the pod (as a watch does); and who begins anew is told what
-there is (`begin`), and then asks again for what it wants: pods of a life before are known by their labels, those that
-have finished too. What ran and was deleted while nobody looked, nobody knows of.
+Conditions: a binding is reported before the end of the pod (as a watch does). After a restart, the policy first gets
+everything that exists (`begin`), then is asked again for what is wanted. Pods of a former process, finished ones too,
+are recognised by their labels. A pod that ran and was deleted while no process watched remains unknown.
 """
 
 from __future__ import annotations
@@ -35,66 +35,64 @@ from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.names import PodUid
 
 _PAUSE_SECONDS = 5.0
-"""For how long a pod that could not be made is not tried again."""
+"""Pause before another attempt for a pod that could not be created."""
 
 
 class Phase(Enum):
     WANTED = "wanted"
-    """Its pod is to be, or is there and not bound."""
+    """Its pod is to be created, or exists and is not bound."""
     RUNNING = "running"
     OVER = "over"
 
 
 @dataclass(slots=True)
 class Launch:
-    """One task, and how far it has come."""
+    """One task, and its progress."""
 
     task: Task
     phase: Phase = Phase.WANTED
     wanted: bool = True
-    """False: it was released, but a pod of it is there, or will be, that is not bound."""
+    """False: it was released, but a pod of it that is not bound exists or will exist."""
     under_way: bool = False
-    """Its LaunchTask is, and the pod has not been seen."""
+    """Its LaunchTask is under way, and the pod has not been seen."""
     ending: PodUid | None = None
     """The pod that is being cancelled or stopped."""
     tired: bool = False
-    """It is being cancelled because it has waited for too long."""
+    """The pod is being cancelled because it has waited for too long."""
     not_before: float = 0.0
 
 
 class LaunchingEsl(PolicyEsl):
     def __init__(self, name: str, **more: str) -> None:
-        """As PolicyEsl."""
         super().__init__(name, **more)
         self.launches: dict[str, Launch] = {}
-        """Those that were asked for in this life and not released, by task."""
+        """By task, what was asked for in this process and not released."""
 
-    # -- what a policy says ----------------------------------------------------------------------------------------
+    # -- methods of a policy ---------------------------------------------------------------------------------------
 
     @abstractmethod
     def attempt(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]] | None:
-        """With what its pod is launched now, and what is to be done beside; None: not now."""
+        """The requirement to launch its pod with now, and other effects; None: not now."""
 
     def is_tired(self, task: Task, pod: Pod, now: float) -> bool:
         """Whether its pod, which is not bound, is to be cancelled."""
         return False
 
     def cancelled(self, task: Task, now: float) -> list[Effect]:
-        """Its pod is gone as it was to be, and was never bound."""
+        """Its pod was cancelled and is gone; it was never bound."""
         return []
 
     def refused(self, task: Task, change: CancelTask | StopTask, now: float) -> None:
-        """Its pod stays."""
+        """The change was refused: its pod stays."""
 
     # -- for the application ---------------------------------------------------------------------------------------
 
     def pod_name(self, task: str) -> str:
-        """No other policy's pod has it: policies' names are without `--`."""
+        """Unique among policies, because policies' names have no `--`."""
         return f"{self.name}--{task}"
 
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
-        """It is launched, if it was not: the requirement is for those who look, and the application does not launch
-        it. What is over stays so."""
+        """Launches the task, unless launched or over. The application does not launch its pod."""
         known = self.launches.get(task.name)
         if known is not None and known.phase is Phase.OVER:
             return self.requirement(task), []
@@ -110,8 +108,9 @@ class LaunchingEsl(PolicyEsl):
             raise
 
     def release(self, task: str, now: float) -> list[Effect]:
-        """It is forgotten, and may be asked for anew. Its pod, be it of a life before, goes if it is not bound; else it
-        is left alone."""
+        """Forgets the task, which may then be asked for again.
+
+        Its pod, also one of a former process, is cancelled if it is not bound; otherwise it stays."""
         if task not in self.launches and self.pod_of(task) is not None:
             self.launches[task] = Launch(Task(task))
         if (launch := self.launches.get(task)) is not None:
@@ -119,11 +118,11 @@ class LaunchingEsl(PolicyEsl):
         return super().release(task, now)
 
     def pod_of(self, task: str) -> Pod | None:
-        """Finished or not."""
+        """The task's pod, finished or not."""
         pod = self.view.pods.get((self.namespace, self.pod_name(task)))
         return pod if pod is not None and pod.labels.get(self.label) == task else None
 
-    # -- what is done ------------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------------------
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
         effects = [] if event is None else self._heed(event, now)
@@ -136,7 +135,7 @@ class LaunchingEsl(PolicyEsl):
         return earliest(launch.not_before for launch in self.launches.values() if launch.not_before > self._now)
 
     def stop(self, launch: Launch, pod: Pod) -> list[Effect]:
-        """The pod ends, and its task is launched again."""
+        """Stops the pod; its task is launched again."""
         launch.ending = pod.uid
         return [StopTask(pod.namespace, pod.name, pod.uid)]
 
@@ -163,7 +162,7 @@ class LaunchingEsl(PolicyEsl):
         if pod.finished:
             self._end(launch)
         elif pod.node is not None and launch.phase is Phase.WANTED:
-            # It cannot be cancelled any more. Should it go before that is refused, others have deleted it.
+            # It cannot be cancelled any more. If it goes before the refusal, another client deleted it.
             launch.phase, launch.ending = Phase.RUNNING, None
         if launch.phase is not Phase.WANTED:
             if not launch.wanted:
@@ -208,6 +207,6 @@ class LaunchingEsl(PolicyEsl):
 
 
 def earliest(times: Iterable[float]) -> float | None:
-    """None where there are none, and where the first is never."""
+    """The earliest time; None if there is none, or if it is infinite."""
     first = min(times, default=float("inf"))
     return first if first < float("inf") else None

@@ -1,12 +1,12 @@
-"""Locality: tasks run on one node, which is named, or is that of another task's pod.
+"""Locality: tasks run on a named node, or on the node of another task's pod.
 
-The node has the resource `here` without limit, and each task asks for one. The task that others run beside asks for
-nothing, and goes where it may. As long as its pod is there, finished or not, the others go to its node; when the pod
-is gone, to the node where it last was, while somebody still waits for that.
+The node has the resource `here` without limit, and each task asks for one unit. The task that others run beside asks
+for nothing, and may use any node. While its pod exists, finished or not, the others go to its node. When the pod is
+gone, they go to the node where it last was, while a task still waits for that.
 
-Not guaranteed: that it stays. Made again elsewhere, it does not take along who runs beside it already.
+Not guaranteed: that the tasks stay together. If that task is recreated elsewhere, tasks already running stay.
 
-On node loss: the others wait until the named node comes back, or the task runs again elsewhere.
+On node loss, the others wait until the named node comes back, or the task runs again elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HERE = "here"
 
 class Locality(PolicyEsl):
     def __init__(self, name: str, *, node: str = "", beside: str = "", **where: str) -> None:
-        """`node` is a node's name, `beside` a task's of this policy; one of both. Raises ValueError, InvalidName."""
+        """Give `node` or `beside` (a task of this policy). Raises ValueError, InvalidName."""
         super().__init__(name, **where)
         if bool(node) == bool(beside):
             raise ValueError(f"policy {name!r} needs a node, or a task to run beside; give one of both")

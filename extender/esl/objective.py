@@ -1,17 +1,15 @@
-"""Objective function: a task goes to a node of good score; how good it insists on being is halved until there is room.
+"""Objective function: tasks go to nodes with a good score; thresholds halve until there is room.
 
-A node has as many units of the policy's resource left as its score, a whole number up to gamma, which the application's
-function gives it; what tasks there hold is had beside. A task asks for gamma, or gamma/2, gamma/4 and so on, and in the
-end for 1: any node but those of score 0. `alternatives` is that list, the best first, to be tried one after another;
-who asks without it has the best that a node with room meets at that moment, and waits should that fill up.
+The application's function gives each node a score, a whole number up to gamma. The node has as many free units of the
+policy's resource as its score, beyond the units that tasks there hold. A task asks for gamma, or gamma/2, gamma/4 and
+so on, and in the end for 1: any node whose score is not 0. `alternatives` is that list, the best first, to be tried in
+order. Other callers get the best alternative that a node with room meets at that moment, and wait if it fills up.
 
-Guaranteed, once units are as they should be: whoever is bound by an alternative is on a node whose score is that at
-least. So who tries one after another, each for long enough, has at least half of the best score with room, where that
-is gamma / 2**(steps - 1) or more. It is an approximation: when a task ends, its node has what it held too much until
-that is known, and when one begins, its node has too little. Nothing is moved when scores change; they are asked for
-with every event.
-
-On node loss: scores are those of the nodes left.
+Guaranteed, once units are up to date: a task bound by an alternative is on a node with at least that score. So a caller
+that tries one alternative after another, each for long enough, gets at least half of the best score with room. That
+holds for best scores of at least gamma / 2**(steps - 1). It is an approximation: when a task ends, its node has too
+many units until that is known; when one begins, too few. Nothing is moved when scores change. Every event recomputes
+them. On node loss, the scores of the remaining nodes count.
 """
 
 from __future__ import annotations
@@ -30,8 +28,9 @@ class Objective(PolicyEsl):
     def __init__(
         self, name: str, score: Callable[[Node], float], *, gamma: int = 1024, steps: int = 5, **more: str
     ) -> None:
-        """`score`: from 0, not here, to gamma; beyond that it counts as gamma, and what is not whole is rounded down.
-        Raises ValueError where gamma cannot be halved so many times less one."""
+        """`score`: 0 (never here) to gamma; rounded down, larger values count as gamma.
+
+        Raises ValueError if gamma cannot be halved `steps` - 1 times."""
         super().__init__(name, **more)
         if steps < 1 or gamma >> (steps - 1) < 1:
             raise ValueError(f"gamma={gamma} cannot be halved to {steps} steps; it is at least 2**(steps - 1)")
@@ -41,7 +40,7 @@ class Objective(PolicyEsl):
             self._thresholds.append(1)
 
     def alternatives(self, task: Task) -> tuple[Vector, ...]:
-        """What the task's pod may ask for, the best first; a node that meets one meets all that follow."""
+        """What the task's pod may ask for, best first; a node that meets one meets the next."""
         return tuple({self.key("obj"): units} for units in self._thresholds)
 
     def requires(self, task: Task) -> Vector:

@@ -1,10 +1,8 @@
-"""Offers: what nodes have lately been offered of a policy's resources; what may still be taken of it, and what nobody
-took.
+"""Offers: which units nodes were recently offered, what may still be taken, and what nothing took.
 
-News of a pod's binding may come later than the answer by which a node has lost a resource. Who gives to one what was
-another's must therefore wait for a while (`grace`), or both are there. And an application that sees the pods of its
-own namespace alone takes many a full node for one with room: what nobody has taken for a while (`patience`), though
-somebody waits for it, is to be tried elsewhere.
+News of a pod's binding may come after the answer by which a node lost a resource. So a policy that gives one group what
+another had must wait (`grace`), or both are there. An application that sees only pods of its own namespace may take a
+full node for one with room. So a unit that no pod has taken for `patience`, though a pod waits, is tried elsewhere.
 """
 
 from __future__ import annotations
@@ -17,20 +15,21 @@ from extender.kube.names import NodeName, ResourceKey
 
 
 class Offers:
-    """After a restart nothing is remembered: what pods hold is known by then, and what was tried is tried again."""
+    """Remembers nothing after a restart: pods' holdings are known then, and places are retried."""
 
     def __init__(self, grace: float, patience: float) -> None:
-        """In seconds."""
+        """`grace` and `patience` are in seconds."""
         self._grace, self._patience = grace, patience
         self._units: dict[Place, int] = {}
         self._former: dict[Place, list[tuple[int, float]]] = {}
-        """What there was more of, and until when."""
+        """The larger numbers that each place had before, and when each ended."""
         self._idle_since: dict[Place, float] = {}
         self._in_vain: dict[Place, float] = {}
 
     def note(self, offered: Mapping[Place, int], idle: Collection[Place], now: float) -> None:
-        """So many units are, or may be, at these places by now, and none elsewhere. `idle`: where some are left though
-        somebody waits for them."""
+        """Sets the units that exist, or may exist, by place, and that none exist elsewhere.
+
+        `idle`: the places with units left although a pod waits for them."""
         for place in {*offered, *self._units, *self._former}:
             units, before = offered.get(place, 0), self._units.get(place, 0)
             former = [*self._former.get(place, ()), (before, now)]
@@ -44,21 +43,22 @@ class Offers:
                 self._idle_since[place] = self._in_vain[place] = now
 
     def exposed(self, node: NodeName, resource: ResourceKey) -> int:
-        """The most that the node has had, or may have had, until `grace` ago: so many units may be taken there by pods
-        of which nothing is known yet."""
+        """The most units that the node had, or may have had, since `grace` ago.
+
+        Pods that are not yet known may take as many units there."""
         place = (node, resource)
         return max([self._units.get(place, 0), *(units for units, _ in self._former.get(place, ()))])
 
     def exposing(self, resource: ResourceKey) -> set[NodeName]:
-        """The nodes where that is more than 0."""
+        """The nodes where `exposed` is more than 0."""
         return {node for node, key in {*self._units, *self._former} if key == resource}
 
     def in_vain(self, node: NodeName, resource: ResourceKey) -> float:
-        """When it last was there for `patience` and nobody came; never: before all times."""
+        """When units there were last offered for `patience` without effect; -inf: never."""
         return self._in_vain.get((node, resource), -math.inf)
 
     def due(self) -> float | None:
-        """When that will have changed though nothing should happen."""
+        """When these answers will change though nothing happens."""
         calm = [until + self._grace for former in self._former.values() for _, until in former]
         tired = [since + self._patience for since in self._idle_since.values()] if self._patience < math.inf else []
         return min([*calm, *tired], default=None)

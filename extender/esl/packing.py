@@ -1,16 +1,16 @@
-"""Bin packing: tasks go to as few nodes as come to it one after another; a node is opened when one fits no open node.
+"""Bin packing: tasks fill few nodes, one after another; a node opens when a task fits no open node.
 
-Open nodes have the policy's resource without limit, and each task asks for one. Open are the nodes that run one of the
-tasks; for each task that waits and has room on none of them one more is, the one that it fills best: what is open
-already before what is not, so that a choice is kept to. A node that nobody uses, or waits for, is closed.
+Open nodes have the policy's resource without limit, and each task asks for one. A node that runs a task is open. Each
+waiting task without room on open nodes opens one more: the node that it fills best. Nodes open already come before
+others, so that a choice is kept. A node that no task uses or waits for is closed.
 
-Guaranteed: a node is opened only for a task for which, as far as is known, there is no room on those that are open. Not
-guaranteed: the fewest nodes possible. Nothing that runs is moved; and of several that wait at once the scheduler may
-put the first where the second was meant to be, and one more node is opened then.
+Guaranteed: a node opens only for a task that, as far as is known, has no room on the open nodes. Not guaranteed: the
+fewest nodes possible. Running tasks are not moved. If several wait at once, kube-scheduler may put the first where the
+second was meant to be; then one more node opens.
 
-A task that has waited for `patience` seconds with an open node that would do, as far as is known, has one more opened,
-and so on: so pods that nobody tells of hold up nobody for ever. What is asked for and not launched opens nothing. On
-node loss: whoever is made again goes where there is room on what is open.
+A task that waited `patience` seconds with an open node that seems to suit it opens one more node, and so on. So unknown
+pods never block a task for ever. A task without a pod opens nothing. On node loss, recreated tasks go where open nodes
+have room.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Packing(PolicyEsl):
     def capacities(self, now: float) -> Wanted:
         waiting = self.waiting()
         self._patience.wait(waiting, (), now)
-        # A set would be in another order in each process.
+        # A set would have another order in each process.
         in_use = dict.fromkeys(pod.node for pod in self.view.running(self.label))
         open_nodes = [node for node in sorted(self.view.nodes) if node in in_use and not self.refuses(node)]
         placing = Placing(self.view, self.domain)
@@ -55,7 +55,7 @@ class Packing(PolicyEsl):
         return self._patience.due()
 
     def _best(self, among: Iterable[NodeName], pod: Pod, placing: Placing) -> NodeName:
-        """Of those that are open already, or else of all, the one of which least would be left."""
+        """Of the nodes already open, or else of all, the one with the least room left."""
 
         def rest(node: NodeName) -> float:
             has = self.view.nodes[node].allocatable

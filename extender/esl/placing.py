@@ -1,7 +1,7 @@
-"""Placing: where pods that wait could go, by what is known, one after another; and patience, for when that is not all.
+"""Placing: assigns waiting pods to nodes one after another; and patience for unknown obstacles.
 
-Counts what the pods ask for of the nodes' own resources. Of ephemeral ones it must not: a policy that waited for
-another to furnish a node would have that one wait for it.
+Only the nodes' own resources count. If ephemeral ones counted, a policy that waited for another to furnish a node would
+make that one wait, too.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from extender.kube.quantities import Vector
 
 
 class Patience:
-    """How often each of those that wait has been given something in vain: it has waited for so many seconds with it.
+    """Counts how often each pod waited `seconds` with an offer and was not bound.
 
-    What is known may not be all: pods that nobody tells of, and rules that nobody here knows.
+    Not all is known: pods that are not reported, and rules that no policy here has.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -29,12 +29,12 @@ class Patience:
         self._spent: dict[PodUid, tuple[int, float]] = {}
 
     def times(self, pod: Pod, now: float) -> int:
-        """How often it was in vain by now."""
+        """How many offers had no effect until now."""
         spent, until = self._spent.get(pod.uid, (0, math.inf))
         return spent + (until <= now)
 
     def wait(self, given: Iterable[Pod], others: Iterable[Pod], now: float) -> None:
-        """Those given wait with something, the others with nothing; who is no longer there is forgotten."""
+        """`given` wait with an offer, `others` without; all other pods are forgotten."""
         spent = {pod.uid: (self.times(pod, now), math.inf) for pod in others}
         for pod in given:
             before, until = self._spent.get(pod.uid, (0, math.inf))
@@ -43,7 +43,7 @@ class Patience:
         self._spent = spent
 
     def due(self) -> float | None:
-        """When the next is in vain."""
+        """When the next offer counts as failed."""
         return min((until for _, until in self._spent.values() if until < math.inf), default=None)
 
 
@@ -53,19 +53,19 @@ class Placing:
         self._taken: dict[NodeName, dict[ResourceKey, int]] = {}
 
     def needs(self, pod: Pod) -> Vector:
-        """What it asks for beside ephemeral resources."""
+        """What the pod asks for except ephemeral resources."""
         return {resource: units for resource, units in pod.requests.items() if not in_domain(resource, self._domain)}
 
     def has_room(self, node: NodeName, pod: Pod) -> bool:
-        """Whether the node would have the pod, and has room for it beside those that were placed there."""
+        """Whether the node accepts the pod, and has room for it beside the pods placed there."""
         return accepts(self._view.nodes[node], pod) and all(
             units <= self.left(node, resource) for resource, units in self.needs(pod).items()
         )
 
     def left(self, node: NodeName, resource: ResourceKey) -> int:
-        """What is free there beside those that were placed there."""
+        """What is free there beside the pods placed there."""
         return self._view.left(node, resource) - self._taken.get(node, {}).get(resource, 0)
 
     def place(self, pod: Pod, node: NodeName) -> None:
-        """Room for the pod is taken there."""
+        """Takes room for the pod on the node."""
         add_to(self._taken.setdefault(node, {}), self.needs(pod))

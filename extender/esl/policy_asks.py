@@ -1,12 +1,11 @@
-"""What applications ask of policies at work: by whom each task was asked for, from which template, what they are told.
+"""What applications ask of running policies: each task's asker, template and notices.
 
     async with Policies(...) as space:                      # or escher_k8s.esl.PolicySpace
         requirement = await space.ask(apart, Task("t1", "web"))
         async with space.application() as mine:             # several applications share one space: LibSpace
             requirement = await mine.ask(apart, Task("t2", "web"))
 
-All that is asked for is decided on one event loop, each ask whole before the next: two that come at the same moment are
-two in a row. Knows no network; who carries effects out is a subclass's.
+One event loop decides each ask as a whole before the next. A subclass executes the effects.
 """
 
 from __future__ import annotations
@@ -38,44 +37,44 @@ class _Asked:
 
 
 class PolicyAsks(ABC):
-    """The asks of one space. Whoever runs it calls `perform`'s effects into being."""
+    """The asks of one space. A subclass executes the effects (`perform`)."""
 
     def __init__(self, policies: Several, on_notice: Tell) -> None:
-        """`on_notice` is told all that policies notice; an application of its own tasks as well."""
+        """`on_notice` gets every notice; an application also gets those about its tasks."""
         self._policies = policies
         self._on_notice = on_notice
         self._asked: dict[tuple[str, str], _Asked] = {}
 
     @abstractmethod
     def perform(self, effects: Iterable[Effect]) -> None:
-        """These are under way. Raises what the space has died of."""
+        """These effects are under way. Raises the error with which the space ended."""
 
     @abstractmethod
     def now(self) -> float:
-        """Seconds, as policies are told them."""
+        """Seconds, on the clock of the policies."""
 
     async def ask(self, policy: PolicyEsl, task: Task, template: Template | None = None) -> PodRequirement:
-        """What the task's pod has to say; what the policy wants of nodes for it is under way, and need not be waited
-        for: a pod that asks for what is not there yet waits.
+        """The requirement for the task's pod; the policy's changes of nodes are under way.
 
-        `template`: of the task's pod, for a policy that launches it by itself. Asking again for the same changes
-        nothing. Raises ValueError where another application of this space has asked for the task, and for a policy
-        of which this space knows nothing; InvalidName where task or group are no labels.
+        The caller need not wait for them: a pod that asks for missing resources waits. `template`: of the task's pod,
+        for a policy that launches it. Asking again for the same changes nothing. Raises ValueError if another
+        application asked for the task, or if the policy is not of this space; InvalidName if task or group are no
+        labels.
         """
         return self._ask(policy, task, template, None)
 
     async def release(self, policy: PolicyEsl, task: str) -> None:
-        """It is not wanted any more; nothing if it is not known. A pod that is there is left alone."""
+        """The task is not wanted any more; no effect if it is not known. An existing pod stays."""
         self._known(policy)
         self.perform(policy.release(task, self.now()))
         self._asked.pop((policy.name, task), None)
 
     async def do(self, wish: Callable[[float], Iterable[Effect]]) -> None:
-        """What a policy's own method wants, when it is called with the time, is under way."""
+        """Calls a policy's own method with the time; the resulting effects are under way."""
         self.perform(wish(self.now()))
 
     def application(self, on_notice: Tell = lambda notice: None) -> Application:
-        """One of several that share this space, while its `async with` block lasts."""
+        """One of several applications that share this space, while its `async with` block lasts."""
         return Application(self, on_notice)
 
     def _ask(
@@ -102,7 +101,7 @@ class PolicyAsks(ABC):
             self._asked = {key: asked for key, asked in self._asked.items() if key[1] in tasks[key[0]]}
 
     def _leave(self, application: Application) -> None:
-        """What it has asked for and has no pod is not wanted any more."""
+        """Releases the tasks that the application asked for and that have no pod."""
         for policy in self._policies.policies:
             there = {pod.labels[policy.label] for pod in policy.view.alive(policy.label)}
             mine = [key for key, asked in self._asked.items() if asked.application is application]
@@ -111,7 +110,7 @@ class PolicyAsks(ABC):
                 if task not in there:
                     self.perform(policy.release(task, self.now()))
 
-    # -- what a subclass passes on ------------------------------------------------------------------------------------
+    # -- for subclasses -----------------------------------------------------------------------------------------------
 
     def _take_notice(self, notice: Notice) -> None:
         self._on_notice(notice)
@@ -121,7 +120,7 @@ class PolicyAsks(ABC):
                 application.on_notice(notice)
 
     def _template_of(self, launch: LaunchTask) -> Template | None:
-        """From what whoever asked for the task wants its pod to be made."""
+        """The template that the application gave for the task to launch."""
         for label, task in launch.requirement.labels.items():
             asked = self._asked.get((label.removeprefix(_LABEL), task)) if label.startswith(_LABEL) else None
             if asked is not None and asked.template is not None:
@@ -134,15 +133,16 @@ def _is_about(notice: Notice, asked: tuple[str, str]) -> bool:
 
 
 class Application:
-    """One of several applications that share a space. Leaving the block gives back what it has asked for and not
-    launched; its pods, and what they hold, stay."""
+    """One of several applications that share a space.
+
+    Leaving the block releases its tasks that were not launched; its pods, and what they hold, stay."""
 
     def __init__(self, space: PolicyAsks, on_notice: Tell) -> None:
         self.on_notice = on_notice
         self._space = space
 
     async def ask(self, policy: PolicyEsl, task: Task, template: Template | None = None) -> PodRequirement:
-        """As the space's, and by this application: no other may ask for a task of that name."""
+        """As the space's, for this application: no other may ask for a task of that name."""
         return self._space._ask(policy, task, template, self)
 
     async def release(self, policy: PolicyEsl, task: str) -> None:

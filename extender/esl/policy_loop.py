@@ -1,7 +1,4 @@
-"""An ESL at work in an event loop: it is told what happens, what it wants is passed on, and time that is due is told.
-
-Knows asyncio and its clock; must not know who tells, nor how anything is done.
-"""
+"""Runs an ESL in an asyncio event loop: events in, effects out, and deadlines."""
 
 from __future__ import annotations
 
@@ -14,17 +11,17 @@ from extender.esl.base import Effect, Esl, Event, TimePassed
 from extender.esl.several import Several
 
 _PAUSE = 4.0
-"""So many times as long as policies have thought, others have their turn: they take a fifth of the loop at most."""
+"""Pause per thinking time: policies use at most a fifth of the event loop's time."""
 
 
 class Pace:
-    """Of ESLs that share a loop: when the next of them may think."""
+    """Shared by the ESLs of one loop: when the next of them may think."""
 
     not_before = 0.0
 
 
 class PolicyLoop:
-    """From `begin` to `end`."""
+    """Used from `begin` to `end`."""
 
     def __init__(
         self,
@@ -33,10 +30,12 @@ class PolicyLoop:
         on_failure: Callable[[BaseException], None] = lambda error: None,
         pace: Pace | None = None,
     ) -> None:
-        """`heed` is called with each effect, in order, and only sees to it that it will be done. `on_failure`: what
-        was spawned has failed, or the ESL itself; `failure` is the first of these. `pace`: that of all on the loop."""
+        """Each effect is passed in order to the first callback, which only starts it.
+
+        `on_failure` gets each failure of the ESL or of spawned work; `failure` is the first. `pace` is shared by the
+        loop."""
         self.changed = asyncio.Event()
-        """Set whenever the ESL has been told something, and when anything fails; clear it to wait for the next time."""
+        """Set at each event and each failure; clear it to wait for the next."""
         self.failure: BaseException | None = None
         self._esl = esl
         self._heed = heed
@@ -53,7 +52,7 @@ class PolicyLoop:
         self._loop = asyncio.get_running_loop()
 
     async def end(self) -> None:
-        """Nothing of it is under way. Raises what has failed."""
+        """Stops everything under way. Raises the first failure."""
         for handle in (self._timer, self._telling, *self._later):
             if handle is not None:
                 handle.cancel()
@@ -64,12 +63,13 @@ class PolicyLoop:
             raise self.failure
 
     def now(self) -> float:
-        """Seconds, as the ESL is told them."""
+        """Seconds, on the clock of the ESL."""
         return self._loop.time()
 
     def tell(self, event: Event) -> None:
-        """The ESL has taken the event in, and what it wants is passed on. Several policies take it in as soon as the
-        loop has its next turn, with all that has come by then."""
+        """The ESL takes the event in, and its effects are passed on.
+
+        `Several` takes it in at the loop's next turn, with all events that have come by then."""
         if self._several is None:
             self.perform(self._esl.handle(event, self.now()))
             return
@@ -79,7 +79,7 @@ class PolicyLoop:
 
     def _tell_all(self, several: Several) -> None:
         if self._pace.not_before > self.now():
-            # Another has thought since.
+            # Another ESL has used the loop since.
             self._telling = self._loop.call_at(self._pace.not_before, self._tell_all, several)
             return
         news, self._news, self._telling = self._news, [], None
@@ -92,14 +92,14 @@ class PolicyLoop:
                 self.fail(error)
 
     async def turn(self) -> AbstractContextManager[float]:
-        """It may think again, in the block, which begins at once: others have had their turn."""
+        """Waits until the ESL may think again; use the returned block at once."""
         while (wait := self._pace.not_before - self.now()) > 0:  # noqa: ASYNC110 -- who has it says when it is over
             await asyncio.sleep(wait)
         return self.thinking()
 
     @contextmanager
     def thinking(self) -> Iterator[float]:
-        """What is thought in the block counts towards its share of the loop."""
+        """Time in the block counts towards the ESL's share of the loop."""
         began = self.now()
         try:
             yield began
@@ -107,7 +107,7 @@ class PolicyLoop:
             self._pace.not_before = self.now() + _PAUSE * (self.now() - began)
 
     def later(self, seconds: float, do: Callable[[], None]) -> None:
-        """It is done after so long, unless the end comes before."""
+        """Calls `do` after `seconds`, unless the end comes before."""
 
         def due() -> None:
             self._later.discard(handle)
@@ -117,21 +117,21 @@ class PolicyLoop:
         self._later.add(handle)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """These are passed on; what is due later will be told."""
+        """Passes the effects on and sets the timer for the next deadline."""
         for effect in effects:
             self._heed(effect)
         self._set_timer()
         self.changed.set()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """It is under way until the end; should it fail, the end raises why."""
+        """Runs the work until the end at most; if it fails, `end` raises the error."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task
 
     async def until(self, holds: Callable[[], bool], within: float) -> None:
-        """It holds, or something has failed. Raises TimeoutError."""
+        """Waits until it holds, or something has failed. Raises TimeoutError."""
         async with asyncio.timeout(within):
             while self.failure is None and not holds():
                 self.changed.clear()
@@ -155,7 +155,7 @@ class PolicyLoop:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """It has failed of this: the end raises it, if it is the first."""
+        """Records the failure: the end raises the first one."""
         self.failure = self.failure or error
         self.changed.set()
         self._on_failure(error)

@@ -1,22 +1,22 @@
-"""Priority: the lower a task's priority, the emptier the node that it needs; and nobody waits for ever.
+"""Priority: the lower a task's priority, the emptier its node must be; no task waits for ever.
 
-Each node has 1000 units, and a task of a group asks for as many as its group: few for what is urgent, up to 1000 for
-what may run alone only. So where urgent tasks run, less urgent ones have to wait; nothing that runs is stopped for
-anybody, and a task of 1000 units keeps even the most urgent from its node while it runs.
+Each node has 1000 units, and a task asks for as many as its group: few if urgent, up to 1000 if it must run alone. So
+less urgent tasks wait where urgent ones run. Nothing running is stopped, and a running task of 1000 units keeps even
+the most urgent from its node.
 
-Against starvation: of those that have waited for `patience` seconds, who has waited longest is given a turn. A node
-that would have room for it if none of the policy's tasks were there, and has fewest of them, lets in nobody else until
-it is bound, there or elsewhere. A pod's requests are as they are, and units that let it in would let in more urgent
-ones too; so each task has a ticket, a number of its own, and asks for so much of one resource, and for what is left to
-a fixed sum of another. A node that has just these amounts lets in nobody while one of ours runs there, and then that
-task alone.
+Against starvation: of the tasks that waited `patience` seconds, the longest waiting gets a turn. A node is chosen that
+would have room if none of the policy's tasks were there, and has the fewest. It lets in no other task until that task
+is bound, there or elsewhere. A pod's requests are fixed, and units that let it in would let in more urgent ones, too.
+So each task has a ticket, a number of its own: it asks for that much of one resource, and for the remainder of a fixed
+sum of another. A node with just these amounts admits no task while one of the policy runs there, and then only that
+task.
 
-So, if a task runs for at most r seconds, and there is a node on which others leave it room, the n-th of those that wait
-is bound within patience + n * r seconds, and what effects and news take, whoever comes meanwhile. Not guaranteed: a
-bound over restarts, which begin the wait anew (who starts lists what there is, or tickets may be given twice and two
-tasks share a turn); more than 9999 tasks at once; room that nobody tells of is taken.
+So, if a task runs for at most r seconds, the n-th waiting task is bound within patience + n * r seconds. Add the delay
+of effects and news. It holds whatever tasks come meanwhile, if foreign pods leave the task room on a node. Not
+guaranteed: a bound across restarts, which restart the wait; more than 9999 tasks at once; room taken by unknown pods.
+After a start, list everything first, or tickets may be given twice and two tasks share a turn.
 
-At most one node at a time is kept for a turn. On its loss, or cordon, another is chosen.
+At most one node at a time is kept for a turn. If it is lost or cordoned, another is chosen.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Priority(PolicyEsl):
         self._asks, self._patience = dict(asks), patience
         self._tickets: dict[str, int] = {}
         self._since: dict[PodUid, float] = {}
-        """Since when those wait who do, as far as this life has seen."""
+        """Since when each waiting pod has waited, as far as this process has seen."""
         self._turn: tuple[PodUid, NodeName] | None = None
 
     def requires(self, task: Task) -> Vector:
@@ -74,12 +74,12 @@ class Priority(PolicyEsl):
         )
 
     def _amounts(self, units: int, ticket: int | None) -> dict[ResourceKey, int]:
-        """Of the three resources; without a ticket, so much that any have room."""
+        """Amounts of the three resources; without a ticket, enough for any task."""
         rising, falling = (ticket, _TICKETS - ticket) if ticket else (_MOST_PODS * _TICKETS,) * 2
         return {self.key("units"): units, self.key("ticket"): rising, self.key("tocket"): falling}
 
     def _know(self, now: float) -> None:
-        """Tickets are those of tasks that are not over, as their pods say."""
+        """Updates the tickets, from pods and for tasks not over, and the start of each wait."""
         said = {pod.labels[self.label]: pod.requests.get(self.key("ticket"), 0) for pod in self.view.alive(self.label)}
         known = {**self._tickets, **{task: number for task, number in said.items() if number}}
         self._tickets = {task: number for task, number in known.items() if task in self.tasks}

@@ -1,16 +1,16 @@
-"""Queue: at most so many tasks run at a time, wherever they run; with a capacity of 1, a mutex.
+"""Queue: at most `capacity` tasks run at a time, on any nodes; with a capacity of 1, a mutex.
 
-Each task asks for one unit. Units are of nodes, and only as many are on all nodes together as the capacity says: one
-where each holder runs, the others where somebody who waits has room. A unit that nobody there can use goes to where
-somebody can, and so does one that nobody has come for during `patience`; there, it is given only when nobody can have
-taken it before, which takes `grace`. So no more run than the capacity says, as long as news takes less than that.
+Each task asks for one unit. All nodes together have as many units as the capacity: one where each holder runs, the
+others where a waiting task has room. A unit that no task can use there moves to a node where one can, as does a unit
+that no task took for `patience`. The new node gets it only once no task can have taken it before, after `grace`. So
+never more tasks run than the capacity, as long as news takes less than `grace`.
 
-Raising the capacity lets more start at once. Lowering it kills nobody: while more run, or may, no node has a unit, so
-that nothing starts until enough have ended.
+Raising the capacity lets more tasks start at once. Lowering it kills none: while more run, or may run, no node has a
+unit, so no task starts until enough have ended.
 
-Not guaranteed: an order among those who wait, which is the scheduler's.
+Not guaranteed: an order among waiting tasks; kube-scheduler decides it.
 
-On node loss: what ran there does not count any more, and its units go to other nodes after `grace`.
+On node loss, the tasks there no longer count, and their units go to other nodes after `grace`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Queue(PolicyEsl):
         return {self.unit: 1}
 
     def resize(self, capacity: int, now: float) -> list[Effect]:
-        """At most so many run from now on, or as many as ran before and have not ended. Raises ValueError."""
+        """At most `capacity` run from now on, plus running tasks beyond it. Raises ValueError."""
         self._capacity = self._checked(capacity)
         return self._effects(None, now)
 
@@ -51,8 +51,8 @@ class Queue(PolicyEsl):
         known = {node: max(self.offers.exposed(node, self.unit), held.get(node, 0)) for node in self._known()}
         budget = self._capacity - sum(known.values())
         if budget < 0:
-            # The unit of one that ends would be another's at once. One that its node does not have at all its kubelet
-            # does not miss.
+            # The unit of a task that ends would go to another at once. A kubelet does not miss a unit that its node
+            # does not have at all.
             return {}
         units = self._apportioned(held)
         for node in sorted(units):
@@ -62,11 +62,11 @@ class Queue(PolicyEsl):
         return {node: {self.unit: number} for node, number in units.items()}
 
     def _known(self) -> set[NodeName]:
-        """Where units are, or may be held by somebody."""
+        """The nodes where units are, or may be held."""
         return self.offers.exposing(self.unit) | self.view.nodes.keys()
 
     def _apportioned(self, held: dict[NodeName, int]) -> Counter[NodeName]:
-        """Where units are best: with their holders, and of the others one for each who waits."""
+        """The best places for units: one with each holder, the others one per waiting task."""
         units: Counter[NodeName] = Counter()
         spare = self._capacity
         for node in sorted(held):
@@ -77,10 +77,10 @@ class Queue(PolicyEsl):
         waiting = [task for task in self.tasks.values() if task.name not in placed]
         more: Counter[NodeName] = Counter()
         for whose in ([t for t in waiting if t.name in launched], [t for t in waiting if t.name not in launched]):
-            # First those with a place that was not tried lately: one kind may wait for what its place will never have.
+            # First tasks with a place not tried lately: one kind may wait for what its place will never have.
             turns = [self._places(alike, units, more) for alike in sorted(kinds(whose), key=self._tried)]
             while turns and spare:
-                # Each kind in its turn, so that many who can go to one node do not keep away the few for another.
+                # Kinds take turns, so that many tasks that fit one node do not keep away the few for another.
                 places = turns.pop(0)
                 if (best := next(places, None)) is not None:
                     more[best] += 1
@@ -89,12 +89,12 @@ class Queue(PolicyEsl):
         return units + more
 
     def _tried(self, alike: list[Task]) -> float:
-        """When the best place for them last had a unit in vain."""
+        """When the best place for these tasks last had a unit without effect."""
         places = (node for node in self.view.nodes if self.suits(node, alike[0]))
         return min((self.offers.in_vain(node, self.unit) for node in places), default=math.inf)
 
     def _places(self, alike: list[Task], units: Counter[NodeName], more: Counter[NodeName]) -> Iterator[NodeName]:
-        """For each of the tasks the best node for one unit `more`, as long as there is one that has room."""
+        """For each task, the best node for one unit `more`, while a node has room."""
 
         def worth(node: NodeName) -> tuple[float, bool, int, NodeName]:
             there = self.offers.exposed(node, self.unit) > units[node] + more[node]
@@ -106,7 +106,7 @@ class Queue(PolicyEsl):
         while best and left:
             node = best[0][-1]
             if best[0] != (now := worth(node)):
-                # What was taken since has made the node worth less, never more.
+                # Units taken since have made the node worth less, never more.
                 heapreplace(best, now)
             elif self.view.fits(node, task.needs, more[node] + 1):
                 left -= 1

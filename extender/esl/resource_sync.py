@@ -1,9 +1,8 @@
-"""Furnishing: nodes are given what they should have of one policy's resources, and what they should not is taken away.
+"""Furnishing: writes to nodes the resources that one policy wants there, and removes the others.
 
-Knows what nodes say (the view), what is under way to them, what they refuse, and where somebody else changes what was
-set. Of a place, that is a node and a resource, one change is under way at a time: what a node is told in a hurry may be
-answered once for all, and who then counts answers does not know what it still may have. Must not know why a node
-should have anything.
+Knows what nodes have (the view), what is under way, what was refused, and which values other writers change. Each place
+(a node and a resource) has one change under way at a time. Writes in quick succession may get one answer, and counting
+answers would not show what the node may still have.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from extender.esl.view import Place, View
 from extender.kube.names import NodeName, ResourceKey
 
 Wanted = Mapping[NodeName, Mapping[ResourceKey, int]]
-"""What each node should have of the policy's own resources; what is left out, it should not have."""
+"""By node, the policy's own resources that it should have; it should have no others."""
 
 _AGAIN_SECONDS, _LONGEST_SECONDS = 1.0, 60.0
 
@@ -39,17 +38,17 @@ class ResourceSync:
         self._under_way: dict[Place, int] = {}
         self._refused: dict[Place, int] = {}
         self._fights: dict[Place, tuple[int, float]] = {}
-        """Where somebody else has changed what we had set: how often, and until when we leave it alone."""
+        """Where another writer changed a value: how often, and until when to leave it alone."""
         self._now = 0.0
 
     # -- what nodes have ---------------------------------------------------------------------------------------------
 
     def places(self) -> Iterator[Place]:
-        """Where a node has any of it, or may have it by now."""
+        """The places where a node has any of it, or may have it by now."""
         return (place for place in {*self._view.units, *self._under_way} if self._owns(place[1]))
 
     def at_most(self, place: Place) -> int:
-        """What the node may have of it by now: what it has said, or what is under way, whichever is more."""
+        """The most that the node may have of it: what it has confirmed, or what is under way."""
         return max(self._view.units.get(place, 0), self._under_way.get(place, 0))
 
     def will_have(self, place: Place) -> int:
@@ -57,18 +56,18 @@ class ResourceSync:
         return self._under_way.get(place, self._view.units.get(place, 0))
 
     def refuses(self, node: NodeName) -> bool:
-        """Whether the node cannot have something of it, as far as was tried."""
+        """Whether a write of some resource to the node was refused."""
         return any(place[0] == node for place in self._refused)
 
     @property
     def all_gone(self) -> bool:
-        """Whether no node has any of it, but where it cannot be removed."""
+        """Whether no node has any of it, except where removal was refused."""
         return not self._under_way and all(place in self._refused for place in self.places())
 
-    # -- what has become of it ---------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
     def heed(self, event: Event, now: float) -> None:
-        """What the event tells of it is known. To be told before the view is."""
+        """Takes in what the event says of the writes. Call it before the view takes the event."""
         match event:
             case CapacityConfirmed(node, resource):
                 self._under_way.pop((node, resource), None)
@@ -78,7 +77,7 @@ class ResourceSync:
             case NodeSeen(node):
                 self._forget_refusals(node.name)
             case NodeGone(name):
-                # What is under way stays so until it is answered: the node may be there again when it arrives.
+                # What is under way stays so until it is answered: the node may exist again when it arrives.
                 self._forget_refusals(name)
             case EffectRefused(SetCapacity() | RemoveCapacity() as change) if self._owns(change.resource):
                 place = (change.node, change.resource)
@@ -86,7 +85,7 @@ class ResourceSync:
                 self._refused[place] = units_of(change)
 
     def _is_contested(self, event: CapacitySeen) -> bool:
-        """Whether what it says is neither what was known, nor what we are about to have set."""
+        """Whether the event reports neither the known value nor the effect of a write under way."""
         place = (event.node, event.resource)
         return (
             self._owns(event.resource)
@@ -100,18 +99,18 @@ class ResourceSync:
             del self._refused[place]
 
     def forget_fights(self) -> None:
-        """Nobody is known to have changed anything."""
+        """Forgets all changes by other writers."""
         self._fights.clear()
 
     def forget_all_trouble(self) -> None:
-        """What was refused, or is fought about, is tried once more."""
+        """Everything refused or contested will be tried once more."""
         self._refused.clear()
         self._fights.clear()
 
-    # -- what is to be done ------------------------------------------------------------------------------------------
+    # -- effects -----------------------------------------------------------------------------------------------------
 
     def difference(self, wanted: Wanted, now: float) -> list[SetCapacity | RemoveCapacity]:
-        """What nodes should have and do not is under way."""
+        """The changes from what nodes have to what they should have, which are then under way."""
         self._now = now
         self._fights = {place: fight for place, fight in self._fights.items() if now < fight[1] + _LONGEST_SECONDS}
         should = {
@@ -133,7 +132,7 @@ class ResourceSync:
         return effects
 
     def due(self) -> float | None:
-        """When something that is left alone is to be tried again."""
+        """When a place that is left alone is to be tried again."""
         return min((until for _, until in self._fights.values() if until > self._now), default=None)
 
 

@@ -1,7 +1,6 @@
-"""Several policies beside each other: each is told every event, and what each of them wants is done.
+"""Several independent policies side by side: each gets every event, and all effects are returned.
 
-Implements `base.Esl`. They do not know of each other: each has keys of its own, and what is refused to one is no
-concern of another's.
+Implements `base.Esl`. Each policy has its own keys, and a refusal to one does not concern another.
 """
 
 from __future__ import annotations
@@ -14,10 +13,10 @@ from extender.esl.policy_esl import PolicyEsl
 
 class Several:
     def __init__(self, policies: Sequence[PolicyEsl], namespace: str) -> None:
-        """Raises ValueError where two have one name, or one is of another namespace."""
+        """Raises ValueError if two have one name, or one is of another namespace."""
         self._told = tuple(policies)
         self.policies = tuple(each for policy in policies for each in policy.policies())
-        """With those that they are made of, to which they pass on what they are told."""
+        """The policies and their parts, to which they pass their events."""
         for policy in self.policies:
             if policy.namespace != namespace:
                 raise ValueError(f"policy {policy.name!r} is of namespace {policy.namespace!r}, and not {namespace!r}")
@@ -25,10 +24,10 @@ class Several:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two policies have the name {twice[0]!r}, by which their resources are told apart")
         self.domains = frozenset(policy.domain for policy in self.policies)
-        """Whose resources are ephemeral."""
+        """The domains whose resources are ephemeral."""
 
     def begin(self, events: Iterable[Event], now: float) -> list[Effect]:
-        """All that there is at first is known to each."""
+        """Each policy takes in everything that exists at the start."""
         known = list(events)
         return [effect for policy in self._told for effect in policy.begin(known, now)]
 
@@ -36,11 +35,11 @@ class Several:
         return [effect for policy in self._told for effect in policy.handle(event, now)]
 
     def handle_all(self, events: Sequence[Event], now: float) -> list[Effect]:
-        """These in turn, which have come together."""
+        """These events in turn, which came together."""
         return [effect for policy in self._told for effect in policy.handle_all(events, now)]
 
     def end(self, now: float) -> list[Effect]:
-        """None decides anything more, and nodes are to have nothing of theirs."""
+        """No policy decides anything more; their resources are removed from nodes."""
         return [effect for policy in self.policies for effect in policy.end(now)]
 
     @property

@@ -1,17 +1,17 @@
-"""Signal: a task starts when those before it have succeeded. Barriers and DAGs are made of it, and chains.
+"""Signal: a task starts when its predecessors have succeeded; for barriers, DAGs and chains.
 
-When a task has succeeded, each node has a resource of its name without limit; whoever comes after it asks for one.
-So a successor's pod may be there before, and waits; it is never bound before all that it comes after have succeeded.
+When a task has succeeded, each node has a resource of its name without limit, and each successor asks for one unit. So
+a successor's pod may exist before, and waits. It is never bound before all its predecessors have succeeded.
 
-What has succeeded is known by the task's own pod while that is there, by the resource on nodes when it is not, and
-while the application lives in any case: a restart loses nothing that a waiting pod needs. Signals go when no task has
-been there for `linger` seconds. What succeeded and was deleted before anybody saw it is unknown: the application says
-`succeeded` then, as it may do for what is no pod. A task that failed signals nothing; made again, it may succeed yet.
-Names are used once: a task that has succeeded has done so for good.
+A success is known from the task's own pod while that exists, and otherwise from the resource on nodes. The application
+also remembers it while it lives. So a restart loses nothing that a waiting pod needs. Signals are removed when no task
+has existed for `linger` seconds. A success is unknown if the pod was deleted before it was seen; then the application
+calls `succeeded`. It may do so also for what is no pod. A failed task signals nothing; recreated, it may succeed yet.
+Names are used once: a task that has succeeded stays so.
 
 A mutex is a queue with one unit: see `queue`.
 
-On node loss: a node that comes has every signal; with the last node goes what only nodes remembered.
+On node loss: a new node has every signal; with the last node goes what only nodes remembered.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ class Signal(PolicyEsl):
     linger = 60.0
 
     def __init__(self, name: str, *, after: Mapping[str, Collection[str]], **where: str) -> None:
-        """`after`: by task, the tasks that it comes after. Raises ValueError where some come after themselves, and
-        InvalidName."""
+        """`after`: by task, its predecessors. Raises ValueError for a cycle, and InvalidName."""
         super().__init__(name, **where)
         self._after = self._ordered(after)
         self._succeeded: set[str] = set()
@@ -42,12 +41,12 @@ class Signal(PolicyEsl):
         return {self.key(before): 1 for before in self._after.get(task.name, ())}
 
     def succeeded(self, task: str, now: float) -> list[Effect]:
-        """The application says so."""
+        """The application reports that the task has succeeded."""
         self._succeeded.add(task)
         return self._effects(None, now)
 
     def reorder(self, after: Mapping[str, Collection[str]], now: float) -> list[Effect]:
-        """Who asks from now on comes after these; whose pod is there waits for what it was told. Raises as `Signal`."""
+        """New asks use these predecessors, existing pods wait as before. Raises as `Signal`."""
         self._after = self._ordered(after)
         return self._effects(None, now)
 
@@ -80,7 +79,7 @@ class Signal(PolicyEsl):
         return {pod.labels[self.label] for pod in mine if pod.succeeded}
 
     def _named(self, keys: Iterable[ResourceKey]) -> Iterator[str]:
-        """The tasks whose signals these are, of those that are ours."""
+        """The tasks whose signals these are, for keys of this policy."""
         return (key.removeprefix(self._prefix) for key in keys if self.owns(key))
 
     def _ordered(self, after: Mapping[str, Collection[str]]) -> dict[str, list[str]]:

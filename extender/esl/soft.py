@@ -1,14 +1,14 @@
-"""Soft constraints: a task has an ordered list of requirements, and runs once, under the first that can be had in time.
+"""Soft constraints: a task has an ordered list of requirements, and runs once, under one of them.
 
-Its pod is launched with one; what is not bound after `wait` seconds is cancelled and launched with the next. After the
-last it begins again with the first, and waits twice as long in each round: so it runs in the end if any of them stays
-possible for long enough. Where there is one alone, it is never cancelled.
+Its pod is launched with one; if it is not bound after `wait` seconds, it is cancelled and launched with the next. After
+the last, it begins again with the first, and waits twice as long in each round. So it runs in the end if one of them
+stays possible for long enough. With a single alternative, it is never cancelled.
 
-Guaranteed: never two pods of one task, and none after one was bound: a pod that is bound by then is not cancelled.
-Not guaranteed: the best of those that were possible; who comes for a place first has it. A task that was cancelled, and
-whose application died before its next launch, begins with the first again; waiting times begin anew too.
+Guaranteed: a task never has two pods, and none after one was bound: a pod that is bound by then is not cancelled. Not
+guaranteed: the best of the possible alternatives; places go to the pod that comes first. If the application dies after
+a cancellation and before the next launch, the task begins with the first; waiting times restart, too.
 
-On node loss: a task that ran there is over, which a notice tells; one that waits is tried on the nodes there are.
+On node loss: a task that ran there is over, and a notice says so; a waiting task is tried on the existing nodes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from extender.kube.names import PodUid
 from extender.kube.quantities import Vector
 
 Alternatives = Callable[[Task], Sequence[PodRequirement]]
-"""What would do for a task, the best first; of one task always as many."""
+"""The requirements that suit a task, best first; for one task always the same number."""
 
 _MOST_ROUNDS = 6
-"""After so many the wait is doubled no more."""
+"""After this many rounds, the wait no longer doubles."""
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class Soft(LaunchingEsl):
         return {}
 
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
-        """As LaunchingEsl. Raises ValueError where there is no alternative, or one that no pod can meet."""
+        """As LaunchingEsl. Raises ValueError without alternatives, or if no pod can meet one."""
         if not (alternatives := self.alternatives(task)):
             raise ValueError(f"task {task.name!r} has no alternative; give one at least, if only one that asks nothing")
         for alternative in alternatives:
@@ -72,15 +72,15 @@ class Soft(LaunchingEsl):
         return self.requirement(task) & said & PodRequirement({}, {self.turn_label: str(turn)}), effects
 
     def alternatives(self, task: Task) -> Sequence[PodRequirement]:
-        """What would do, the best first."""
+        """The alternatives of the task, best first."""
         return self._alternatives(task)
 
     def choose(self, task: Task, index: int, now: float) -> tuple[PodRequirement, list[Effect]]:
-        """This alternative is tried from now on: what its pod asks for, and what is to be done beside."""
+        """Uses this alternative from now on: its pod's requirement, and other effects."""
         return self.alternatives(task)[index], []
 
     def give_up(self, task: Task, index: int, now: float) -> list[Effect]:
-        """It was tried in vain."""
+        """The alternative was tried without effect."""
         return []
 
     def is_tired(self, task: Task, pod: Pod, now: float) -> bool:
@@ -98,7 +98,7 @@ class Soft(LaunchingEsl):
         return self.give_up(task, turn % len(self.alternatives(task)), now)
 
     def refused(self, task: Task, change: CancelTask | StopTask, now: float) -> None:
-        """It is bound, of which news will come; or else it is tried for as long again."""
+        """The pod is bound, and that news will come; or else it is tried for as long again."""
         if (tried := self._tries.get(task.name)) is not None:
             tried.until = now + self._patience(task, tried.turn)
 

@@ -1,4 +1,4 @@
-"""A task's pod as Kubernetes' JSON spells it: the application's template, with what the policy says of it."""
+"""Writes a task's pod as Kubernetes' JSON: the application's template and the requirement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from extender.esl.base import LaunchTask
 
 
 def task_manifest(launch: LaunchTask, template: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the template (a pod, or a pod template), by the name and with the requirement that the launch says."""
+    """A copy of the template (a pod, or a pod template), with the launch's name and requirement."""
     made = launch.requirement.attach(template)
     metadata = {key: value for key, value in made.pop("metadata").items() if key != "generateName"}
     return {
@@ -21,5 +21,5 @@ def task_manifest(launch: LaunchTask, template: Mapping[str, Any]) -> dict[str, 
 
 
 def is_its(launch: LaunchTask, labels: Mapping[str, str]) -> bool:
-    """Whether a pod by that name which has these labels is the one that was to be launched."""
+    """Whether a pod of that name with these labels is the one to be launched."""
     return all(labels.get(key) == value for key, value in launch.requirement.labels.items())

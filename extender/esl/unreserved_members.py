@@ -1,4 +1,4 @@
-"""Members of one gang that run on room that nobody holds any more, and how long each may do so."""
+"""Members of one gang on room that no ghost holds any more, and how long each may run on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extender.kube.names import PodUid
 
 class Uncovered:
     def __init__(self, members: Members, grace: float | None) -> None:
-        """`grace`: seconds; None: for ever, and nobody is looked at."""
+        """`grace`: seconds; None: members may run for ever, and none is looked at."""
         self._members = members
         self._grace = grace
         self._until: dict[PodUid, float] = {}
@@ -24,7 +24,7 @@ class Uncovered:
         return self._until.values()
 
     def look(self, held: Mapping[Place, int], now: float) -> list[Pod]:
-        """Those that are uncovered now and were not before; of all others it is forgotten. `held`: room, by place."""
+        """Members newly uncovered, while covered ones are forgotten. `held`: units by place."""
         if self._grace is None:
             return []
         beyond = {pod.uid: pod for pod in self._members.beyond(held)}
@@ -33,7 +33,7 @@ class Uncovered:
         return new
 
     def overdue(self, held: Mapping[Place, int], now: float) -> list[Pod]:
-        """Those whose time is over, once; their end is not to count as their own."""
+        """Members whose time is over, each once; their end will not count as done."""
         found = [pod for pod in self._members.beyond(held) if self._until.get(pod.uid, now + 1) <= now]
         for pod in found:
             del self._until[pod.uid]

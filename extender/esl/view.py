@@ -1,7 +1,6 @@
-"""View: the cluster as an ESL has been told of it. Nodes, pods, and how many units of ephemeral resources nodes have.
+"""View: the cluster as an ESL's events describe it: nodes, pods and ephemeral resources.
 
-Knows nothing but events. What nobody tells of is not in it: an application that is shown the pods of its own namespace
-alone sees more room on nodes than there is.
+An application that sees only pods of its own namespace sees too much room on nodes.
 """
 
 from __future__ import annotations
@@ -20,18 +19,17 @@ Place = tuple[NodeName, ResourceKey]
 
 class View:
     def __init__(self, domain: str, namespace: str) -> None:
-        """`domain`: whose resources are ephemeral, and told of by capacity events rather than with their nodes.
-        `namespace`: whose pods are looked for; others' use room, and say nothing."""
+        """`domain`: of ephemeral resources. `namespace`: of own pods; others' only use room."""
         self.nodes: dict[NodeName, Node] = {}
         self.pods: dict[tuple[str, str], Pod] = {}
-        """By namespace and name; those that have finished too, while they are there."""
+        """By namespace and name; finished pods too, while they exist."""
         self.units: dict[Place, int] = {}
-        """What nodes have of ephemeral resources, above 0."""
+        """The units that nodes have of ephemeral resources, above 0."""
         self._domain, self._namespace = domain, namespace
         self._used: dict[NodeName, dict[ResourceKey, int]] = {}
 
     def take(self, event: Event) -> None:
-        """What the event tells is known."""
+        """Takes in the event."""
         match event:
             case PodSeen(pod):
                 self._drop_pod(pod.namespace, pod.name)
@@ -52,7 +50,7 @@ class View:
                     self.units.pop((node, resource), None)
 
     def running(self, label: str) -> Iterator[Pod]:
-        """The pods with that label that are bound to a node that is there, and have not finished."""
+        """The pods with that label that are bound to an existing node and have not finished."""
         return (pod for pod in self.alive(label) if pod.node in self.nodes)
 
     def alive(self, label: str) -> Iterator[Pod]:
@@ -61,11 +59,11 @@ class View:
         return (pod for pod in mine if label in pod.labels and not pod.finished)
 
     def used(self, node: NodeName) -> Vector:
-        """What the pods there ask for that have not finished."""
+        """The requests of the unfinished pods on the node."""
         return self._used.get(node, {})
 
     def left(self, node: NodeName, resource: ResourceKey) -> int:
-        """How much of it nobody on the node has; below 0 where its holders have more than there is."""
+        """The free units of it on the node; below 0 if pods hold more than the node has."""
         if in_domain(resource, self._domain):
             has = self.units.get((node, resource), 0)
         else:
@@ -73,8 +71,9 @@ class View:
         return has - self.used(node).get(resource, 0)
 
     def is_open(self, node: NodeName) -> bool:
-        """Whether it is there and takes new pods, whatever they tolerate of what its owner says: it is not cordoned,
-        and Kubernetes itself has not tainted it, as one that does not answer."""
+        """Whether it exists, is not cordoned, and has no taint of Kubernetes itself.
+
+        So it takes new pods, if they tolerate its owner's taints; Kubernetes taints, for example, a silent node."""
         known = self.nodes.get(node)
         return (
             known is not None
@@ -86,14 +85,14 @@ class View:
         )
 
     def fits(self, node: NodeName, needs: Vector, times: int = 1) -> bool:
-        """Whether the node has room for the needs, so many times, and takes new pods at all."""
+        """Whether the node has room for `times` times the needs, and is not cordoned."""
         known = self.nodes.get(node)
         if known is None or known.unschedulable:
             return False
         return all(units * times <= self.left(node, resource) for resource, units in needs.items())
 
     def eligible(self, needs: Vector, labels: Mapping[str, str]) -> list[NodeName]:
-        """The nodes that could ever have it: by their labels, and by what they have, whoever uses it; by name."""
+        """The nodes whose labels and total amounts would do, whatever is in use; by name."""
         return sorted(
             name
             for name, node in self.nodes.items()

@@ -1,8 +1,7 @@
-"""Policies that come with Escher: which nodes a pod may be on, which are better, and who goes first.
+"""The policies that come with Escher: which nodes pods may use, which are better, and the order.
 
-A policy is one file with one class, of the shapes of `core.policy`. To add one, write it and name it in POLICIES here;
-one that is not ours is named in the setting `policies`, or offered as an entry point (see `extender.registry`).
-They read the ledger and never change it; they must not know clocks, networks or kube-scheduler's wire.
+A policy is one file with one class, of the shapes of `core.policy`. Name a new one in POLICIES here, in the setting
+`policies` if it comes from outside, or as an entry point (`extender.registry`). They read the ledger, never change it.
 """
 
 from __future__ import annotations
@@ -26,10 +25,11 @@ POLICIES: tuple[Callable[[], Policy], ...] = (
     Preference,
     ShareOrder,
 )
-"""In the order in which they are asked; each filter sees only the nodes that the ones before it let pass. The gang's
-policy (`gang`) is asked before them: it is made with what it plans on, see `extender.app.cache.cache`."""
+"""In filter order, after the gang's policy, whose plans `extender.app.cache.cache` supplies.
+
+Each filter sees only nodes that earlier ones passed."""
 
 
 def made() -> list[Policy]:
-    """One of each, for one `Scheduler`."""
+    """One instance of each policy, for one `Scheduler`."""
     return [*(policy() for policy in POLICIES), *escher_policies.made()]

@@ -1,9 +1,9 @@
-"""Pods of one group keep away from each other: no node has two of them.
+"""Filter: no node has two pods of the same anti-affinity group.
 
     metadata: {annotations: {escher.dev/anti-affinity-group: web}}
 
-A group is of one namespace. As with kube-scheduler's inter-pod anti-affinity the pods need not be alike; here they need
-no labels and no selector, and one that is about to be bound counts already.
+A group belongs to one namespace. As with kube-scheduler's inter-pod anti-affinity, the pods need not be alike. Here
+they need no labels and no selector, and a pod that is about to be bound counts already.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What pods ask of policies by annotation: the value of a key, and how one that is malformed is told.
+"""Checks what pods ask of policies by annotation, and words the error about a malformed value.
 
-Knows Kubernetes' rules for label values, which names in these annotations keep to. Must not know any policy.
+Names in these annotations follow Kubernetes' rules for label values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def malformed_name(pod: Pod, key: str, example: str) -> MalformedAsk | None:
-    """What is wrong with the annotation, which names something; None if the pod has none or it is well formed."""
+    """The error in the annotation, which holds a name; None if it is absent or well formed."""
     value = pod.annotations.get(key)
     if value is None or _NAME.fullmatch(value):
         return None
@@ -23,6 +23,6 @@ def malformed_name(pod: Pod, key: str, example: str) -> MalformedAsk | None:
 
 
 def malformed(key: str, value: str, expected: str, example: str) -> MalformedAsk:
-    """The annotation is not what is expected; the example shows one that is."""
+    """An error text: the annotation is not as expected; `example` shows a valid value."""
     said = f"annotation {key} is {value[:40]!r}, not {expected}"
     return MalformedAsk(key, value, said, f'write for example {key}: "{example}"')

@@ -1,4 +1,4 @@
-"""A pod may be only where the ledger has free the ephemeral resources that it asks for, and best where most is."""
+"""Filter and score: the ephemeral resources that a pod asks for must be free in the ledger."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class EphemeralFit:
                 return None
             return refusal(*found, node in ledger.totals.providers.get(found[0], ()))
 
-        # Most of thousands of nodes have nothing of it.
+        # Most of the thousands of nodes have none of it.
         return OnlyTheseNodes(ledger.totals.providers.get(first[0], {}), judge, refusal(*first, 0, False))
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
-        """The emptier the node, the better: by the scarcest of what the pod asks for."""
+        """The emptier the node, the better, by the scarcest resource that the pod asks for."""
         ledger = facts.ledger
         if not (asked := _asked(pod, ledger.capacity.domain)):
             return None

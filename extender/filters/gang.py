@@ -1,7 +1,7 @@
-"""The gang as a policy: its members are placed together, all or none (`escher.dev/gang` and its sisters).
+"""The gang as a policy: its members are placed together, all or none (`escher.dev/gang`, ...).
 
-Each extension point, and which part of `extender.core.gangs` answers it. Decides nothing by itself. In three classes,
-as `extender.app.policies` asks them.
+Maps each extension point to the part of `extender.core.gangs` that answers it, and decides nothing itself.
+`extender.app.policies` calls its three classes.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from extender.kube.names import NodeName, PodUid
 GANG = "gang"
 """Its name, which no other policy may have."""
 
-# Evicting pods elsewhere does not bring the plan there.
+# Evicting pods on another node does not move the plan there.
 _ELSEWHERE = Refuse(NOT_ITS_NODE, preemption_helps=False)
 
 AT_BARRIER = Wait(None, "the gang's quorum is not there yet")
-"""How a member waits to be bound: until its gang opens the barrier, or turns it back."""
+"""The answer to a member in bind: it waits until the barrier opens, or the gang is rejected."""
 
 
 def gang_policies(gangs: Gangs) -> list[Policy]:
@@ -45,7 +45,7 @@ def gang_policies(gangs: Gangs) -> list[Policy]:
 
 
 class GangPlacing:
-    """A member's place: found, held, claimed; and what of it others get."""
+    """A member's node: plan, reservation and claim; and what other pods get of the gang's room."""
 
     name = GANG
     kept_by_plans = True
@@ -72,7 +72,7 @@ class GangPlacing:
         return True
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        """It may be on no node but the one that the gang's plan holds for it."""
+        """A member may use only the node that the gang's plan reserves for it."""
         if pod.gang is None:
             return None
         held = facts.ledger.holding(pod.uid)
@@ -84,7 +84,7 @@ class GangPlacing:
         return judge
 
     def could_pass(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        """Plans follow room, and whether there is room is what others say."""
+        """Plans follow room, and the other policies say whether there is room."""
         return None
 
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
@@ -101,7 +101,7 @@ class GangPlacing:
 
 
 class GangFollowing:
-    """Gangs as their pods come, change and go, and what is to be done about them."""
+    """Follows pods as they come, change and go, and collects the resulting effects."""
 
     name = GANG
 
@@ -137,7 +137,7 @@ class GangFollowing:
         return taken
 
     def take_requeue_hints(self) -> Collection[str]:
-        """Who is to be near such members, or evenly among them, may be elsewhere."""
+        """Namespaces whose co-location or balance pods may now fit, since plans were given up."""
         given_up = self._gangs.planning.given_up
         taken = list(given_up)
         given_up.clear()
@@ -171,14 +171,14 @@ class GangFollowing:
             case TurnedAwayBefore(pod) if isinstance(pod.gang, GangAsk):
                 gangs.members.take_for_asleep(pod.uid)
                 if pod.nominated is not None:
-                    # By an earlier life: nobody is made to leave for it now.
+                    # An earlier process nominated it: no pod is evicted for it now.
                     gangs.effects.append(LetRoomGo(pod.gang.key, (pod,)))
             case _:
                 pass
 
 
 class GangSettling:
-    """Gangs that wait, as room comes free and as time passes."""
+    """Waiting gangs, as room becomes free and time passes."""
 
     name = GANG
 

@@ -1,4 +1,4 @@
-"""Pods by what they have in common, kept as they come and go."""
+"""Pods by a common property, kept up to date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from extender.kube.names import PodUid
 
 
 class Grouped:
-    """`common`: what a pod has in common with others; None: nothing, and it is not kept."""
+    """`common`: the property that groups a pod; None: the pod is not kept."""
 
     def __init__(self, common: Callable[[Pod], Hashable | None]) -> None:
         self._common = common
@@ -17,7 +17,7 @@ class Grouped:
         self._of: dict[PodUid, Hashable] = {}
 
     def put(self, pod: Pod) -> bool:
-        """The pod looks like this now. Whether that is another than was known."""
+        """Sets the pod's current state. Returns whether it differs from the known one."""
         group = self._common(pod)
         if group is not None and self._groups.get(group, {}).get(pod.uid) == pod:
             return False
@@ -28,7 +28,7 @@ class Grouped:
         return changed or group is not None
 
     def drop(self, pod: Pod) -> bool:
-        """The pod is gone. Whether it was known."""
+        """Removes the pod. Returns whether it was known."""
         group = self._of.pop(pod.uid, None)
         if group is None:
             return False

@@ -1,4 +1,4 @@
-"""What pods use, summed by what they have in common: of those that are bound, and of those that a place is held for."""
+"""Sums, by common property, what bound pods and pods with a held node use."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ K = TypeVar("K", bound=Hashable)
 
 
 class InUse(Generic[K]):
-    """`of`: by what is common to those that use it."""
+    """`of`: the units in use, by common property."""
 
     def __init__(self) -> None:
         self.of: dict[K, dict[ResourceKey, int]] = {}
         self._known: dict[PodUid, tuple[Sequence[K], Vector, bool]] = {}
-        """Of each what it has in common with others, what it asks for, and whether it is bound."""
+        """Each pod's properties, what it asks for, and whether it is bound."""
         self._counted: dict[PodUid, tuple[Sequence[K], Vector]] = {}
         self._held: set[PodUid] = set()
-        """Pods that a place is held for, known or not."""
+        """Pods that have a node held for them, known or not."""
 
     def put(self, pod: Pod, keys: Sequence[K]) -> bool:
-        """The pod looks like this now; without keys it counts for nothing. Whether another is in use."""
+        """Sets the pod's state; without keys, it does not count. Returns whether use changed."""
         if keys:
             self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
         else:
@@ -35,13 +35,13 @@ class InUse(Generic[K]):
         return self._count(pod.uid)
 
     def drop(self, uid: PodUid) -> bool:
-        """The pod is gone. Whether another is in use."""
+        """Removes the pod. Returns whether the units in use changed."""
         self._known.pop(uid, None)
         self._held.discard(uid)
         return self._count(uid)
 
     def hold(self, held: Mapping[PodUid, bool]) -> bool:
-        """Whether a place is held for each of these. Whether another is in use."""
+        """Sets whether each of these pods has a node held. Returns whether the units changed."""
         for uid, is_held in held.items():
             if is_held:
                 self._held.add(uid)

@@ -1,8 +1,8 @@
-"""A pod is better off on nodes with certain labels: preferred, and not required.
+"""Score: a pod prefers nodes with certain labels, but does not require them.
 
     metadata: {annotations: {escher.dev/prefer-nodes: "disk=ssd, zone=a"}}
 
-The more of the labels a node has, the better. One may also be a key alone: then any value will do.
+The more of the labels a node has, the better. An item may be a key alone: then any value matches.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A pod never takes what is reserved for a gang: neither units nor a place.
+"""Filter: a pod never takes units or a place reserved for a gang.
 
-kube-scheduler knows nothing of reservations. On the nodes that carry one, the whole request is matched again. Host
-ports, anti-affinity, spread and policies' places are asked of `core.gangs.kept_places`, on whichever node.
+kube-scheduler does not know reservations. On nodes with a reservation, the guard matches the pod's whole request again.
+On every node, `core.gangs.kept_places` checks host ports, anti-affinity, spread and the placements of policies.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"
 PLACE_REASON = "the pod would take a place that is kept for a gang"
-# As below: nobody's eviction gives a place back.
+# As below: no eviction frees a kept place.
 _PLACE = Refuse(PLACE_REASON, preemption_helps=False)
 
 
@@ -33,7 +33,7 @@ class ReservationGuard:
 
         @cache
         def refusal(resource: ResourceKey, asked: int, free: int) -> Refuse:
-            # Evicting others would not touch the reservation, and would be paid for nothing.
+            # Evicting other pods would not free the reservation, so the eviction would be wasted.
             return Refuse(REASON, Short(resource, asked, free), preemption_helps=False)
 
         def judge(node: NodeName) -> Refuse | None:
@@ -52,7 +52,7 @@ class ReservationGuard:
         return judge_all
 
     def why_never(self, pod: Pod, facts: Facts) -> Refuse | None:
-        """A place is kept for a while only."""
+        """A place is kept only for a while."""
         return None
 
     def take_withdrawn(self, facts: Facts) -> Collection[Pod]:

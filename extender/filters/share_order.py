@@ -1,11 +1,11 @@
-"""Gangs wait in the order of what their shares use already: the share that uses least for its weight goes first.
+"""Gang order: the gang whose share uses least for its weight goes first.
 
     metadata: {annotations: {escher.dev/share: research, escher.dev/share-weight: "2"}}
 
-A share goes by its name, in whatever namespaces its pods are. It uses what those ask for that are bound, or that a
-place is held for, as the largest part of any resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011),
-divided by its weight, the largest that one of its pods names. Gangs without a share count as using nothing. Priorities
-go before shares.
+A share is identified by its name, across namespaces. It uses what its bound pods, and its pods with a held node, ask
+for. Its dominant share is the largest part of any resource of the cluster (Ghodsi et al., NSDI 2011). That is divided
+by its weight, the largest weight that one of its pods names. A gang without a share counts as using nothing. Priority
+counts before shares.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ShareOrder:
 
     def __init__(self) -> None:
         self._pods: dict[PodUid, tuple[str, int]] = {}
-        """Of each its share, and the weight that it names."""
+        """By pod, its share and the weight that it names."""
         self._weights: dict[str, dict[int, int]] = {}
-        """Of each share how many of its pods name which."""
+        """By share, how many of its pods name each weight."""
         self._in_use: InUse[str] = InUse()
         self._used: dict[str, float] = {}
-        """Kept until something changes."""
+        """A cache, valid until something changes."""
         self.order_version = 0
 
     def malformed(self, pod: Pod) -> MalformedAsk | None:
@@ -67,7 +67,7 @@ class ShareOrder:
             self._look_anew()
 
     def _name(self, uid: PodUid, new: tuple[str, int] | None) -> bool:
-        """The pod is of that share, and names that weight. Whether that is another than was known."""
+        """Sets the pod's share and weight. Returns whether they differ from the known ones."""
         known = self._pods.get(uid)
         if known == new:
             return False
@@ -80,7 +80,7 @@ class ShareOrder:
         return True
 
     def _look_anew(self) -> None:
-        # Heartbeats of nodes come by the second; where nobody has asked since, nothing can have been ordered by it.
+        # Node heartbeats come every second. If the cache is empty, no order depends on it.
         if self._used:
             self._used.clear()
             self.order_version += 1
@@ -100,6 +100,6 @@ class ShareOrder:
 
 
 def _weight(text: str) -> int:
-    """The weight; 0 where the text is none."""
+    """The weight; 0 if the text is no valid weight."""
     weight = int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else 0
     return weight if weight <= _LARGEST_WEIGHT else 0

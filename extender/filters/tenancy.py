@@ -1,4 +1,4 @@
-"""A pod may not ask for an ephemeral resource of another namespace, unless its owner exports it to the pod's."""
+"""Filter: a pod may ask for another namespace's ephemeral resource only if its owner exports it."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ class TenantUnits:
         return None if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _refuse
 
     def permit(self, pod: Pod, node: NodeName, facts: Facts, now: float) -> Permit:
-        """The export may have ended since its filter."""
+        """The export may have ended since the pod's filter call."""
         return _ALLOWED if facts.tenancy.foreign(pod.namespace, pod.requests) is None else _REFUSED

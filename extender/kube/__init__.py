@@ -1,6 +1,5 @@
-"""Kubernetes as both the service and the embedded cluster know it: names, quantities, shapes of objects, requests.
+"""Kubernetes for the service and the embedded cluster: names, quantities, object shapes, requests.
 
-What more than one room, and kubesim, need of it. It imports no other room of `extender`, and must not know Escher: no
-gang, no ephemeral resource, no ledger. `names`, `quantities`, `node_match` and `label_match` are pure, and the only
-modules here that the core may import.
+This package imports no other package of `extender`. `names`, `quantities`, `node_match` and `label_match` are pure: the
+core may import these modules only.
 """

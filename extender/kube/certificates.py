@@ -1,7 +1,6 @@
-"""Certificates and kubeconfigs for an API server on loopback: made anew, for as long as a cluster lives.
+"""Certificates and kubeconfigs for an API server on loopback, made new for each cluster.
 
-Knows X.509 and the kubeconfig's format; must not know whose cluster it is, nor where else keys are kept. What is
-written is readable by this user alone.
+Only the current user can read the files.
 """
 
 from __future__ import annotations
@@ -68,13 +67,13 @@ def new_key() -> ec.EllipticCurvePrivateKey:
 
 
 def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    # The older of the two formats: kube-apiserver takes the public half of a signing key from that one only.
+    # The older of two formats: kube-apiserver reads the public half of a signing key from that one only.
     form = serialization.PrivateFormat.TraditionalOpenSSL
     return key.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption())
 
 
 def write_kubeconfig(path: Path, *, context: str, server: str, authority: bytes, token: str) -> None:
-    """A kubeconfig for kubectl and every client library: https with the authority's certificate, and a token."""
+    """Writes a kubeconfig for any client library: https with the authority, and a token."""
     known = base64.b64encode(authority).decode()
     config = {
         "apiVersion": "v1",
@@ -88,7 +87,7 @@ def write_kubeconfig(path: Path, *, context: str, server: str, authority: bytes,
 
 
 def write_secret(path: Path, content: bytes) -> None:
-    """The file has this content, and nobody else may read it."""
+    """Writes the file, readable by the current user only."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

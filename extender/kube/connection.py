@@ -1,8 +1,8 @@
-"""Connection: requests to one API server in bytes, and every way they can fail as an error of `errors`.
+"""Connection: requests to one API server in bytes. Every failure is an error of `errors`.
 
-One aiohttp session for all, since opening a TLS connection costs more than using one; no models of the client library,
-since a gang of 64 writes 64 Bindings at once. Knows HTTP and Kubernetes' Status; must not know kinds. Nothing is tried
-twice, other than with credentials that have been renewed meanwhile, after 401 or a failed TLS handshake.
+All requests share one aiohttp session, because to open a TLS connection costs more than to use one. There are no models
+of the client library, because a gang of 64 writes 64 Bindings at once. The only retries follow a renewal of credentials
+after 401 or a failed TLS handshake.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from extender.kube.requests import JSON, TIMEOUT, refusal
 from extender.kube.sockets import forgetting, kept_alive
 
 if TYPE_CHECKING:
-    # It brings the `kubernetes` client, half a second of imports that need not be paid for its types.
+    # It imports the `kubernetes` client, which takes half a second and is needed here for types only.
     from extender.kube.credentials import Credentials, Papers
 
 _CONNECT_TIMEOUT = 10.0
@@ -31,27 +31,27 @@ _KEEP_ALIVE = 60.0
 
 
 class Fence(Protocol):
-    """Until when something may be written."""
+    """The time until which this replica may write."""
 
     def check(self) -> None:
-        """Raises Unavailable where nothing may be written now."""
+        """Raises Unavailable if nothing may be written now."""
         ...
 
     @property
     def seconds(self) -> float:
-        """What a write that may begin takes at most."""
+        """The most seconds that a write may take."""
         ...
 
 
 class _Watched(aiohttp.BytesPayload):
-    """A body of which no byte is given to the socket unless the fence lets it pass at that very moment. The head waits
-    for the body: without it the API server acts on nothing."""
+    """A body whose bytes go to the socket only if the fence allows it at that moment."""
 
     def __init__(self, value: bytes, fence: Fence) -> None:
         super().__init__(value)
         self._fence = fence
 
     async def write_with_length(self, writer: aiohttp.abc.AbstractStreamWriter, content_length: int | None) -> None:
+        # The head waits for the body, without which the API server does nothing.
         try:
             self._fence.check()
         except Unavailable as error:
@@ -60,10 +60,10 @@ class _Watched(aiohttp.BytesPayload):
 
 
 class Connection:
-    """Implements `Requests` for the cluster of `credentials`. Make it inside the running event loop; close it.
+    """`Requests` for the cluster of `credentials`. Create it in the event loop; close it.
 
-    `fence`: is asked right before anything is written, however long ago that was begun; and what the other side has not
-    acknowledged within its seconds is sent no more, by the kernel neither.
+    The `fence` is asked right before each write, however long ago the request began. Data that the server has not
+    acknowledged within its seconds is dropped, also by the kernel.
     """
 
     def __init__(self, credentials: Credentials, fence: Fence | None = None) -> None:
@@ -92,14 +92,14 @@ class Connection:
         await self.close()
 
     async def close(self) -> None:
-        """All connections are closed."""
+        """Closes all connections."""
         await self._session.close()
 
     async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """So many connections are open at any time, until this is cancelled.
+        """Keeps this number of connections open until cancelled.
 
-        A gang's Bindings are written all at once. Opening 64 TLS connections for them took 60 ms of our processor
-        time on a small machine; using open ones takes 4.
+        A gang's Bindings are written all at once. To open 64 TLS connections for them took 60 ms of processor time on a
+        small machine. To use open ones takes 4 ms.
         """
         while True:
             asked = [self.request("GET", "/version", within=_CONNECT_TIMEOUT) for _ in range(connections)]
@@ -135,7 +135,7 @@ class Connection:
             except (aiohttp.ClientError, OSError, TimeoutError) as error:
                 if not renewed and _for_certificates(error):
                     renewed = await self._credentials.renew(papers)
-                    # Only what certainly was not sent is sent again.
+                    # Only a request that certainly was not sent is sent again.
                     if renewed and isinstance(error, aiohttp.ClientSSLError):
                         continue
                 raise Away(_worded(method, path, error)) from error
@@ -188,20 +188,20 @@ class Connection:
             timeout=limits,
             proxy=self._proxy,
             server_hostname=self._server_name,
-            # The pool keeps connections by context: none that was made with an old certificate, or verified with an old
-            # authority, is used again. It is closed when it has been idle for as long as any other.
+            # The pool keys connections by context, so none with an old certificate or authority is used again. Such a
+            # connection closes when it has been idle as long as any other.
             ssl=papers.trust if papers.trust is not None else True,
             allow_redirects=False,
         )
 
 
 def _for_certificates(error: BaseException) -> bool:
-    """Whether one side turned down the other's certificate, in the handshake or, as TLS 1.3 has it, right after it."""
+    """Whether one side refused the other's certificate, during or (TLS 1.3) after the handshake."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return True
-        # aiohttp's own kinds of it have no reason.
+        # aiohttp's own subclasses have no reason.
         if isinstance(cause, ssl.SSLError) and "ALERT" in (getattr(cause, "reason", None) or ""):
             return True
         cause = cause.__cause__ or cause.__context__
@@ -219,7 +219,7 @@ def _worded(method: str, path: str, error: BaseException) -> str:
 
 
 async def _split(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
-    """The whole lines of a stream; each chunk is searched once, however long the line that it belongs to."""
+    """The whole lines of a stream. Each chunk is searched once, whatever the length of its line."""
     begun: list[bytes] = []
     while chunk := await content.readany():
         first, *others = chunk.split(b"\n")
@@ -232,6 +232,6 @@ async def _split(content: aiohttp.StreamReader) -> AsyncGenerator[bytes, None]:
 
 
 def _abort(response: aiohttp.ClientResponse) -> None:
-    """A stream that was left before its end is cut: TLS would wait half a minute for the other side to agree."""
+    """Aborts a stream that is not read to its end: a TLS shutdown would wait half a minute."""
     if response.connection is not None and response.connection.transport is not None:
         response.connection.transport.abort()

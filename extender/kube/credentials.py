@@ -1,9 +1,8 @@
-"""Credentials: where the API server is and how to be let in, from the `kubernetes` client's own configuration.
+"""Credentials: the API server's address and access, from the `kubernetes` client's configuration.
 
-Knows kubeconfig files (tokens, certificates, exec plugins, OIDC) and the service account of a pod, through the client's
-loaders. Credentials end, and authorities are replaced: everything is loaded anew when one of the files changes, before
-a certificate or a plugin's answer expires, and when the API server turns us away or cannot be verified. Must not know
-requests.
+The client's loaders read kubeconfig files (tokens, certificates, exec plugins, OIDC) and a pod's service account.
+Credentials expire, and authorities are replaced. So everything is loaded again in three cases: a file changes; a
+certificate or a plugin's answer is about to expire; the API server refuses the credentials, or cannot be verified.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ _LOAD_WITHIN = 30.0
 
 
 class Sources(NamedTuple):
-    """The files that a loader read; and until when it is good (seconds since the epoch), if that is known."""
+    """The files that a loader read, and their expiry in seconds since the epoch, if known."""
 
     files: tuple[str, ...] = ()
     until: float | None = None
 
 
 Loader = Callable[[Configuration], Awaitable[Sources]]
-"""Fills the configuration; is asked again when one of the files changes or the time is near."""
+"""Fills the configuration. It is called again when a file changes or the expiry is near."""
 
 
 class Papers(NamedTuple):
-    """What one request shows: the Authorization header; and the TLS context, with client certificate and authorities.
+    """What a request shows: Authorization header and TLS context (certificate, authorities).
 
-    None where there is no token, and for http. The context is another object whenever what is in it is something else.
+    The header is None without a token; the context is None for http. Other content always gives another context.
     """
 
     authorization: str | None
@@ -58,11 +57,11 @@ class Papers(NamedTuple):
 
 
 class BadConfiguration(Exception):
-    """There is no usable configuration of a cluster; `str()` says what is missing, for whoever set it up."""
+    """There is no usable configuration of a cluster. `str()` tells its author what is missing."""
 
 
 def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Loader:
-    """A loader for that file; None is $KUBECONFIG or ~/.kube/config. Whoever switches contexts later moves nobody."""
+    """A loader for that file; None: $KUBECONFIG or ~/.kube/config. It keeps its first context."""
 
     async def load(configuration: Configuration) -> Sources:
         nonlocal context
@@ -72,7 +71,7 @@ def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Loa
             file, context=context, client_configuration=configuration, persist_config=False
         )
         context = str(loader.current_context["name"])
-        # The client logs a plugin's failure and goes on without credentials.
+        # The client logs a plugin's failure and continues without credentials.
         if "exec" in (loader._user or ()) and not configuration.api_key and not configuration.cert_file:
             raise BadConfiguration("the credentials plugin (exec) of the kubeconfig gave none; the log has its error")
         expiry = getattr(loader, "exec_plugin_expiry", None)
@@ -82,7 +81,7 @@ def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Loa
 
 
 def _read(kubeconfig: str, loader: KubeConfigLoader) -> tuple[str, ...]:
-    """The files of a kubeconfig, and those that it names."""
+    """The files of a kubeconfig, and the files that it names."""
     files = [str(Path(part).expanduser()) for part in kubeconfig.split(os.pathsep) if part]
     for node in (loader._cluster, loader._user):
         for key in ("certificate-authority", "client-certificate", "client-key", "tokenFile"):
@@ -93,17 +92,17 @@ def _read(kubeconfig: str, loader: KubeConfigLoader) -> tuple[str, ...]:
 
 
 def _forget_lost_copies() -> None:
-    """The client writes certificates that stand in a kubeconfig to temporary files, once; whoever tidies up there may
-    have removed them since, and no load would succeed again."""
+    """Makes the client write its temporary copies of certificates again if they were deleted."""
+    # It writes each once only, so without this no load would succeed after a clean-up of temporary files.
     copies = kube_config._temp_files
-    # Another thread may load as well.
+    # Another thread may load at the same time.
     for content in [content for content, copy in list(copies.items()) if not os.path.exists(copy)]:
         copies.pop(content, None)
 
 
 def _existing(path: Path | None) -> str:
     file = str(path) if path is not None else os.environ.get("KUBECONFIG") or str(Path.home() / ".kube" / "config")
-    # $KUBECONFIG may name several, to be merged; those that are missing are passed over.
+    # $KUBECONFIG may name several files, which are merged; missing ones are skipped.
     if not any(Path(part).expanduser().exists() for part in file.split(os.pathsep) if part):
         raise BadConfiguration(f"there is no kubeconfig at {file}")
     return file
@@ -120,14 +119,14 @@ def from_service_account() -> Loader:
 
 
 def default_loader(kubeconfig: Path | None = None, context: str | None = None) -> Loader:
-    """The kubeconfig that is named, else the pod's service account if this is a pod, else the user's kubeconfig."""
+    """The named kubeconfig, else (in a pod) the service account, else the user's kubeconfig."""
     if kubeconfig is None and not os.environ.get("KUBECONFIG") and os.environ.get("KUBERNETES_SERVICE_HOST"):
         return from_service_account()
     return from_kubeconfig(kubeconfig, context)
 
 
 class Credentials:
-    """One cluster's address, and the papers that are good there now; make one with `load`."""
+    """One cluster's address, and its current papers; create it with `load`."""
 
     def __init__(self, loader: Loader, now: Callable[[], float] = time.time) -> None:
         self._loader = loader
@@ -138,28 +137,28 @@ class Credentials:
         self._seen: list[_Stamp | None] = []
         self._renew_at: float | None = None
         self.ends_at: float | None = None
-        """When they end (seconds since the epoch), where a certificate or a plugin tells that."""
+        """Expiry in seconds since the epoch, if a certificate or a plugin gives it."""
         self.vain = 0
-        """How often loading anew brought nothing: it failed, or what it brought had been turned away before."""
+        """How many loads failed, or brought credentials that had been refused before."""
         self._loaded_at = 0.0
         self._trust: ssl.SSLContext | None = None
         self._content = b""
 
     @classmethod
     async def load(cls, loader: Loader, now: Callable[[], float] = time.time) -> Credentials:
-        """Loaded and ready. Raises BadConfiguration."""
+        """Loads the credentials. Raises BadConfiguration."""
         credentials = cls(loader, now)
         await credentials._load()
         return credentials
 
     @property
     def address(self) -> str:
-        """`https://host:port`, perhaps with a path; no slash at the end. It stays the same."""
+        """`https://host:port`, perhaps with a path; no slash at the end. It never changes."""
         return _address(self._configuration)
 
     @property
     def server_name(self) -> str | None:
-        """The name that the server's certificate must be for, where it is not the one in the address."""
+        """The name for the server's certificate, if it is not the one in the address."""
         return self._configuration.tls_server_name or None
 
     @property
@@ -173,7 +172,7 @@ class Credentials:
         return getproxies().get(parts.scheme)
 
     async def papers(self) -> Papers:
-        """What to show as of now. Raises Unavailable where a token cannot be had."""
+        """The papers to show now. Raises Unavailable if there is no token."""
         if self._outdated():
             async with self._lock:
                 if self._outdated():
@@ -181,14 +180,14 @@ class Credentials:
         return await self._papers()
 
     async def renew(self, rejected: Papers) -> bool:
-        """Whether there is something newer to try than `rejected`, which was turned away or did not suffice.
+        """Whether there are newer papers than `rejected`, which were refused or did not suffice.
 
-        Loads everything anew unless that was done moments ago; calls that overlap share one load.
+        Loads everything again, unless that was done moments ago. Concurrent calls share one load.
         """
         async with self._lock:
             if await self._papers() != rejected:
                 return True
-            # Either way: the clock may have been set back since, by hours.
+            # The absolute difference, because the clock may have been set back since, by hours.
             if abs(self._now() - self._loaded_at) < _RENEW_AT_MOST_EVERY:
                 return False
             if await self._load_again() and await self._papers() == rejected:
@@ -203,13 +202,13 @@ class Credentials:
         return _stamps(self._files) != self._seen
 
     async def _load_again(self) -> bool:
-        """Whether that was possible; else everything stays as it is, and there is another attempt soon."""
+        """Whether the load succeeded; if not, everything stays, and a new attempt follows soon."""
         seen = _stamps(self._files)
         try:
             await self._load()
         except BadConfiguration as error:
             self.vain += 1
-            # Files are replaced one after another: the next change may be what was missing.
+            # Files are replaced one after another: the next change may bring the missing part.
             self._seen = seen
             self._loaded_at = self._now()
             self._renew_at = self._loaded_at + _RENEW_AT_MOST_EVERY
@@ -242,7 +241,7 @@ class Credentials:
             self._renew_at = max(self.ends_at - _RENEW_BEFORE, self._loaded_at + _RENEW_AT_MOST_EVERY)
 
     def _trusting(self, configuration: Any) -> tuple[ssl.SSLContext | None, bytes, float | None]:
-        """The context for this; a digest of what is in it; when its certificate ends (seconds since the epoch).
+        """The TLS context, a digest of its content, and its certificate's expiry (epoch seconds).
 
         Connections belong to a context: a new one means new connections, so the same content keeps its context.
         """
@@ -263,7 +262,7 @@ class Credentials:
 
     async def _papers(self) -> Papers:
         try:
-            # Calls the client's hook, which reads a service account's token again every minute.
+            # This calls the client's hook, which reads a service account's token again every minute.
             token = await self._configuration.get_api_key_with_prefix("BearerToken")
         except (OSError, client_config.ConfigException) as error:
             raise Unavailable(f"the token of the service account cannot be read: {error}") from error
@@ -272,8 +271,8 @@ class Credentials:
 
 def _context(configuration: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert, cadata=configuration.ca_cert_data)
-    # Python 3.13 wants key identifiers in every certificate; many clusters' own authorities leave them out, and Go,
-    # which everybody else's clients are written in, does not ask for them.
+    # Python 3.13 requires key identifiers in every certificate. Many clusters' own authorities omit them, and Go, the
+    # language of most clients, does not require them.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False
@@ -295,7 +294,7 @@ _Stamp = tuple[int, int, int, int]
 
 
 def _stamps(files: Iterable[str]) -> list[_Stamp | None]:
-    """What tells whether a file was written or replaced; through links, for a pod's volumes are exchanged by one."""
+    """Changes if a file is written or replaced. Follows links, which replace a pod's volumes."""
     return [_stamp(file) for file in files]
 
 
@@ -304,5 +303,5 @@ def _stamp(file: str) -> _Stamp | None:
         found = os.stat(file)
     except OSError:
         return None
-    # Not when it was written, as that is copied along with files: when it became what it is.
+    # The change time, not the modification time, because a copy keeps the latter.
     return found.st_dev, found.st_ino, found.st_ctime_ns, found.st_size

@@ -1,4 +1,4 @@
-"""Errors: every way in which a request to the API server can fail. Must not know HTTP's words nor who asked."""
+"""Errors: every way in which a request to the API server can fail."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LONGEST_RETRY_AFTER = 30.0
-"""Seconds: who asks for a day, by mistake or not, is asked again sooner. What is due must not wait for a day."""
+"""Seconds. A longer Retry-After is cut, because due work must not wait for a day."""
 
 
 _RIGHTS_COME_AFTER = 10.0
-"""Seconds: a person, or an installation that is under way, has to give them."""
+"""Seconds. A person or a running installation must grant the rights."""
 
 
 class Unavailable(Exception):
-    """The API server could not be asked, or could not say: try again.
+    """The API server was not reachable, or gave no decision: try again.
 
-    `retry_after`: in how many seconds, where it said so and at most LONGEST_RETRY_AFTER.
+    `retry_after`: in how many seconds, if the server gave it; at most LONGEST_RETRY_AFTER.
     """
 
     def __init__(self, detail: str, retry_after: float | None = None) -> None:
@@ -25,7 +25,7 @@ class Unavailable(Exception):
 
 
 class Refused(Exception):
-    """The API server said no, and would again. `status` is HTTP's."""
+    """The API server refused the request, and would refuse it again. `status`: the HTTP status."""
 
     def __init__(self, status: int, detail: str) -> None:
         super().__init__(detail)
@@ -33,15 +33,15 @@ class Refused(Exception):
 
 
 class Gone(Refused):
-    """What was addressed is not there (404), or is not the one that was meant (409 on a UID)."""
+    """The object does not exist (404), or is not the intended one (409 on a UID)."""
 
 
 class Occupied(Refused):
-    """It exists already, or changed meanwhile (409)."""
+    """The object exists already, or was changed meanwhile (409)."""
 
 
 class Terminating(Refused):
-    """The namespace is being deleted: nothing new can be made in it (403)."""
+    """The namespace is being deleted: nothing new can be created in it (403)."""
 
 
 class Expired(Refused):
@@ -49,21 +49,21 @@ class Expired(Refused):
 
 
 class Away(Unavailable):
-    """No API server answered: none could be reached, it hung up, or something before it says that it is not there."""
+    """No API server answered: it is unreachable, hung up, or a proxy reports that it is absent."""
 
 
 class Silent(Unavailable):
-    """Nothing came on a stream for as long as the caller was ready to wait."""
+    """A stream was silent for as long as the caller was willing to wait."""
 
 
 def may_pass(error: Refused) -> bool:
-    """Whether rights that come, or come back, would let the same request through."""
+    """Whether the same request would pass with rights that come, or come back, later."""
     return error.status in (401, 403) and not isinstance(error, Terminating)
 
 
 @contextmanager
 def rights_may_come() -> Iterator[None]:
-    """What is refused for want of rights is not refused for good: it is tried again. Raises Unavailable then."""
+    """Raises Unavailable instead of Refused if rights are missing, so that callers try again."""
     try:
         yield
     except Refused as error:
@@ -74,8 +74,7 @@ def rights_may_come() -> Iterator[None]:
 
 @contextmanager
 def asking_for_no_version() -> Iterator[None]:
-    """A write that names no version, and is Occupied all the same, has met other writes: it will do when it is tried
-    again. Raises Unavailable then."""
+    """Raises Unavailable for Occupied: such a write named no version, so a retry succeeds."""
     try:
         yield
     except Occupied as error:

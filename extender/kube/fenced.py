@@ -1,8 +1,7 @@
-"""Fenced: a connection through which nothing is written unless that is surely over before somebody else may begin.
+"""Fenced: a connection whose writes surely end before another replica may begin to write.
 
-Reads pass. A write is refused where the fence does not let it begin, and given up after the fence's seconds; that the
-API server does not carry it out later either, it is told how long the request is good for. Must not know who sets the
-fence, nor what is written.
+Reads pass. The fence must allow a write to begin, and the write is given up after the fence's seconds. Each request
+carries its timeout, so the API server does not carry it out later either.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ class Warm(Requests, Protocol):
 
 
 class Fenced:
-    """Implements `Requests` and `bootstrap.Cluster` over another."""
+    """`Requests` and `bootstrap.Cluster` over another one."""
 
     def __init__(
         self, inner: Warm, fence: Fence, heard: Callable[[bool, Exception | None], None] = lambda writes, error: None
     ) -> None:
-        """`heard` is told of each request that was sent whether it is a write, and what it raised."""
+        """`heard` is called for each sent request: whether it is a write, and what it raised."""
         self._inner = inner
         self._fence = fence
         self._heard = heard
         self._open: dict[asyncio.Task[bytes], float] = {}
-        """Writes that may still be carried out, and until when at most."""
+        """Writes that may still take effect, and until when at most."""
         self._ended = asyncio.Event()
 
     async def keep_warm(self, connections: int) -> None:
@@ -51,20 +50,20 @@ class Fenced:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
-        """As of the other. Raises Unavailable where the fence does not let it begin. What is being written goes on when
-        its caller has left: so it is known when that is over."""
+        """As of the inner one. Raises Unavailable if the fence does not allow the write."""
         ask = partial(self._inner.request, method, body=body, content_type=content_type, accept=accept)
         if method in READS:
             return await self._read(ask(path, within=within))
         self._fence.check()
         within = min(within, self._fence.seconds)
         now = asyncio.get_running_loop().time()
-        # Those that began first are over first: nobody goes through a gang's Bindings at each of them.
+        # The oldest writes end first, so no request searches all Bindings of a gang.
         while self._open and self._open[oldest := next(iter(self._open))] <= now:
             del self._open[oldest]
         write = asyncio.ensure_future(_write(ask, method, path, within))
         self._open[write] = now + self._fence.seconds
         write.add_done_callback(self._answered)
+        # The write continues after its caller is cancelled, so that its end is known.
         return await asyncio.shield(write)
 
     async def _read(self, asked: Awaitable[bytes]) -> bytes:
@@ -77,7 +76,7 @@ class Fenced:
         return answer
 
     def _answered(self, write: asyncio.Task[bytes]) -> None:
-        """It is over, if the API server has said so; it took too long for that where it is not there any more."""
+        """Removes the write after success or Refused; otherwise it stays until its time limit."""
         if write.cancelled():
             return
         error = write.exception()
@@ -88,7 +87,7 @@ class Fenced:
             self._ended.set()
 
     async def quiet(self) -> None:
-        """Every write that had begun is over, and will not be carried out later. For when the fence lets none begin."""
+        """Waits until every write has ended for good. For when the fence allows no new one."""
         loop = asyncio.get_running_loop()
         while (until := max(self._open.values(), default=0.0)) > loop.time():
             self._ended.clear()
@@ -102,7 +101,7 @@ class Fenced:
 
 async def _write(ask: Callable[..., Awaitable[bytes]], method: str, path: str, within: float) -> bytes:
     try:
-        # Whatever it is that takes so long: credentials, a free connection, the network, the API server.
+        # The limit covers everything: credentials, a free connection, the network, the API server.
         async with asyncio.timeout(within):
             return await ask(_good_for(path, within), within=within)
     except TimeoutError as error:
@@ -110,5 +109,5 @@ async def _write(ask: Callable[..., Awaitable[bytes]], method: str, path: str, w
 
 
 def _good_for(path: str, seconds: float) -> str:
-    """The path of the same request, which the API server gives up after so many seconds from its arrival."""
+    """The path with a timeout: the API server gives up `seconds` after the request's arrival."""
     return f"{path}{'&' if '?' in path else '?'}timeout={round(seconds * 1000)}ms"

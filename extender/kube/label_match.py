@@ -1,8 +1,8 @@
-"""Label match: whether labels meet a LabelSelector.
+"""Label match: whether labels match a LabelSelector.
 
-Copied in meaning from apimachinery's LabelSelectorAsSelector and labels.Requirement.Matches (1.36): kube-scheduler asks
-them for pod affinity and topology spread. Must not know whose labels they are. A requirement whose operator Kubernetes
-does not know matches nothing: the API server lets no pod in with one.
+It follows apimachinery's LabelSelectorAsSelector and labels.Requirement.Matches (1.36). kube-scheduler uses them for
+pod affinity and topology spread. A requirement with an unknown operator matches nothing: the API server admits no pod
+with one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,10 @@ class LabelRequirement:
 
 
 Selector = tuple[LabelRequirement, ...] | None
-"""Requirements that must all hold: none of them matches everything. None, a selector that is not there, matches
-nothing."""
+"""Requirements that must all hold. An empty tuple matches everything; None matches nothing."""
 
 
 def matches(selector: Selector, labels: Mapping[str, str]) -> bool:
-    """Whether the labels meet all that the selector requires."""
     return selector is not None and all(_holds(requirement, labels) for requirement in selector)
 
 

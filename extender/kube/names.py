@@ -1,7 +1,6 @@
-"""Names: what pods, nodes and resources are called, and what makes a name well formed.
+"""Names: types for names of pods, nodes and resources, and the rules for well-formed names.
 
-Knows the naming rules of Kubernetes (RFC 1123 labels, 63 characters after the slash). Must not know where a name came
-from.
+The rules are those of Kubernetes (RFC 1123 labels, 63 characters after the slash).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ ResourceKey = NewType("ResourceKey", str)
 """A resource as nodes and pods spell it: `cpu`, `nvidia.com/gpu`, `example.com/licence`."""
 
 LABEL_LIMIT = 63
-"""The longest name part that Kubernetes allows, in labels and after the slash of a resource name."""
+"""The longest name part in Kubernetes, in labels and after the slash of a resource name."""
 
 CPU = ResourceKey("cpu")
 MEMORY = ResourceKey("memory")
@@ -25,7 +24,7 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 class InvalidName(ValueError):
-    """A name that is malformed or too long. `field` says whose, `str()` says why and what would be accepted."""
+    """A malformed or too long name. `field`: its place; `str()`: why, and what is accepted."""
 
     def __init__(self, field: str, value: str, why: str) -> None:
         shown = value if len(value) <= 2 * LABEL_LIMIT else value[:LABEL_LIMIT] + "..."
@@ -35,7 +34,7 @@ class InvalidName(ValueError):
 
 
 def require_label(field: str, value: str, limit: int = LABEL_LIMIT) -> str:
-    """`value`, known to be a DNS label of at most `limit` characters. Raises InvalidName."""
+    """Returns `value`, a DNS label of at most `limit` characters. Raises InvalidName."""
     if len(value) > limit:
         raise InvalidName(field, value, f"has {len(value)} characters; the limit is {limit}")
     if not _LABEL.fullmatch(value):

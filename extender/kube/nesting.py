@@ -1,8 +1,8 @@
-"""Nesting: JSON that tenants write is decoded however deeply it is nested. Pure.
+"""Nesting: decodes JSON of tenants however deeply it is nested. Pure.
 
-The API server takes up to 10,000 levels where a definition lets anything through, and in the fields' managers of every
-object; texts in annotations it does not look into. A decoder that goes down level by level ends at about a thousand, by
-an error that is no decoding error. One such object must not keep a whole list from being read.
+The API server accepts up to 10,000 levels if a definition allows anything, and in every object's managed fields. It
+does not check texts in annotations. A recursive decoder fails at about a thousand levels, with an error that is no
+decoding error. One such object must not make a whole list unreadable.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import msgspec
 T = TypeVar("T")
 
 DEEPEST = 100
-"""Levels that are looked at: no kind that is read has half as many."""
+"""Levels that are decoded: no kind that Escher reads has half as many."""
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
 
 
 def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
-    """The same, with null in the place of what is nested more deeply than that."""
+    """The same JSON, with null for everything nested more deeply than `deepest`."""
     parts: list[bytes] = []
     depth = kept = 0
     for token in _TOKENS.finditer(text):
@@ -38,7 +38,7 @@ def shallow(text: bytes, deepest: int = DEEPEST) -> bytes:
 
 
 class Decoder(Generic[T]):
-    """As `msgspec.json.Decoder`, of text that may be nested as deeply as its author likes."""
+    """As `msgspec.json.Decoder`, but for text with any depth of nesting."""
 
     @overload
     def __init__(self, of: type[T]) -> None: ...

@@ -1,11 +1,11 @@
-"""Node match: whether a node would have a pod, whatever room there is on it.
+"""Node match: whether a node accepts a pod, apart from the room on it.
 
-Copied from kube-scheduler 1.36, so that a gang is planned only on nodes which its scheduler would choose too:
-plugins NodeUnschedulable, TaintToleration and NodeAffinity; ToleratesTaint of k8s.io/api; labels.NewRequirement and
-component-helpers' nodeaffinity. Must not know resources.
+It copies kube-scheduler 1.36, so that Escher plans a gang only on nodes that its scheduler would choose too: plugins
+NodeUnschedulable, TaintToleration and NodeAffinity; ToleratesTaint of k8s.io/api; labels.NewRequirement and
+component-helpers' nodeaffinity.
 
-A requirement that Kubernetes cannot parse (an unknown operator, In without values, Gt of a word) makes its term match
-no node, as it does there. Keys are validated by the API server, which lets no pod with a malformed one in.
+A requirement may be one that Kubernetes cannot parse (an unknown operator, In without values, Gt of a word). Its term
+then matches no node, as in Kubernetes. The API server validates keys, and admits no pod with a malformed one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One line of a node selector term: `key operator values`. Operators are Kubernetes' (In, NotIn, Exists ...)."""
+    """One line of a node selector term: `key operator values`, as In, NotIn or Exists."""
 
     key: str
     operator: str
@@ -32,11 +32,11 @@ class SelectorTerm:
     labels: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
     _parses: bool | None = field(default=None, init=False, compare=False, repr=False)
-    """Whether Kubernetes can parse it; None: not asked yet. A term is asked about each node."""
+    """Whether Kubernetes can parse the term; None: not yet known. Kept, as each node needs it."""
 
     @property
     def may_match(self) -> bool:
-        """False: it says nothing, or what Kubernetes cannot parse, and matches no node."""
+        """False if the term is empty, or if Kubernetes cannot parse it. It then matches no node."""
         if self._parses is None:
             said = (*map(_parses, self.labels), *map(_field_parses, self.fields))
             object.__setattr__(self, "_parses", bool(said) and all(said))
@@ -45,7 +45,7 @@ class SelectorTerm:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's consent to a taint. An empty key with Exists tolerates all; an empty effect matches every effect."""
+    """A pod's consent to a taint. Empty key with Exists: all taints. Empty effect: all effects."""
 
     key: str = ""
     operator: str = "Equal"
@@ -61,7 +61,7 @@ class Taint:
 
 
 class NodeRules(Protocol):
-    """What a node says about the pods that it would have."""
+    """What a node requires of its pods."""
 
     @property
     def name(self) -> str: ...
@@ -77,7 +77,7 @@ class NodeRules(Protocol):
 
 
 class PodRules(Protocol):
-    """What a pod says about the nodes that it would go to."""
+    """What a pod requires of its nodes."""
 
     @property
     def node_selector(self) -> Mapping[str, str]: ...
@@ -92,7 +92,7 @@ class PodRules(Protocol):
 
 
 NAME_FIELD = "metadata.name"
-"""The one field of nodes that terms may name."""
+"""The only field of nodes that terms may name."""
 _CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 _REPELLING = frozenset({"NoSchedule", "NoExecute"})
 _LABEL_VALUE = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
@@ -102,7 +102,7 @@ _LARGEST = 2**63 - 1
 
 
 def accepts(node: NodeRules, pod: PodRules) -> bool:
-    """Whether kube-scheduler's rules on cordons, taints, node selector and required node affinity let the pod there."""
+    """Whether cordons, taints, node selector and required node affinity allow the pod there."""
     if (node.unschedulable or node.taints) and not tolerates(pod.tolerations, node.taints, node.unschedulable):
         return False
     labels = node.labels
@@ -113,7 +113,7 @@ def accepts(node: NodeRules, pod: PodRules) -> bool:
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taints: tuple[Taint, ...], unschedulable: bool) -> bool:
-    """Whether the tolerations are enough for a node with these taints, which is cordoned or not."""
+    """Whether the tolerations are enough for a node with these taints and this cordon."""
     if unschedulable and not any(_tolerates(t, _CORDONED) for t in tolerations):
         return False
     return all(
@@ -150,7 +150,7 @@ def _term_matches(term: SelectorTerm, node: NodeRules) -> bool:
     for each in term.fields:
         if not _field_holds(each, node):
             return False
-    # Most terms that are asked about do not hold: what is costly to know is asked last.
+    # Most terms do not match, so the costly check comes last.
     return term.may_match
 
 
@@ -170,7 +170,7 @@ def _parses(requirement: Requirement) -> bool:
 
 
 def _label_holds(requirement: Requirement, node: NodeRules) -> bool:
-    """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
+    """Arbitrary for a requirement that Kubernetes cannot parse."""
     value = node.labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -192,7 +192,7 @@ def _field_parses(requirement: Requirement) -> bool:
 
 
 def _field_holds(requirement: Requirement, node: NodeRules) -> bool:
-    """The answer is arbitrary for a requirement that Kubernetes cannot parse."""
+    """Arbitrary for a requirement that Kubernetes cannot parse."""
     value = node.name if requirement.key == NAME_FIELD else ""
     return (value in requirement.values) is (requirement.operator == "In")
 

@@ -1,9 +1,9 @@
 """Objects: pods and nodes as Kubernetes' JSON spells them.
 
-The same for the API server's answers and for what kube-scheduler embeds in its calls. Only the fields that a decision
-needs are declared; others are skipped unread. What must be there has no default, so a pod in other spelling, or an
-empty one, is refused by the decoder (msgspec.ValidationError) and never taken for a pod that asks for nothing. Shapes
-only: what they mean is read in `reading`.
+The shapes are those of the API server's answers and of the objects in kube-scheduler's calls. They declare only the
+fields that a decision needs; the decoder skips the others. Required fields have no default. So the decoder refuses an
+empty pod or one in other spelling (msgspec.ValidationError), and never takes it for a pod without requests. `reading`
+interprets the shapes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Quantities = dict[str, Quantity]
 
 
 class _Json(Struct, rename="camel", gc=False):
-    """Short-lived and without cycles, so the collector need not look at them."""
+    """Short-lived and without cycles, so the garbage collector need not track them."""
 
 
 class Anything(_Json):
-    """It is there; what is in it does not matter."""
+    """An object that is present; its content does not matter."""
 
 
 class ContainerPort(_Json):
@@ -69,7 +69,7 @@ class SpreadConstraint(_Json):
 
 
 class Volume(_Json):
-    """Of the kinds of volumes only those for which kube-scheduler looks at more than the pod."""
+    """Only the kinds of volumes for which kube-scheduler checks more than the pod."""
 
     persistent_volume_claim: Anything | None = None
     ephemeral: Anything | None = None
@@ -197,7 +197,7 @@ class Pod(_Json):
     spec: PodSpec
     status: PodStatus | None = None
     cut: dict[str, int] | None = None
-    """Not Kubernetes': how many bytes fields had that were left out before they were decoded."""
+    """Not from Kubernetes: bytes of each field that was cut out before decoding."""
 
 
 class NodeMetadata(_Json):

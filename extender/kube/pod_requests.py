@@ -1,12 +1,11 @@
 """Pod requests: what a pod counts for on a node, exactly as kube-scheduler counts it.
 
-Source: PodRequests and AggregateContainerRequests of k8s.io/component-helpers/resource/helpers.go (1.36), as called by
-the scheduler's NodeInfo, and the defaulting of pkg/apis/core/v1/defaults.go (a limit without a request is a request),
-so that a manifest which no API server has seen yet counts the same. Quantities are summed exactly, in thousandths (the
-API server rounds them up to these), and only the sum is rounded up to whole units.
+The source is PodRequests and AggregateContainerRequests of k8s.io/component-helpers/resource/helpers.go (1.36), as
+called by the scheduler's NodeInfo. The other source is the defaulting of pkg/apis/core/v1/defaults.go (a limit without
+a request is a request). So a manifest that no API server has seen yet counts the same. Quantities are summed exactly,
+in thousandths (the API server rounds them up to these), and only the sum is rounded up to whole units.
 
-Knows quantities as text and their places in a pod, as tuples; must not know JSON. Not counted: requests made through
-dynamic resource allocation (an alpha feature of 1.36).
+Not counted: requests by dynamic resource allocation (an alpha feature of 1.36).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _HUGE_PAGES = "hugepages-"
 
 
 class UnreadableObject(ValueError):
-    """An object of the API server that cannot be understood. `field` and `value` say where, `str()` says why too."""
+    """An object that cannot be read. `field` and `value`: where; `str()`: also why."""
 
     def __init__(self, field: str, value: object, why: str) -> None:
         super().__init__(f"{field}: {why}")
@@ -39,7 +38,7 @@ class UnreadableObject(ValueError):
 
 
 class ContainerAmounts(NamedTuple):
-    """What one container asks for. `actuated` is None until a kubelet has reported what it really gave."""
+    """One container's requests. `actuated`: what a kubelet reports as in force; None before."""
 
     requests: Amounts
     limits: Amounts = ()
@@ -50,7 +49,7 @@ class ContainerAmounts(NamedTuple):
 
 
 class PodAmounts(NamedTuple):
-    """Everything in a pod that has to do with its requests. Equal amounts give the same vector, the very object."""
+    """All parts of a pod that affect its requests. Equal amounts give the same vector object."""
 
     containers: tuple[ContainerAmounts, ...]
     init_containers: tuple[ContainerAmounts, ...] = ()
@@ -62,14 +61,13 @@ class PodAmounts(NamedTuple):
 
 _Thousandths = dict[str, int]
 _SHARED = 32
-"""Containers, and amounts in one of them, up to which vectors are shared: what is shared is kept, also when no pod has
-it any more."""
+"""Most containers, and amounts in one, of a shared vector. The cache keeps it after its pods."""
 
 
 def effective_requests(amounts: PodAmounts) -> Vector:
-    """Units by resource, `pods: 1` included and zeros left out. Mostly shared by all who ask: never change it.
+    """Units by resource, with `pods: 1` and without zeros. Mostly shared: never change it.
 
-    Raises UnreadableObject for a quantity that is none, or is negative.
+    Raises UnreadableObject for a quantity that is malformed or negative.
     """
     containers = amounts.containers + amounts.init_containers if amounts.init_containers else amounts.containers
     if len(containers) > _SHARED:
@@ -95,7 +93,7 @@ def _requested(amounts: PodAmounts) -> Vector:
             _add(sidecars, asked)
             _raise_to(starting, sidecars)
         else:
-            # While it runs, the sidecars started before it run too; those after it do not yet.
+            # While it runs, the sidecars started before it also run; later ones do not yet.
             _add(asked, sidecars)
             _raise_to(starting, asked)
     _raise_to(total, starting)
@@ -113,7 +111,7 @@ def _requested(amounts: PodAmounts) -> Vector:
 
 @lru_cache(maxsize=16384)
 def _shared(items: tuple[tuple[ResourceKey, int], ...]) -> Vector:
-    """One for all amounts that come to the same, as those of a pod do before and after it runs."""
+    """One object for all equal sums, such as those of a pod before and after it runs."""
     return dict(items)
 
 
@@ -123,7 +121,7 @@ def _requests(where: str, asked: ContainerAmounts, infeasible: bool) -> _Thousan
 
 
 def _during_resize(spec: _Thousandths, actuated: Amounts, allocated: Amounts, infeasible: bool) -> _Thousandths:
-    """The largest of what is asked now, what the kubelet promised and what is in force (in-place resizing)."""
+    """The largest of request, kubelet's promise and amount in force (in-place resize)."""
     effective = {} if infeasible else spec
     _raise_to(effective, _thousandths("status resources", actuated))
     _raise_to(effective, _thousandths("status allocatedResources", allocated))
@@ -131,11 +129,11 @@ def _during_resize(spec: _Thousandths, actuated: Amounts, allocated: Amounts, in
 
 
 def _pod_level(whole: ContainerAmounts, containers: _Thousandths, infeasible: bool) -> _Thousandths:
-    """Requests of the pod as a whole; for the resources that can have them they replace the sum over its containers."""
+    """Pod-level requests, which replace the containers' sum for resources that can have them."""
     limits = _thousandths("spec.resources.limits", whole.limits)
     spec = _thousandths("spec.resources.requests", whole.requests)
     for resource, units in limits.items():
-        # Huge pages cannot be overcommitted: there the limit is the request, whatever the containers say.
+        # Huge pages cannot be overcommitted: their limit is the request, whatever the containers say.
         if resource.startswith(_HUGE_PAGES) or resource not in containers:
             spec.setdefault(resource, units)
     asked = {resource: units for resource, units in spec.items() if _has_pod_level(resource)}

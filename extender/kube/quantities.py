@@ -1,7 +1,7 @@
 """Quantities: Kubernetes' numbers with suffixes as whole numbers, and vectors of them.
 
 CPU is counted in thousandths of a core, everything else in whole units (bytes, pods, devices), rounded up as
-kube-scheduler does. Must not know which resources exist.
+kube-scheduler does.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _SUFFIX = {
 }  # fmt: skip
 _LARGEST = 2**63 - 1
 LARGEST_AMOUNT = _LARGEST // 1000
-"""The most units that a Node's status can have: kube-apiserver looks at them in thousandths, as 64 bits."""
+"""Most units in a Node's status: kube-apiserver counts them in thousandths, in 64 bits."""
 _LONGEST = 64
 
 
 class InvalidQuantity(ValueError):
-    """A text that is no quantity, or one that cannot be counted. `str()` says why."""
+    """A text that is no quantity, or cannot be counted. `str()` says why."""
 
 
 @lru_cache(maxsize=16384)
 def parse_quantity(text: str) -> Fraction:
-    """The exact value of a Kubernetes quantity such as `500m`, `1e3`, `0.5`, `1Ei`. Raises InvalidQuantity."""
+    """The exact value of a quantity such as `500m`, `1e3`, `0.5`, `1Ei`. Raises InvalidQuantity."""
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
     if match is None:
         raise InvalidQuantity(
@@ -55,9 +55,9 @@ def parse_quantity(text: str) -> Fraction:
 
 @lru_cache(maxsize=65536)
 def count(resource: str, text: str) -> int:
-    """Whole units of `resource`: milli-cores for cpu, units for the rest, rounded up. Raises InvalidQuantity below 0.
+    """Whole units, rounded up; milli-cores for cpu. Raises InvalidQuantity, also below 0.
 
-    Values beyond 2^63-1 are held at it, as Kubernetes does.
+    Values beyond 2^63-1 count as 2^63-1, as in Kubernetes.
     """
     value = parse_quantity(text)
     if value < 0:

@@ -1,9 +1,9 @@
-"""Reading: what the shapes of `objects` mean: requests, units, required node affinity, tolerations, taints.
+"""Reading: interprets the shapes of `objects`: requests, units, node affinity, tolerations, taints.
 
-A pod whose quantities cannot be counted is an UnreadableObject. A *node* is not given up for one such quantity: the
-resource counts as absent there, which is logged once, for all else on that node is still true.
+A pod with quantities that cannot be counted is an UnreadableObject. A *node* with such a quantity stays: the resource
+counts as absent there, which is logged once, because everything else on that node is still true.
 
-The vectors and tuples answered are shared among all that look the same: read them, never change them.
+The returned vectors and tuples are shared between equal objects: never change them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from extender.kube.quantities import InvalidQuantity, Vector, count
 
 _log = structlog.get_logger(__name__)
 _SHARED = 32
-"""Tolerations up to which they are shared: what is shared is kept, also when no pod has it any more."""
+"""Most tolerations of a shared tuple: the cache keeps it also when no pod has it any more."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -44,7 +44,7 @@ def requests_of(spec: PodSpec, status: PodStatus | None) -> Vector:
 
 
 def units_of(quantities: Quantities | None) -> Vector:
-    """A node's capacity or allocatable in whole units; zeros are kept, and what is no quantity is left out."""
+    """A node's capacity or allocatable in whole units, with zeros, without malformed quantities."""
     return _vector(_items(quantities))
 
 
@@ -58,7 +58,7 @@ def required_terms(affinity: Affinity | None) -> tuple[SelectorTerm, ...]:
         SelectorTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
         for term in required.node_selector_terms or ()
     )
-    # Node affinity that is required and has no term matches no node; no term at all would mean no requirement.
+    # Required node affinity without terms matches no node; an empty tuple would mean no requirement.
     return terms or (SelectorTerm(),)
 
 
@@ -105,7 +105,7 @@ def _container(
 def _init_container(container: Container, reported: Mapping[str, ContainerStatus]) -> ContainerAmounts:
     if container.restart_policy == "Always":
         return _container(container, reported, sidecar=True)
-    # Only what goes on running can be resized in place, so kube-scheduler does not look at the others' status.
+    # Only containers that keep running can be resized, so kube-scheduler ignores the others' status.
     return _container(container, _NOTHING)
 
 

@@ -1,7 +1,6 @@
-"""Requests: what reflector, writers and controllers ask of a connection, and what a failed answer stands for.
+"""Requests: the interface of a connection, and the error for each failed answer.
 
-Knows HTTP's statuses, Kubernetes' Status and the media types; must not know how bytes get there (`connection` does, and
-so does the embedded cluster, in process), nor kinds.
+`connection` implements it, and so does the embedded cluster, in process.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
-"""Accept: the answer to a write without spec and status; a node's would be thousands of bytes."""
+"""Accept: an answer to a write without spec and status; a node's would be thousands of bytes."""
 
 TIMEOUT = 30.0
-# Said about a Binding, and about a patch that would change the UID.
+# Part of the error message for a Binding, and for a patch that would change the UID.
 _ANOTHER_UID = re.compile(r"UID in precondition|metadata\.uid: Invalid value")
 
 _NAMESPACE_ENDS = "NamespaceTerminating"
@@ -35,7 +34,7 @@ _SAID_BY_PROXIES = (502, 503, 504)
 
 
 class Requests(Protocol):
-    """What reflector and writers need of a connection."""
+    """What the reflector and the writers need of a connection."""
 
     async def request(
         self,
@@ -51,7 +50,7 @@ class Requests(Protocol):
         ...
 
     def lines(self, path: str, *, silence: float) -> AsyncGenerator[bytes, None]:
-        """The lines of a streamed answer, of any length, without a half line at the end; close it when done.
+        """The lines of a stream, of any length, without a half line at the end; close it when done.
 
         Raises as `request`, and Silent after `silence` seconds without a byte.
         """
@@ -59,7 +58,7 @@ class Requests(Protocol):
 
 
 class Status(msgspec.Struct):
-    """Kubernetes' Status: how the API server words a failure."""
+    """Kubernetes' Status: the API server's description of a failure."""
 
     class Cause(msgspec.Struct):
         reason: str = ""
@@ -74,7 +73,7 @@ class Status(msgspec.Struct):
     details: Details | None = None
 
     def reasons(self) -> list[str]:
-        """Why it failed, in detail: one word each."""
+        """The reasons in its details, one word each."""
         return [] if self.details is None else [each.reason for each in self.details.causes or ()]
 
 
@@ -84,8 +83,7 @@ _statuses = msgspec.json.Decoder(Status)
 def refusal(
     status: int, content: bytes, retry_after: str | None = None, date: str | None = None
 ) -> Unavailable | Refused:
-    """The error that a failed answer stands for, in the API server's own words. `retry_after`, `date`: its headers of
-    these names."""
+    """The error for a failed answer, in the API server's words. `retry_after`, `date`: headers."""
     try:
         said = _statuses.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -94,7 +92,7 @@ def refusal(
             return Away(said.message or f"HTTP status {status}", _seconds(retry_after, date, said))
     message = said.message or f"HTTP status {status}"
     if status == 401:
-        # It says nothing about what was asked for, only that we are not known: credentials can be mended.
+        # A 401 says nothing about the object, only about the credentials, which can be renewed.
         return Unavailable(f"the API server does not accept the service's credentials: {message}")
     if status in (408, 429) or status >= 500:
         return Unavailable(message, _seconds(retry_after, date, said))
@@ -108,7 +106,7 @@ def refusal(
 
 
 def address(*parts: str, query: Mapping[str, str | int] | None = None) -> str:
-    """The path of these segments, each quoted, and the query without the values that are empty."""
+    """The path of these segments, each quoted, and the query without empty values."""
     path = "/" + "/".join(map(_quoted, parts))
     kept = {key: value for key, value in (query or {}).items() if value != ""}
     return f"{path}?{urlencode(kept)}" if kept else path
@@ -120,7 +118,7 @@ def _quoted(part: str) -> str:
 
 
 def _moment(header: str) -> float | None:
-    """Of an HTTP-date; None where it is none."""
+    """Seconds since the epoch of an HTTP-date; None if it is malformed."""
     try:
         return parsedate_to_datetime(header).timestamp()
     except (ValueError, OverflowError):
@@ -131,7 +129,7 @@ def _seconds(header: str | None, date: str | None, said: Status) -> float | None
     if header is not None:
         if header.isascii() and header.isdigit():
             return float(header)
-        # Proxies may name a moment. It is one of the clock that they tell beside it, whatever ours says.
+        # Proxies may name a time. It belongs to the clock in their Date header, not to the local one.
         until, now = _moment(header), _moment(date or "")
         if until is not None and now is not None:
             return max(0.0, until - now)

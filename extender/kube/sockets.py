@@ -1,8 +1,8 @@
-"""Sockets to the API server: kept alive by the kernel, and closed once; where it matters, none delivers late.
+"""Sockets to the API server: kept alive by the kernel and closed once; some never deliver late.
 
-Works around uvloop (0.23): when the server resets a connection at the very beginning of the TLS handshake, uvloop
-closes the descriptor and the socket object, which aiohttp made, does not hear of it. Closed or collected later, it
-would close the descriptor again, which by then may be another connection's; libuv then aborts the whole process.
+This works around a defect of uvloop (0.23). If the server resets a connection at the start of the TLS handshake, uvloop
+closes the descriptor, but not aiohttp's socket object. When that object is closed or collected later, it closes the
+descriptor again, which may be another connection by then. libuv then aborts the whole process.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 
 class Socket(socket.socket):
-    """A socket that closes its descriptor only if it still is its own."""
+    """A socket that closes its descriptor only if the descriptor is still its own."""
 
     def __init__(self, family: int, kind: int, protocol: int) -> None:
         super().__init__(family, kind, protocol)
@@ -31,7 +31,7 @@ class Socket(socket.socket):
 
 
 def kept_alive(info: Any) -> socket.socket:
-    """A socket on which the kernel notices within half a minute that the other side has vanished."""
+    """A socket whose kernel detects within half a minute that the other side has vanished."""
     family, kind, protocol, *_ = info
     made = Socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -41,10 +41,10 @@ def kept_alive(info: Any) -> socket.socket:
 
 
 def forgetting(seconds: float) -> Callable[[Any], socket.socket]:
-    """As `kept_alive`; but what was sent and not acknowledged for so many seconds is dropped, and what was not sent
-    when it is closed as well. Else the kernel would deliver it whenever the network lets it, minutes later."""
+    """As `kept_alive`, but drops data unacknowledged for `seconds`, or unsent at the close."""
 
     def made(info: Any) -> socket.socket:
+        # Otherwise the kernel would deliver the data when the network allows, minutes later.
         sock = kept_alive(info)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         for name, value in _options((("TCP_USER_TIMEOUT", max(1, round(seconds * 1000))),)):
@@ -55,7 +55,7 @@ def forgetting(seconds: float) -> Callable[[Any], socket.socket]:
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """What the descriptor stands for; None if for nothing."""
+    """The file behind the descriptor; None if there is none."""
     try:
         found = os.fstat(descriptor)
     except OSError:

@@ -1,6 +1,6 @@
-"""Answers: what the management API shows, as OpenAPI describes it.
+"""Answers: the answer models of the management API, made from the application's states.
 
-Translates the application's states; cpu is shown in cores, times as RFC 3339. Lists come in pages.
+cpu is shown in cores, times as RFC 3339. Lists come in pages.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from extender.core.safety_switches import Switches
 from extender.core.units import Short
 
 _MOST_IN_PAGE = 5000
-"""Verbs wait while a page is made."""
+"""Holders or members in a page; kube-scheduler's verbs wait while a page is created."""
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -168,7 +168,7 @@ class Page(Answer, Generic[T]):
 def page(
     states: Iterable[S], name: Callable[[S], str], view: Callable[[S], T], limit: int, token: str | None
 ) -> Page[T]:
-    """At most `limit` states in the order of their names, beginning after the one that `token` stands for."""
+    """Returns at most `limit` states, sorted by name, after the name in `token`."""
     after = name_in(token)
     ordered = sorted(((name(state), state) for state in states), key=lambda named: named[0])
     return page_in_order((state for known, state in ordered if after is None or known > after), name, view, limit)
@@ -182,15 +182,15 @@ def page_in_order(
     *,
     weight: Callable[[S], int] = lambda state: 0,
 ) -> Page[T]:
-    """At most `limit` of the states, which come in the order of their names; fewer, where these have much in them.
+    """Returns at most `limit` of the states, which must come sorted by name.
 
-    `weight`: how many holders or members a state has. The page ends with that by which it has `_MOST_IN_PAGE`.
+    `weight`: number of holders or members of a state. A page also ends with the state that reaches `_MOST_IN_PAGE`.
     """
     items: list[T] = []
     last, weighs = "", 0
     for state in states:
         if len(items) == limit or weighs >= _MOST_IN_PAGE:
-            # A name and not a number: what is added or removed meanwhile shifts nothing.
+            # A name and not a number: objects added or removed meanwhile shift nothing.
             return Page(items=items, continue_=base64.urlsafe_b64encode(last.encode()).decode())
         items.append(view(state))
         last, weighs = name(state), weighs + weight(state)
@@ -198,7 +198,7 @@ def page_in_order(
 
 
 def name_in(token: str | None) -> str | None:
-    """After which a page begins; None: the first. Raises Problem."""
+    """Returns the name after which the page begins; None for the first page. Raises Problem."""
     try:
         return None if token is None else base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
@@ -301,7 +301,7 @@ def event_view(told: DecisionEvent) -> EventView:
 
 
 def timestamp(seconds: float | None) -> datetime | None:
-    """Seconds since the epoch as JSON shows them; what it cannot show is the first or the last moment that it can."""
+    """Returns the time of `seconds` since the epoch, limited to the range that JSON can show."""
     return None if seconds is None else datetime.fromtimestamp(max(FIRST_MOMENT, min(seconds, LAST_MOMENT)), UTC)
 
 

@@ -1,7 +1,6 @@
-"""The FastAPI app behind the verbs: health, the management API, their documentation, and one form for all errors.
+"""The FastAPI app behind the verbs: health, management API, documentation, and one form of errors.
 
-Every error, whoever raises it (the application, pydantic, Starlette's router, a defect), leaves as problem details.
-"""
+Every error, whether raised by the application, pydantic, Starlette's router or a defect, leaves as problem details."""
 
 from __future__ import annotations
 
@@ -92,9 +91,10 @@ def create_api(
     gaps: Callable[[], Gaps] = Gaps,
     behind_entry: bool = False,
 ) -> FastAPI:
-    """The app, calling `application`; `/v1` answers 503 until `ready()`, and so does `/readyz`, but for a replica that
-    could take over. `behind_entry`: whoever calls has been let in, or is not answered; otherwise everybody may do
-    everything."""
+    """Returns the app, which calls `application`. `behind_entry`: callers were admitted before.
+
+    `/v1` and `/readyz` answer 503 until `ready()`, but not `/readyz` of a replica that could take over. Without
+    `behind_entry` every caller may do everything."""
     app = FastAPI(
         title="Escher for Kubernetes",
         version=__version__,
@@ -117,21 +117,21 @@ def create_api(
 
 @cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """All of them, included once: for whoever includes a router FastAPI works out anew what each of its routes takes,
-    at the first request. What they answer with is in the state of the app that is asked."""
+    """Returns all routes, included only once: FastAPI would analyse them again each time.
+
+    They find the data that they serve in the state of the called app."""
     whole = APIRouter(responses=ANYWHERE)
     whole.include_router(health.router)
-    # The prefix is said here: with none, FastAPI would look at every route of the nouns for an empty path, which takes
-    # most of what it takes to make the app.
+    # The prefix is given here. Without it FastAPI would check every route for an empty path, which takes most of the
+    # time to create the app.
     whole.include_router(_v1(), prefix="/v1")
     return tuple(whole.routes)
 
 
 def _v1() -> APIRouter:
-    """The management API: a router for each noun.
+    """Returns the management API: one router for each noun.
 
-    Endpoints are `async def` only: a `def` endpoint runs in a thread, beside the ledger's only owner.
-    """
+    Endpoints are `async def` only: a `def` endpoint would run in a thread, beside the thread that owns the ledger."""
     errors = documented(
         {
             401: "It is not known who calls: a token, or a certificate, is needed",
@@ -190,7 +190,7 @@ async def _unavailable(_: Request, error: Any) -> Response:
 
 
 async def _unread(_: Request, error: Any) -> Response:
-    """What pydantic complains of: the first complaint in `field` and `detail`, all of them in `errors`."""
+    """Answers pydantic errors: the first in `field` and `detail`, up to 20 in `errors`."""
     refused: RequestValidationError = error
     complaints: Sequence[Any] = refused.errors()
     said = [_complaint(each) for each in complaints[:20]]
@@ -204,7 +204,7 @@ def _complaint(error: Any) -> dict[str, str]:
 
 
 def _without_kind(at: Sequence[Any]) -> Sequence[Any]:
-    """The location without the kind that pydantic puts after the place of one of several kinds."""
+    """Returns the location without the union member name that pydantic inserts."""
     kind_at = {"operations": 2, "changes": 2, "question": 1}.get(at[0] if at else "", len(at))
     return [*at[:kind_at], *at[kind_at + 1 :]]
 
@@ -230,7 +230,7 @@ async def _http(request: Request, error: Any) -> Response:
 
 
 async def _defect(_: Request, __: Exception) -> Response:
-    # The traceback is logged by Service, to which Starlette raises the error again.
+    # `Service` logs the traceback: Starlette raises the error again.
     return _answer(Problem(ProblemKind.INTERNAL, "internal error in Escher; its log has the traceback"))
 
 

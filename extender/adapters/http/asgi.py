@@ -1,11 +1,11 @@
-"""The service's one ASGI callable: kube-scheduler's verbs here, everything else in the FastAPI app behind it.
+"""The service's one ASGI callable: serves kube-scheduler's verbs, and passes all else to FastAPI.
 
-The verbs are taken before any framework, for a filter call is on the path of every pod. Every request's body is read
-here, within a limit, and every answer has a Content-Length, so that kube-scheduler's connections stay open. Who serves
-this may ask `at_once` first (see `direct`).
+The verbs bypass any framework, because a filter call is on the path of every pod. This module reads every request's
+body, within a limit. Every answer to a verb has a Content-Length, so that kube-scheduler's connections stay open. A
+server may call `at_once` first (see `fast_path`).
 
-    POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> app.verbs.Verbs
-    other HTTP, lifespan, websockets ----------> FastAPI (routes, health) ---> app.management, noun by noun
+    POST /scheduler/{filter,prioritize,bind,preempt} ---> VerbCalls ---> extender_api.Verbs
+    other HTTP, lifespan, websockets ----------> FastAPI (routes, health) ---> api.Management, noun by noun
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = structlog.get_logger(__name__)
 _PREFIX = "/scheduler/"
 
 BODY_LIMIT = 256 * 2**20
-"""5,000 full Node objects fit many times."""
+"""Bytes; 5,000 full Node objects fit many times."""
 
 MANAGEMENT_BODY_LIMIT = 4 * 2**20
 LONGEST_WAIT = 60.0
@@ -66,15 +66,13 @@ def create_app(
     replica: Callable[[], Standing] | None = None,
     shedding: LoadShedding | None = None,
 ) -> Service:
-    """The whole service as one ASGI callable.
+    """Returns the whole service as one ASGI callable.
 
-    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: how many seconds
-    ago each watch said anything. `gaps`: what is not known of the cluster. `room`: for all bodies together; by default
-    twice the largest. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as FastAPI takes it, for what
-    must start and stop with the server.
-    `entry`: who is let in; by default everybody.
-    `replica`: how this one stands among several, of which one decides. `shedding`: which calls give way.
-    """
+    `ready`: whether the first full sync is over; until then verbs and `/v1` answer 503. `ages`: seconds since each
+    watch last received anything. `gaps`: the kinds of objects that cannot be read. `room`: bytes for all bodies
+    together; by default twice the largest. `longest_wait`: the scheduler's httpTimeout in seconds. `lifespan`: as
+    FastAPI takes it, for what must start and stop with the server. `entry`: which callers are admitted; by default all.
+    `replica`: the state of this replica, if there are several. `shedding`: which calls are refused under load."""
     calls = VerbCalls(verbs, verb_metrics(registry), longest_wait)
     entry = entry or Entry()
     registry.register(entry.streams)
@@ -91,7 +89,7 @@ def create_app(
 
 
 class Service:
-    """Routes a connection to the verbs or to what `make_behind` makes, which a server asks for when it starts."""
+    """Routes connections to the verbs or to the app of `make_behind`, made at the first use."""
 
     def __init__(
         self,
@@ -114,7 +112,7 @@ class Service:
         self._shedding = shedding
 
     def may_schedule(self, peer: Peer) -> bool:
-        """Whether a peer may call the verbs; `at_once` is for those who may."""
+        """Whether a peer may call the verbs; call `at_once` only for such peers."""
         return self._entry.may_schedule(peer)
 
     @cached_property
@@ -150,7 +148,7 @@ class Service:
             )
         if not self._ready():
             raise unready(self._replica)
-        # A bind is four short texts, and may wait with them at its gang's barrier.
+        # A bind is four short texts, and may hold them while it waits at its gang's barrier.
         limit = self._body_limit if verb != "bind" else min(self._body_limit, MANAGEMENT_BODY_LIMIT)
         with Share(self._room) as share:
             body = await read_body(scope, receive, limit, share)
@@ -159,8 +157,10 @@ class Service:
         await answer(send, Answer(answered))
 
     def at_once(self, method: str, path: str, body: bytes) -> Answer | None:
-        """The answer to a call of a verb that waits for nothing, with that body, which is complete. None: it is to be
-        called, for it is another request, or one that is refused whatever its body says."""
+        """Returns the answer to a complete verb call that need not wait.
+
+        None: call this object as an application, because it is another request, or one refused whatever its body says.
+        """
         call = self.calls.at_once.get(path[len(_PREFIX) :]) if path.startswith(_PREFIX) else None
         if call is None or method != "POST" or len(body) > self._body_limit or not self._ready():
             return None
@@ -206,7 +206,7 @@ class Service:
         try:
             await self._behind(scope, replaying(body, receive), send_on)
         except Exception:
-            # Starlette raises again what its handler has answered, for the server to log: it is logged here, once.
+            # Starlette raises an error again after it has answered, for the server to log: it is logged here, once.
             _log.exception("request failed", method=scope["method"], path=scope["path"])
             if not begun:
                 raise _internal() from None

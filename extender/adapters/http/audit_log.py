@@ -1,7 +1,4 @@
-"""Auditing: one line of the log for each call that may have changed something, also for one that was refused.
-
-Knows requests. A token is never told.
-"""
+"""Audit log: logs each call that may have changed something, even if refused, but never a token."""
 
 from __future__ import annotations
 
@@ -18,14 +15,15 @@ _log = structlog.get_logger(__name__)
 
 _READS = frozenset(("GET", "HEAD", "OPTIONS"))
 _MOST_RIGHTS = 20
-"""So many are told of a transaction's."""
+"""Most rights of a transaction that are logged."""
 _LONGEST = 300
 
 
 @contextmanager
 def audited(scope: Scope) -> Iterator[list[int]]:
-    """What the call came to is in the log when the block ends, if it may have changed something. The block puts the
-    answer's status into the list."""
+    """Logs the call at the end of the block if it may have changed something.
+
+    The block puts the answer's status into the list."""
     statuses: list[int] = []
     try:
         yield statuses

@@ -1,7 +1,6 @@
-"""Bodies: a request's body taken in whole, within a limit, and an answer given whole, with its length.
+"""Bodies: reads a request's whole body within a limit, and sends whole answers with their length.
 
-All bodies that are being read or worked on share one `BodyRoom`, in bytes. Knows ASGI's messages. Must not know what a
-body means.
+All bodies that are read or processed at a time share one `BodyRoom`, in bytes.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 
 JSON = b"application/json"
 AS_SAID = (b"x-content-type-options", b"nosniff")
-"""No browser takes what a caller wrote into a name, and is told in a refusal, for a page."""
+"""Browsers must not take a refusal, which may quote a name that a caller chose, for a page."""
 
 LONGEST_WAIT = 5.0
-"""Seconds for which a body waits for room: a call that takes longer is better begun anew."""
+"""Seconds for which a body waits for room: after longer waits the caller should repeat the call."""
 
 
 class ClientLeft(Exception):
-    """The connection closed before the body was complete: there is nobody to answer."""
+    """The connection closed before the body was complete: no caller waits for an answer."""
 
 
 def declared_length(scope: Scope) -> int | None:
-    """The Content-Length that the caller announced; None if there is none that can be read."""
+    """Returns the announced Content-Length; None if there is none that can be read."""
     for name, value in scope["headers"]:
         if name == b"content-length":
             return int(value) if value.isdigit() and len(value) < 20 else None
@@ -36,7 +35,7 @@ def declared_length(scope: Scope) -> int | None:
 
 
 class BodyRoom:
-    """Bytes for bodies, of which `size` may be taken at the same time. Who comes first is served first."""
+    """Bytes for bodies: at most `size` are taken at the same time. First come, first served."""
 
     def __init__(self, size: int, longest_wait: float = LONGEST_WAIT) -> None:
         self.size = size
@@ -45,7 +44,7 @@ class BodyRoom:
         self._waiting: dict[asyncio.Future[None], int] = {}
 
     async def take(self, count: int) -> None:
-        """So many bytes are the caller's, who gives them back. Raises Problem (503) where none came free in time."""
+        """Takes `count` bytes until `give_back`. Raises Problem (503) if none are free in time."""
         if not self._waiting and self.taken + count <= self.size:
             self.taken += count
             return
@@ -65,7 +64,7 @@ class BodyRoom:
             raise
 
     def give_back(self, count: int) -> None:
-        """They are free for others."""
+        """Frees the bytes for other requests."""
         self.taken -= count
         self._serve()
 
@@ -89,14 +88,14 @@ class BodyRoom:
 
 
 class Share:
-    """What one request has taken of the room. It is given back when the block ends."""
+    """The bytes that one request has taken. They are given back when the block ends."""
 
     def __init__(self, room: BodyRoom) -> None:
         self._room = room
         self._bytes = 0
 
     async def at_least(self, count: int, limit: int | None = None) -> None:
-        """So much is held: exactly that, or in steps that double up to `limit`. Raises Problem as `BodyRoom.take`."""
+        """Holds at least `count` bytes; doubles them, up to a `limit`. Raises as `BodyRoom.take`."""
         if count <= self._bytes:
             return
         wanted = count if limit is None else min(max(count, 2 * self._bytes), limit)
@@ -113,10 +112,10 @@ class Share:
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int, share: Share) -> bytes:
-    """The whole body, for which `share` has taken room, unless it came at once.
+    """Returns the whole body. `share` takes room for it, unless it came at once.
 
-    Raises Problem where it exceeds `limit` bytes or its announced length, or finds no room in time; ClientLeft. An
-    announced length is believed only to refuse and to take room: what is streamed is counted as well.
+    Raises Problem if it exceeds `limit` bytes or its announced length, or finds no room in time; ClientLeft. An
+    announced length only serves to refuse and to take room: received bytes are counted as well.
     """
     declared = declared_length(scope)
     if declared is not None and declared > limit:
@@ -148,7 +147,7 @@ async def _read_on(receive: Receive, first: bytes, limit: int, share: Share) -> 
         more = message.get("more_body", False)
         length += len(piece)
         if length > limit:
-            # What has arrived is let go at once, not when the caller has been answered.
+            # Frees the received bytes at once, not when the caller has been answered.
             pieces.clear()
             raise too_large("more", limit)
         pieces.append(piece)
@@ -163,7 +162,7 @@ def too_large(found: str, limit: int) -> Problem:
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body in one message, and then whatever the connection says."""
+    """Returns a `receive` that gives the body in one message, then what the connection receives."""
     given = False
 
     async def receive_again() -> Message:
@@ -180,7 +179,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 class Answer(NamedTuple):
-    """What a request is answered with, as a whole."""
+    """A whole answer to a request."""
 
     body: bytes
     status: int = 200
@@ -194,12 +193,11 @@ class Answer(NamedTuple):
 
 
 def told(problem: Problem) -> Answer:
-    """The problem as problem details."""
+    """Returns the problem as problem details."""
     headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
     return Answer(problem.body(), problem.status, CONTENT_TYPE.encode(), [*headers, AS_SAID])
 
 
 async def answer(send: Send, answered: Answer) -> None:
-    """The answer is sent."""
     await send({"type": "http.response.start", "status": answered.status, "headers": answered.headers})
     await send({"type": "http.response.body", "body": answered.body})

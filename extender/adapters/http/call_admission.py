@@ -1,8 +1,7 @@
-"""Entry: who is let in to what, before anything of a body is read, and at what rate.
+"""Call admission: decides which callers may call what, and how often, before any body is read.
 
-Knows peers, tokens and rates. Which right a call needs is its route's affair (`rights`), which asks `Admitted` for it.
-Whoever cannot be told from others, because nobody has to say who they are, may do everything that reaches the port.
-"""
+Each route checks the right that it needs (`rights`) with `Admitted`. Without authentication, all who reach the port may
+do everything."""
 
 from __future__ import annotations
 
@@ -30,22 +29,23 @@ _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 ADMITTED = "escher.admitted"
-"""Where a request's scope has its `Admitted`."""
+"""Key of the request's `Admitted` in its scope."""
 _OPEN = frozenset(
     ("/healthz", "/readyz", "/version", "/openapi.json", "/docs", "/docs/oauth2-redirect", "/redoc", "/favicon.ico")
 )
-"""They tell of nothing but the service's health, and what it can be asked."""
+"""These paths show only the health of the service and its API."""
 _TOKEN = re.compile(rb"[\x21-\x7e]+")
 _SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:[^:]+:")
 _LONGEST = 253
-"""Nothing has a longer name; a refusal says no more of one."""
+"""Valid names are not longer; a refusal cuts longer ones."""
 _METRICS = Right(verb="get", path="/metrics")
 
 
 @dataclass(slots=True)
 class Admitted:
-    """Who calls. `authority`: says what they may do; None: everything. `needed`: rights that were asked for.
-    `client`: what the caller's rate is counted by; None: it cannot be told from others."""
+    """The caller. `authority`: decides what it may do; None: everything. `needed`: rights checked.
+
+    `client`: the key of its rate limit; None: it cannot be told from other callers."""
 
     caller: Caller = NOBODY
     authority: Authorization | None = None
@@ -57,32 +57,32 @@ class Admitted:
 
     @property
     def tenant(self) -> str:
-        """With whom the caller takes its turn: all service accounts of a namespace take one together."""
+        """The key for fair turns: all service accounts of a namespace share one."""
         account = _SERVICE_ACCOUNT.match(self.caller.name)
         return account[0] if account is not None else " ".join(self.client or ())
 
     async def require(self, *rights: Right) -> None:
-        """The caller has these rights. Raises Problem, for the first that is missing."""
+        """Checks that the caller has these rights. Raises Problem, for the first one missing."""
         for right in rights:
             self.needed.append(right)
             if self.authority is not None and not await _answered(self.authority.may(self.caller, right)):
                 raise _missing(self.caller, right)
 
     async def may(self, right: Right) -> bool:
-        """Whether the caller has the right; the call goes on without it. Raises Problem where that is not known."""
+        """Whether the caller has a right that the call does not need. Raises Problem if unknown."""
         return self.authority is None or await _answered(self.authority.may(self.caller, right))
 
     def streaming(self, namespace: str | None) -> AbstractContextManager[None]:
-        """The caller holds one more stream open while this lasts; None: of all namespaces. Raises Problem."""
+        """Counts an open stream during the block; None: of all namespaces. Raises Problem."""
         return self.streams.held(self.client, namespace)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """`schedulers`: common names in certificates of those who may call the verbs; None: whoever reaches the port may.
-    `certificates`: all other calls, but those that tell of nothing but the service's health, need one too.
-    `authority`: instead of that they need a token. `rates`: how many such calls a client may make; None: any number.
-    `streams`: how many of them may be open."""
+    """Admits callers. `schedulers`: certificate names that may call the verbs; None: all may.
+
+    `certificates`: other calls need a certificate too, but not for health and documentation. `authority`: they need a
+    token instead. `rates`: limits such calls of a client; None: no limit. `streams`: limits open streams."""
 
     schedulers: frozenset[str] | None = None
     certificates: bool = False
@@ -95,7 +95,7 @@ class Entry:
         return self.schedulers is None or (peer.verified and peer.name in self.schedulers)
 
     def check_scheduler(self, scope: Scope) -> None:
-        """Whoever calls the verb may. Raises Problem."""
+        """Raises Problem if the caller may not call the verbs."""
         peer = peer_of(scope)
         if self.may_schedule(peer):
             return
@@ -108,7 +108,7 @@ class Entry:
         )
 
     async def admit(self, scope: Scope) -> Admitted:
-        """Whoever calls is let in. Raises Problem."""
+        """Admits the caller and counts its call. Raises Problem."""
         admitted = Admitted(authority=self.authority, streams=self.streams)
         scope[ADMITTED] = admitted
         if scope["path"] in _OPEN:
@@ -120,13 +120,13 @@ class Entry:
             admitted.caller, admitted.client = self._shown(scope)
         if admitted.client is not None:
             self._take(admitted.client)
-        # A route also matches with a line break at its end.
+        # A route also matches a path with a line break at its end.
         if scope["path"].rstrip("\n") == "/metrics":
             await admitted.require(_METRICS)
         return admitted
 
     def _shown(self, scope: Scope) -> tuple[Caller, Client | None]:
-        """Who it is by the certificate, where one is needed; and the client that its calls are counted for."""
+        """Returns the caller by its certificate, and the client to count. Raises Problem."""
         peer = peer_of(scope)
         if self.certificates and not peer.verified:
             raise Problem(
@@ -136,15 +136,15 @@ class Entry:
         if peer.verified:
             return Caller(peer.name), ("certificate", peer.name)
         address = address_of(scope)
-        # On this machine nobody can be told from anybody.
+        # Callers on this machine cannot be told apart.
         return Caller(peer.name), None if _is_loopback(address) else ("address", address)
 
     async def _owner(self, scope: Scope, authority: Authorization) -> Caller:
-        """Whose token it is."""
+        """Returns the owner of the request's token. Raises Problem."""
         try:
             token = _token(scope)
             if not authority.known(token):
-                # Only so often may somebody have the API server asked about tokens.
+                # Limits how often one address can make Escher ask the API server about unknown tokens.
                 self._take(("address", address_of(scope)))
             caller = await _answered(authority.who(token))
             if caller is None:
@@ -169,7 +169,7 @@ class Entry:
 
 
 async def _answered(asking: Awaitable[_T]) -> _T:
-    """What the API server says. Whoever cannot be asked about is not let in, and may come again."""
+    """Returns the API server's answer. Without one, the call is refused, and may be retried."""
     try:
         return await asking
     except Unavailable as error:
@@ -183,7 +183,7 @@ async def _answered(asking: Awaitable[_T]) -> _T:
 
 
 def _token(scope: Scope) -> str:
-    """The bearer token. Raises Problem."""
+    """Returns the bearer token. Raises Problem."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if not given:
         raise _unknown("a token is needed: send the header Authorization: Bearer ..., as of a service account")
@@ -213,7 +213,7 @@ def _missing(caller: Caller, right: Right) -> Problem:
 
 
 def address_of(scope: Scope) -> str:
-    """From where the request comes; empty: nobody knows."""
+    """Returns the address that the request comes from; empty if it is unknown."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -226,7 +226,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def entry_of(settings: Settings, authority: Authorization | None = None) -> Entry:
-    """Who is let in by the settings. `authority`: where they say that there is one."""
+    """Returns the entry for the settings. `authority`: if the settings ask for tokens."""
     asked_for = settings.tls_client_ca is not None
     return Entry(
         schedulers=frozenset(settings.tls_scheduler_names) if asked_for else None,

@@ -1,7 +1,7 @@
-"""Changes: the JSON of what is supposed in `POST /v1/what-if`, read and shown.
+"""Changes: reads and shows the JSON of the suppositions in `POST /v1/what-if`.
 
-The words of the API for the values of `app.contracts.simulation_changes`, both ways: what an explanation has tried is
-told as it can be asked. Must not know what is asked then.
+Translates both ways between the API and `app.contracts.simulation_changes`: an explanation shows what was tried as
+changes that can be requested.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Label = Annotated[
 ]
 ObjectName = Annotated[StrictStr, Field(min_length=1, max_length=253)]
 GangName = Annotated[StrictStr, Field(min_length=1, max_length=1000)]
-"""With kind, API group and UID of a controller, where only that tells the gang from others."""
+"""May include kind, API group and UID of a controller, if only these identify the gang."""
 LabelKey = Annotated[StrictStr, Field(min_length=1, max_length=317)]
 
 
@@ -135,7 +135,7 @@ AnyChange = Annotated[
 
 
 def shown(supposed: words.Supposed) -> dict[str, Any]:
-    """The change that supposes it."""
+    """Returns the JSON change for this supposition."""
     match supposed:
         case words.Drained(node):
             return {"op": "drain", "node": node}

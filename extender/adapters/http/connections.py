@@ -1,10 +1,10 @@
-"""Connections: how many there may be, and what one may take in bytes and seconds before its request is understood.
+"""Connections: limits the number of connections, and each one's bytes and seconds before a call.
 
-uvicorn with httptools bounds none of this: a header is taken however long it is, and half a request is waited for
-for ever. Knows uvicorn's protocol. Must not know what is served.
+uvicorn with httptools limits none of this: it accepts headers of any length, and waits for the rest of a request for
+ever.
 
-What is counted against `head_bytes` is everything that is not body: request line, headers, and the frames and trailers
-of a body in chunks. A refusal is a problem like any other, and the connection is closed after it.
+`head_bytes` limits everything that is not body: request line, headers, and the frames and trailers of a body in chunks.
+A refusal is a problem like any other, and the connection is closed after it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from extender.adapters.http.problems import CONTENT_TYPE, Problem, ProblemKind
 _log = structlog.get_logger(__name__)
 
 _LINGER_SECONDS = 1.0
-"""A connection that is closed while its caller still sends is reset, and the refusal lost: it is given time to read."""
+"""Closing while the caller still sends would reset the connection, and the refusal be lost."""
 _SPARE = 64
-"""So many more connections than there may be are told why they are closed."""
+"""Connections above the limit that get an answer before they are closed."""
 _SAID_AGAIN_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What connections may take. The kernel's buffers, and up to 256 KiB that are read at once, come on top."""
+    """Limits of connections, without kernel buffers and up to 256 KiB that are read at once."""
 
     connections: int | None = None
     """At the same time; None: any number."""
@@ -38,15 +38,15 @@ class Bounds:
     head_seconds: float = 10.0
     """From the first byte of a request to the last of its head."""
     stall_seconds: float = 10.0
-    """A body's next bytes have come within so long."""
+    """Seconds within which a body's next bytes must come."""
     body_seconds: float = 60.0
     """From the head to the body's last byte."""
     unread_seconds: float = 60.0
-    """An answer has been taken by its caller within so long."""
+    """Seconds within which the caller must have read an answer."""
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection, within `bounds`. A connection that is used for nothing is closed as an idle one is."""
+    """One connection, limited by `bounds`. An unused connection is closed like an idle one."""
 
     bounds = Bounds()
     _said = -_SAID_AGAIN_SECONDS
@@ -68,7 +68,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self.peer = peer_at(transport)
         if self.peer.verified:
-            # What requests of this connection begin with.
+            # The initial state of this connection's requests.
             self.app_state = {**self.app_state, IN_STATE: self.peer}
         most = self.bounds.connections
         if most is None or len(self.connections) <= most:
@@ -100,7 +100,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._refused:
             return
         if self._loose > self.bounds.head_bytes:
-            # Much of it may be body.
+            # Much of the read data may be body.
             length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if length > self.bounds.head_bytes:
                 self._refuse_head()
@@ -126,7 +126,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._late is not None:
             self._no_longer_late()
-        # What follows in the same read is the next request's, and is not counted.
+        # What follows in the same read belongs to the next request, and is not counted.
         self._in_body, self._loose = False, 0
         super().on_message_complete()
 
@@ -151,7 +151,7 @@ class BoundedProtocol(HttpToolsProtocol):
         elif self._body == had and not self.flow.read_paused:
             self._refuse(Problem(ProblemKind.TOO_SLOW, f"no more of the body came for {self.bounds.stall_seconds:g} s"))
         else:
-            # While reading is paused it is we who take nothing.
+            # While reading is paused, the server takes no bytes: the caller is not at fault.
             at = min(now + self.bounds.stall_seconds, until)
             self._late = self.loop.call_at(at, self._look_at_body, until, self._body)
 
@@ -177,7 +177,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        # What is closed goes on being written, for as long as its caller likes.
+        # A closed connection continues to be written for as long as its caller takes.
         self._abort_unless_read(_LINGER_SECONDS)
 
     def _abort_unless_read(self, seconds: float) -> None:
@@ -203,7 +203,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(Problem(ProblemKind.HEAD_TOO_LARGE, f"request line and headers are longer than {most} bytes"))
 
     def _refuse(self, problem: Problem) -> None:
-        """Answered with the problem, unless callers would take it for another answer; read no more, and soon closed."""
+        """Answers with the problem, unless it could be taken for another answer, and soon closes."""
         self._refused = True
         self._no_longer_late()
         self._unset_keepalive_if_required()

@@ -1,4 +1,4 @@
-"""Explained: why something waits, as the management API shows it. Must not know how that was found out."""
+"""Explained: shows in the management API why a pod or a gang waits."""
 
 from __future__ import annotations
 

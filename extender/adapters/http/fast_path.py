@@ -1,14 +1,11 @@
-"""Direct: a request that is whole, and whose answer is not to be waited for, is answered where it was read.
+"""Fast path: answers a complete request at once, in the read that completed it.
 
-uvicorn makes a task of every request, and of its answer two writes to the kernel, head and body: for an ordinary pod a
-quarter of what filter costs, and half of what prioritize does. There are three steps, each for what the one before it
-left:
+uvicorn makes a task of every request, and writes head and body of its answer separately. This is a quarter of the cost
+of filter for an ordinary pod, and half of that of prioritize. Each of three steps handles what the one before left:
 
-    data_received -> _answered_by_sight   came in one read, alone, and its head has come before (`heads`)
-                  -> _answered            is whole, as the parser has it
-                  -> uvicorn              as ever: what waits, what streams, whoever wants the connection closed
-
-Knows uvicorn's protocol. Must not know what is served.
+    data_received -> _answered_by_sight   came alone in one read, with a known head (`HeadCache`)
+                  -> _answered            is complete, as the parser found
+                  -> uvicorn              all else: calls that wait or stream, connections to be closed
 """
 
 from __future__ import annotations
@@ -28,52 +25,53 @@ from extender.adapters.http.peer import MaySchedule, Peer, anybody
 
 
 class Served(Protocol):
-    """An ASGI application that answers some requests by itself."""
+    """An ASGI application that can answer some requests at once."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     def at_once(self, method: str, path: str, body: bytes) -> Answer | None:
-        """The answer to a request with that body, which is complete; None: it is to be asked as an application."""
+        """Returns the answer to a request with that complete body; None: call the application."""
         ...
 
     def may_schedule(self, peer: Peer) -> bool:
-        """Whether what that peer asks may be answered so."""
+        """Whether requests of that peer may be answered so."""
         ...
 
 
 AtOnce = Callable[[str, str, bytes], Answer | None]
 
 _AWAITED_BYTES = 2**20
-"""A body of a verb with 15,000 names has a third of that."""
+"""Bytes; a body of a verb with 15,000 names has a third of this."""
 _AWAITED = 16
-"""Connections, so that what is awaited is bounded beside all other bodies, for which there is a `BodyRoom`."""
+"""Connections; limits what is awaited, in addition to other bodies, which the `BodyRoom` limits."""
 _AWAITED_SECONDS = 0.01
 
 
 class DirectProtocol(BoundedProtocol):
-    """One connection. `at_once`, `may_schedule`: as of what is served; `heads`, `awaited`: of all connections of one
-    server."""
+    """One connection. `at_once`, `may_schedule`: from the application.
+
+    `heads`, `awaited`: shared by all connections of one server."""
 
     at_once: AtOnce
     may_schedule: MaySchedule
     heads: HeadCache
     awaited: set[DirectProtocol]
-    """Those of which a request has begun, the rest of whose body is awaited."""
+    """The connections with a request that has begun and whose remaining body is awaited."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._reading = False
         self._in_message = False
-        """Whether the parser is in the midst of a request, or of what is none."""
+        """Whether the parser is inside of a request, or of data that is no request."""
         self._begun: tuple[RequestResponseCycle, Any] | None = None
-        """The request that is next, of which no task has been made."""
+        """The next request, for which no task has been made."""
         self._patience: asyncio.TimerHandle | None = None
-        """Until its body is not awaited any more."""
+        """The timer that ends the wait for the request's body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         if not self.may_schedule(self.peer):
-            # It is said why by the application; here nothing has to be asked at each call.
+            # The application says why. Here the check is made once, not at each call.
             self.at_once = _nothing
 
     # -- by sight ------------------------------------------------------------------------------------------------
@@ -89,7 +87,7 @@ class DirectProtocol(BoundedProtocol):
             self._go_on(*self._begun, data if alone else b"")
 
     def _is_idle(self) -> bool:
-        """Whether what comes next is the beginning of a request, and nobody is before it."""
+        """Whether the next data begins a request, and no earlier request is in progress."""
         return (
             not (self._in_message or self._refused or self._late is not None or self.flow.write_paused)
             and (self.cycle is None or self.cycle.response_complete)
@@ -97,7 +95,7 @@ class DirectProtocol(BoundedProtocol):
         )
 
     def _answered_by_sight(self, data: bytes) -> bool:
-        """As `_answered`, without a parser, and with nothing of what uvicorn makes for a request."""
+        """Does the same as `_answered`, without the parser and uvicorn's request objects."""
         seen = self.heads.read(data)
         if seen is None or (answer := self.at_once(*seen)) is None:
             return False
@@ -112,19 +110,19 @@ class DirectProtocol(BoundedProtocol):
         super().on_message_begin()
 
     def on_message_complete(self) -> None:
-        # After the head of an upgrade comes what is no HTTP.
+        # The data after the head of an upgrade is not HTTP.
         self._in_message = self.parser.should_upgrade()
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        # uvicorn calls this at the end of a head: what is read with it may be the whole body.
+        # uvicorn calls this at the end of a head: the same read may contain the whole body.
         if self._reading:
             self._begun = cycle, app
         else:
             super()._start_asgi_task(cycle, app)
 
     def _go_on(self, cycle: RequestResponseCycle, app: Any, data: bytes) -> None:
-        """With the request that has begun. `data`: which may be the whole of it, and nothing else."""
+        """Continues with the begun request. `data`: may be that whole request and nothing else."""
         if not self._refused and self._is_awaited(cycle):
             self._await()
             return
@@ -140,7 +138,7 @@ class DirectProtocol(BoundedProtocol):
         if self._patience is None:
             self.awaited.add(self)
             self._patience = self.loop.call_later(_AWAITED_SECONDS, self._await_in_vain)
-        # uvicorn has whoever takes the body read on.
+        # uvicorn resumes reading when the application takes the body; here no application runs yet.
         self.flow.resume_reading()
 
     def _await_in_vain(self) -> None:
@@ -160,12 +158,13 @@ class DirectProtocol(BoundedProtocol):
             self._patience = None
 
     def _is_awaited(self, cycle: RequestResponseCycle) -> bool:
-        """Whether the rest of its body is on its way, and worth waiting for: thousands of names come in two or three
-        reads. Who is not so fast, or does not say how much comes, is uvicorn's."""
+        """Whether the rest of the body is expected soon, and worth waiting for.
+
+        Thousands of names come in two or three reads. uvicorn handles slow callers, and bodies of unknown length."""
         if not cycle.more_body or cycle.waiting_for_100_continue or not cycle.keep_alive:
             return False
         if self.at_once is _nothing:
-            # A stranger's takes no place from kube-scheduler's.
+            # Strangers must not take the places of kube-scheduler.
             return False
         if self._patience is None and len(self.awaited) >= _AWAITED:
             return False
@@ -177,7 +176,7 @@ class DirectProtocol(BoundedProtocol):
         if cycle.more_body or not cycle.keep_alive or cycle.waiting_for_100_continue or self.flow.write_paused:
             return False
         if self.parser.should_upgrade():
-            # Its body is none, whatever length was announced.
+            # An upgrade has no body, whatever length was announced.
             return False
         answer = self.at_once(cycle.scope["method"], cycle.scope["path"], bytes(cycle.body))
         if answer is None:
@@ -185,8 +184,8 @@ class DirectProtocol(BoundedProtocol):
         cycle.response_started = cycle.response_complete = True
         self.transport.write(_written(answer, cycle.default_headers))
         cycle.on_response()
-        # It is a method of ours, and we keep the last request: as uvicorn leaves it, nobody is freed late for that, and
-        # no body stays in memory until the next one comes.
+        # `on_response` is a method of this object, which keeps the last request. As in uvicorn, cutting this cycle
+        # frees both early; and no body stays in memory until the next request.
         cycle.on_response = lambda: None
         cycle.body = bytearray()
         return True
@@ -209,8 +208,9 @@ def _nothing(method: str, path: str, body: bytes) -> Answer | None:
 
 
 def direct(bounds: Bounds, at_once: AtOnce, may_schedule: MaySchedule = anybody) -> type[DirectProtocol]:
-    """The protocol with these bounds, for uvicorn's `http`. `at_once`, `may_schedule`: of what is served, which uvicorn
-    does not tell: it wraps that."""
+    """Returns the protocol class for uvicorn's `http`, with these bounds.
+
+    It needs `at_once` and `may_schedule` of the application, because uvicorn wraps that."""
     of_served = {"at_once": staticmethod(at_once), "may_schedule": staticmethod(may_schedule)}
     of_one_server = {"bounds": bounds, "heads": HeadCache(), "awaited": set()}
     return type("DirectProtocol", (DirectProtocol,), {**of_served, **of_one_server})

@@ -1,9 +1,7 @@
-"""Heads: a request whose head came before, but for its Content-Length, is read by looking that up.
+"""Head cache: recognises a repeated request head without parsing it, except for its Content-Length.
 
-kube-scheduler sends the same head with each call of a verb, and nobody need go through it again, header by header.
-Nothing is understood here: what a head means the parser has said, the first time it came; and what is not as simple as
-kube-scheduler's heads is left to the parser each time. Must not know connections, nor what is served.
-"""
+kube-scheduler sends the same head with each call of a verb. The cache stores what the parser found in a head the first
+time, and interprets nothing itself. Heads that are not as simple as kube-scheduler's are parsed each time."""
 
 from __future__ import annotations
 
@@ -13,13 +11,13 @@ _END = b"\r\n\r\n"
 _LENGTH = b"\r\nContent-Length: "
 _DIGITS = 9
 _LONGEST = 2048
-"""Bytes of a head, Go's has some 200."""
+"""Bytes of a head; Go's has about 200."""
 _REMEMBERED = 64
 _FRAMES_OTHERWISE = frozenset({b"transfer-encoding", b"upgrade", b"expect", b"trailer"})
 
 
 class Request(NamedTuple):
-    """As far as it matters to who is asked at once."""
+    """The parts of a request that `at_once` needs."""
 
     method: str
     path: str
@@ -28,37 +26,38 @@ class Request(NamedTuple):
 
 class _Parts(NamedTuple):
     head: bytes
-    """Without the digits of its length, of which it is certain where they were: behind the first `_LENGTH`."""
+    """The head without the digits of its length, which came directly after the first `_LENGTH`."""
     body: bytes
 
 
 class HeadCache:
-    """Those of one server. What is given to it begins where a request begins."""
+    """The heads of one server. All data passed to it begins where a request begins."""
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[str, str]] = {}
         """Method and path, by head without the digits of its length."""
 
     def read(self, data: bytes) -> Request | None:
-        """What the parser would make of `data`; None: that is for the parser to say."""
+        """Returns what the parser would find in `data`; None: parse it."""
         if not self._known or (parts := _parts(data)) is None or (known := self._known.get(parts.head)) is None:
             return None
         return Request(*known, parts.body)
 
     def remember(self, data: bytes, method: str, path: str) -> None:
-        """The parser has taken `data` for one whole request, with that method and path, after which others may follow
-        on the connection."""
+        """Stores what the parser found: `data` was one whole request with this method and path.
+
+        The connection must be open to further requests."""
         parts = _parts(data)
         if parts is None or not _is_plain(parts.head):
             return
         if len(self._known) >= _REMEMBERED:
-            # Nobody has so many, but who makes them up.
+            # Only an attacker sends this many different heads.
             self._known.clear()
         self._known[parts.head] = method, path
 
 
 def _parts(data: bytes) -> _Parts | None:
-    """None: it is not a head of moderate length and, to the byte, as much after it as that tells."""
+    """Returns head and body; None unless `data` is one short head and just its announced body."""
     end = data.find(_END, 0, _LONGEST)
     at = data.find(_LENGTH, 0, end) if end > 0 else -1
     if at < 0:
@@ -72,8 +71,9 @@ def _parts(data: bytes) -> _Parts | None:
 
 
 def _is_plain(head: bytes) -> bool:
-    """Whether nothing but its one Content-Length says where the request ends, and no line of it ends otherwise than
-    lines do: else a parser might take something for its end that is none here."""
+    """Whether only one Content-Length says where the request ends, and all lines end with CRLF.
+
+    Otherwise a parser might find the end elsewhere."""
     request, *headers = head.split(b"\r\n")
     names = [header.partition(b":")[0].lower() for header in headers]
     return (

@@ -1,7 +1,7 @@
-"""Sent names: the nodes of a call as they were sent, read only by who asks for one of them.
+"""Lazy node names: keeps the node names of a call as they were sent, and decodes them on first use.
 
-An ordinary pod passes on every node: then nobody looks at a name, and the answer has the list that came, byte for byte.
-Thousands of names take five times as long to read as to count. Must not know what the names are for.
+An ordinary pod passes on every node. Then no code reads a name, and the answer contains the received list, byte for
+byte. Decoding thousands of names takes five times as long as counting them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NAMED, _END, _NULL = b',"Nodes":null,"NodeNames":', b"}", b"null"
 _FIRST, _BETWEEN, _LAST = b'["', b'","', b'"]'
 _AT_THE_END = _LAST + _END
 _FEW = 16
-"""Answers with few names are remembered, and with them would be the whole body that these were not read from."""
+"""Answers with few names are remembered, and would keep the whole body of the call in memory."""
 _read = msgspec.json.Decoder(list[NodeName]).decode
 
 
@@ -30,7 +30,7 @@ class LazyNodeNames(Sequence[NodeName]):
     __slots__ = ("_count", "_names", "raw")
 
     def __init__(self, raw: Raw, count: int) -> None:
-        """`raw` is a list of so many names: see `sent_names`."""
+        """`raw` is a list of `count` names: see `sent_names`."""
         self.raw = raw
         self._count = count
         self._names: list[NodeName] | None = None
@@ -64,16 +64,16 @@ class LazyNodeNames(Sequence[NodeName]):
 
 
 def sent_names(raw: Raw) -> LazyNodeNames | None:
-    """The names, if `raw` is a list of more than a few texts of the characters of nodes' names, without spaces; None:
-    that is to be found out by reading it."""
+    """Returns the names of `raw` if they can be counted without decoding; else None: decode `raw`.
+
+    It must be a list, without spaces, of more than `_FEW` texts in the characters of node names."""
     return _counted(bytes(raw))
 
 
 def cut_out(body: bytes) -> tuple[bytes, LazyNodeNames] | None:
-    """`body` with null for its names, and these, as of `sent_names`; None: they are not where kube-scheduler has them.
+    """Returns `body` with null for its node names, and the names; None: not as kube-scheduler's.
 
-    Whoever reads the first as JSON makes of it what he would make of `body`, but for them: they are one value, as null
-    is, and where JSON has one value it may have any other.
+    Decoding the first part gives what decoding `body` would, but for the names, as null may replace any one JSON value.
     """
     if not body.endswith(_AT_THE_END) or (at := body.find(_NAMED)) < 0:
         return None
@@ -83,8 +83,8 @@ def cut_out(body: bytes) -> tuple[bytes, LazyNodeNames] | None:
 
 
 def _counted(raw: bytes) -> LazyNodeNames | None:
-    # All but such characters, in their order; and none of these is outside of the quotes, if each comma has one on
-    # either side.
+    # Removes the characters of names. What is left must be the frame of the list. If each comma has a quote on both
+    # sides, no name character is outside of the quotes.
     frame = raw.translate(None, _IN_NAMES)
     count = len(frame) // len(_EACH)
     if count <= _FEW or frame != _OPEN + _EACH * (count - 1) + _CLOSE:

@@ -1,7 +1,6 @@
-"""Where the service listens: its sockets, and uvicorn without hands of its own.
+"""Listening: opens the service's sockets, and runs uvicorn without signal handling.
 
-What cannot be is said before anything else begins, for whoever set it up. Must not know what is served.
-"""
+An address or setting that is unusable is reported before anything else begins."""
 
 from __future__ import annotations
 
@@ -18,26 +17,26 @@ from extender.adapters.http.tls import CannotListen, ServedCertificates
 from extender.settings import Settings
 
 _BACKLOG = 4096
-"""Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows as many."""
+"""Connections that the kernel keeps until they are accepted, if net.core.somaxconn allows it."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn, whose end is its owner's affair: it takes no signals, and raises CannotListen instead of exiting."""
+    """uvicorn without signal handling: its owner ends it. Raises CannotListen and never exits."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        # uvicorn raises what it took again when it has ended, and so ends the process before anything else is closed.
+        # uvicorn would raise the signals again at its end, and so end the process before other parts are closed.
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         try:
             await super().startup(sockets)
         except OSError as error:
-            # Two may have an address, until one of them listens.
+            # Two sockets may be bound to an address until one of them listens.
             raise CannotListen(f"cannot listen: {error.strerror or error}") from error
 
     async def answered(self) -> None:
-        """No call is under way, at this moment."""
+        """Waits until no call is in progress."""
         while self.server_state.tasks:
             await asyncio.wait(self.server_state.tasks)
 
@@ -48,9 +47,10 @@ def http_server(
     connections: int | None = None,
     certificates: ServedCertificates | None = None,
 ) -> Server:
-    """What listens, as kube-scheduler needs it; by https if there are certificates. `connections`: how many may be
-    open, where it is fewer than set."""
-    # Afterwards kube-scheduler no longer waits; others may be behind slower lines than it.
+    """Returns the server as kube-scheduler needs it; with certificates it uses HTTPS.
+
+    `connections`: limit of open ones, if below the setting."""
+    # After this time kube-scheduler no longer waits; other callers may have slower connections.
     patience = max(60.0, settings.scheduler_http_timeout_seconds)
     most = settings.connections_limit if connections is None else connections
     bounds = Bounds(most, body_seconds=patience, unread_seconds=patience)
@@ -63,10 +63,10 @@ def http_server(
             http=direct(bounds, service.at_once, service.may_schedule),
             ws="none",
             access_log=False,
-            # Who calls is who has connected, whatever a header says of it.
+            # The caller's address is that of the connection, whatever a header says.
             proxy_headers=False,
             log_config=None,
-            # Go's client keeps idle connections for 90 s: we must not close first.
+            # Go's client keeps idle connections for 90 s: the server must not close first.
             timeout_keep_alive=120,
             timeout_graceful_shutdown=5,
             # A gang's binds come all at once, each on a connection of its own.
@@ -77,10 +77,10 @@ def http_server(
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """Sockets with every address of `host`; nobody can connect before a server listens on them. Raises CannotListen."""
+    """Returns sockets bound to every address of `host`, not yet listening. Raises CannotListen."""
     sockets: list[socket.socket] = []
     try:
-        # The protocol is named, for only then asyncio switches Nagle's algorithm off.
+        # asyncio switches Nagle's algorithm off only if the protocol is given.
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )

@@ -1,4 +1,4 @@
-"""Shedding: what gives way when there is too much to do. Management calls do; kube-scheduler's never come here.
+"""Load shedding: refuses management calls under overload; kube-scheduler's verbs never come here.
 
     verb -------------------------------------------> answered where it was read
     health, metrics --------------------------------> answered
@@ -6,13 +6,10 @@
                     --one in each pass of the event loop--> begun
                     --its turn has not come in time--> 503
 
-There is one event loop. A verb is answered in the pass in which it is read, so what it waits for is that pass: with one
-management call begun in each, it waits for one at most, however many have come. Tenants take turns at that: who asks
-without end keeps nobody waiting for all of it. If passes are long, because of verbs or
-of news from the API server, fewer management calls are begun, and who waits for too long is told so, before any work is
-done for it. Nothing is measured for that but how long they wait.
-
-Knows the event loop and bytes. Must not know what a call asks for.
+There is one event loop. A verb is answered in the pass in which it is read, so it waits for that pass. Each pass begins
+one management call, so a verb waits for at most one. Tenants take turns: a tenant with endless calls delays others by
+one call each. Long passes, because of verbs or of news from the API server, begin fewer management calls. A call that
+waits too long is refused before any work is done for it. Only the waiting time is measured.
 """
 
 from __future__ import annotations
@@ -29,15 +26,15 @@ from extender.core.shares import Turns
 _log = structlog.get_logger(__name__)
 
 ALWAYS = frozenset(("/healthz", "/readyz", "/version", "/metrics"))
-"""What tells how the service is must be answered when it is not well."""
+"""Reports on the service's health must be answered when it is not healthy."""
 LATE, NO_MEMORY = "late", "memory"
-"""Why a call was shed."""
+"""Reasons to refuse a call."""
 LONGEST_WAIT = 15.0
 MEMORY_SHARE = 0.9
 _ONE_CALL = 96 * 2**20
-"""Bytes that a call may take (a page of 5,000 nodes with 50,000 pods); or half of what is in use, if that is less."""
+"""Bytes that a call may take (5,000 nodes with 50,000 pods), or half of those in use if less."""
 _MEMORY_HOLDS = 1.0
-"""Seconds for which it is believed of who comes how much memory is in use."""
+"""Seconds for which a measurement of the used memory is reused."""
 _SAID_AGAIN = 60.0
 
 
@@ -46,9 +43,10 @@ def _elapsed() -> float:
 
 
 class LoadShedding:
-    """`longest_wait`: seconds within which a management call's turn has to come. `memory`: as the kernel says; None
-    where nothing limits it. `share`: of the limit, beyond which none is begun; 0: it is all the same. `shed` is told
-    why, of each that is refused; `now` passes, and is never set back."""
+    """Decides which management calls may begin. `longest_wait`: seconds that a call may wait.
+
+    `memory`: as the kernel reports; None without a limit. `share`: part of the limit above which no call begins; 0: no
+    check. `shed` is called with the reason of each refusal; `now`: a steady clock."""
 
     def __init__(
         self,
@@ -64,14 +62,14 @@ class LoadShedding:
         self._shed = shed
         self._now = now
         self._waiting: Turns[tuple[float, asyncio.Future[None]]] = Turns()
-        """Since when, and what tells them that it is their turn."""
+        """When each call came, and the future that announces its turn."""
         self._passing = False
-        """Whether the next pass of the event loop is looked at."""
+        """Whether `_next` is scheduled for the next pass of the event loop."""
         self._known: tuple[float, Memory | None] | None = None
         self._said: dict[str, float] = {}
 
     def check_memory(self) -> None:
-        """There is memory for another management call, as far as is known. Raises Problem."""
+        """Checks that there is memory for another management call. Raises Problem."""
         now = self._now()
         if not self._share:
             return
@@ -86,8 +84,9 @@ class LoadShedding:
             raise self._refusal(NO_MEMORY, told, now, retry_after=10)
 
     async def turn(self, tenant: str = "") -> None:
-        """It is the caller's turn to begin: nobody else's in this pass of the event loop. Raises Problem where it has
-        not come in time, or those before have left no memory for it."""
+        """Waits until the caller may begin; one caller may in each pass of the event loop.
+
+        Raises Problem if its turn came too late, or if there is no memory left."""
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._waiting.add(tenant, (self._now(), turn))
@@ -99,16 +98,16 @@ class LoadShedding:
         self.check_memory()
 
     def _next(self) -> None:
-        """Once in each pass, for as long as somebody waits."""
+        """Runs once in each pass while calls wait."""
         now = self._now()
         while (found := self._waiting.take()) is not None:
             _, (since, turn) = found
             if turn.done():
-                # Its caller has left.
+                # The caller has left.
                 continue
             if now - since <= self._longest_wait:
                 turn.set_result(None)
-                # Who comes meanwhile is not the first.
+                # A call that comes meanwhile does not begin in this pass.
                 asyncio.get_running_loop().call_soon(self._next)
                 return
             told = (

@@ -1,7 +1,7 @@
-"""The extender's own metrics, of interfaces.md section 9.
+"""Metrics of the extender calls, as interfaces.md section 9 lists them.
 
-Knows prometheus-client. The registry is handed in, so that two services in one process, or two tests, do not meet.
-The label `verb` has four values and no caller can add one.
+The registry is passed in, so that two services in one process, or two tests, do not collide. The label `verb` has four
+values, and no caller can add one.
 """
 
 from __future__ import annotations
@@ -24,15 +24,14 @@ _NODES = (1.0, 10.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 2500.0, 5000.0, 10000.0)
 
 
 class Distribution:
-    """How many of what was observed are up to each bound, and their sum: for one thread, and without the library's
-    locks."""
+    """Counts observations up to each bound, and their sum. For one thread; has no locks."""
 
     __slots__ = ("_bounds", "_counts", "total")
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = (*bounds, inf)
         self._counts = [0] * len(self._bounds)
-        """By the first bound that is not below what was observed."""
+        """By the lowest bound that is not below the observation."""
         self.total = 0.0
 
     def observe(self, value: float) -> None:
@@ -44,7 +43,7 @@ class Distribution:
 
 
 class _Histograms(Collector):
-    """One for each verb: the library's own, and in it the numbers of a `Distribution`, when somebody asks."""
+    """A library histogram for each verb, filled from a `Distribution` at each scrape."""
 
     def __init__(self, name: str, about: str, bounds: Sequence[float], registry: CollectorRegistry) -> None:
         self._shown = Histogram(name, about, ["verb"], buckets=bounds, registry=None)
@@ -77,14 +76,14 @@ class _Histograms(Collector):
 
 @dataclass(frozen=True, slots=True)
 class VerbMetrics:
-    """Where one verb's durations and numbers of nodes are counted."""
+    """The distributions of one verb's durations and numbers of nodes."""
 
     duration: Distribution
     nodes: Distribution
 
 
 def verb_metrics(registry: CollectorRegistry) -> dict[str, VerbMetrics]:
-    """The metrics of every verb, registered, and shown as 0 before the first call."""
+    """Registers and returns the metrics of every verb, which show 0 before the first call."""
     duration = _Histograms(
         "escher_extender_duration_seconds",
         "From the last byte of a call of kube-scheduler to the first of its answer; bind waits for its gang in it.",

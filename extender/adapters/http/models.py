@@ -1,7 +1,7 @@
-"""Models: the bodies of the management API, as pydantic checks them and OpenAPI describes them.
+"""Models: the bodies of the management API, as pydantic checks and OpenAPI describes them.
 
-Knows JSON's types and the words of the API; translates into the core's words. Unknown keys are refused, for a misspelt
-`capactiy` that is ignored is worse than an error. Numbers are read strictly: "4", 1.5 and true are no capacity.
+Translates them into the core's types. Unknown keys are refused, because ignoring a misspelt `capactiy` is worse than an
+error. Numbers are read strictly: "4", 1.5 and true are no capacity.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_OPERATIONS = 1000
 _LONGEST_TTL = 10 * 365 * 86400
 
 LABEL_SCHEMA: dict[str, JsonValue] = {"pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": LABEL_LIMIT}
-"""A DNS label for OpenAPI. `require_label` reads it, and says in words what is wrong."""
+"""A DNS label for OpenAPI. `require_label` checks it, and explains errors in words."""
 
 Capacity = Annotated[
     StrictInt,
@@ -138,7 +138,7 @@ class ResourceBody(Body):
         if_absent: bool = False,
         dry_run: bool = False,
     ) -> SetResource:
-        """The request in the core's words. Raises ValueError where nothing can tell the caller's own node."""
+        """Returns the request in the core's types. Raises ValueError if no node can be derived."""
         choice = self.node_spec
         if choice is None and caller_node is None and self.owner is None:
             raise ValueError(
@@ -211,7 +211,7 @@ AnyOperation = Annotated[SetOperation | ClaimOperation | ReleaseOperation, Field
 
 
 def _not_too_many(value: object) -> object:
-    # pydantic looks at all of a list, and has an error for each, before it finds that there are too many.
+    # pydantic checks all items of a list, and has an error for each, before it finds that there are too many.
     if isinstance(value, list) and len(value) > _MOST_OPERATIONS:
         raise ValueError(f"at most {_MOST_OPERATIONS} operations")
     return value
@@ -233,7 +233,7 @@ class TransactionBody(Body):
     ] = None
 
     def request(self, caller_node: NodeName | None, dry_run: bool) -> Transact:
-        """The request in the core's words. Raises InOperation."""
+        """Returns the request in the core's types. Raises ValueError, InOperation."""
         if self.detection is Detection.SEQUENCE_NUMBER and self.read is None:
             raise ValueError("is needed for detection sequence-number: `sequence` of each node, from the cluster state")
         operations: list[Operation] = []
@@ -247,7 +247,7 @@ class TransactionBody(Body):
 
 
 class InOperation(Exception):
-    """An operation of a transaction that cannot be accepted: its index, the field in it, and why."""
+    """An unacceptable operation of a transaction: its index, the field in it, and why."""
 
     def __init__(self, index: int, field: str, detail: str) -> None:
         super().__init__(detail)

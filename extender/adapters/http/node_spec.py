@@ -22,7 +22,7 @@ _NODE_NAME_LIMIT = 253
 _NODE_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
 NODE_NAME_SCHEMA: dict[str, JsonValue] = {"pattern": f"^{_NODE_NAME.pattern}$", "maxLength": _NODE_NAME_LIMIT}
-"""A node's name for OpenAPI; `node_name` reads it."""
+"""The OpenAPI schema of a node's name; `node_name` checks the same."""
 
 _SCHEMA = {
     "anyOf": [
@@ -47,7 +47,7 @@ _SCHEMA = {
 
 
 def node_name(value: str) -> NodeName:
-    """The text, known to be spelt like a node's name. Raises ValueError, with the limit and the length given."""
+    """Returns the text if it is a valid node name. Raises ValueError, with limit and length."""
     if len(value) > _NODE_NAME_LIMIT:
         raise ValueError(f"a node's name of {len(value)} characters is too long; the limit is {_NODE_NAME_LIMIT}")
     if not _NODE_NAME.fullmatch(value):
@@ -56,7 +56,7 @@ def node_name(value: str) -> NodeName:
 
 
 def read_node_spec(value: object) -> NodeChoice | None:
-    """The choice; None for the caller's own node. Raises ValueError, in words for the caller."""
+    """Returns the choice; None for the caller's own node. Raises ValueError, in the API's words."""
     if value is None or isinstance(value, NodeChoice):
         return value
     if isinstance(value, str):

@@ -1,7 +1,4 @@
-"""Peer: who is at the other end of a connection, as far as TLS has verified it. Found out once for each connection.
-
-Knows certificates' subjects. Must not know what a peer may do.
-"""
+"""Peer: who is at the other end of a connection, as verified by TLS, once for each connection."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 IN_STATE = "escher.peer"
-"""Where a request's `state` has its peer; nothing is there for one that has shown no certificate."""
+"""Key of the peer in a request's `state`; absent if no certificate was shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`verified`: it has shown a certificate of an authority that we trust. `name`: that certificate's common name."""
+    """`verified`: its certificate is of a trusted authority. `name`: the common name in it."""
 
     verified: bool = False
     name: str = ""
@@ -32,18 +29,18 @@ def anybody(peer: Peer) -> bool:
 
 
 def peer_at(transport: BaseTransport) -> Peer:
-    """Who is at the other end. What has not been verified is not believed."""
+    """Returns the peer at the other end; without a verified certificate a stranger."""
     connection = transport.get_extra_info("ssl_object")
-    # Nothing is given of a certificate that was not verified.
+    # An unverified certificate yields nothing here.
     shown = connection.getpeercert() if connection is not None else None
     if not shown:
         return STRANGER
     names = [value for part in shown.get("subject", ()) for key, value in part if key == "commonName"]
-    # With several it is not clear whose certificate it is.
+    # With several names it is not clear whose certificate it is.
     return Peer(verified=True, name=names[0] if len(names) == 1 else "")
 
 
 def peer_of(scope: Mapping[str, Any]) -> Peer:
-    """Whoever sent the request."""
+    """Returns the peer that sent the request."""
     found = scope.get("state", {}).get(IN_STATE, STRANGER)
     return found if isinstance(found, Peer) else STRANGER

@@ -1,7 +1,6 @@
-"""Policy bodies: the JSON of policies in the management API, read and shown.
+"""Policy bodies: reads and shows the JSON of policies in the management API.
 
-Structure is checked here, parameters by `policy_models`, which knows every type; OpenAPI has both. Must not know what a
-policy does.
+The models here check the structure. `policy_models`, which has every type, checks the parameters. OpenAPI shows both.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class SelectorBody(Body):
 
 
 def _discriminated(schema: dict[str, Any]) -> None:
-    """A policy of each type, with that type's parameters."""
+    """Replaces the schema by one alternative for each policy type, with its parameters."""
     told = {name: schema[name] for name in ("title", "description") if name in schema} | {"examples": _EXAMPLES}
     members: dict[str, Any] = schema.pop("properties")
     schema.clear()
@@ -103,11 +102,11 @@ MERGE_PATCH = {
         },
     }
 }
-"""Both media types, for OpenAPI."""
+"""The request body with both media types, for OpenAPI."""
 
 
 def spec_of(body: PolicyBody) -> PolicySpec:
-    """The policy in the core's words, in which every value has been looked at. Raises Problem."""
+    """Returns the policy in the core's types, with all values checked. Raises Problem."""
     selector = None if body.selector is None else _to_selector(body.selector)
     spec = PolicySpec(body.type, body.parameters, selector)
     try:
@@ -121,7 +120,7 @@ def spec_of(body: PolicyBody) -> PolicySpec:
 
 
 def patched(before: PolicySpec, patch: PolicyPatch) -> PolicySpec:
-    """What the policy says after a merge patch (RFC 7396). Raises Problem, and RequestValidationError."""
+    """Returns the policy after a merge patch (RFC 7396). Raises Problem, RequestValidationError."""
     said = spec_json(before)
     merged = _merge(said, patch.model_dump(exclude_unset=True))
     try:
@@ -213,7 +212,7 @@ def policy_view(state: PolicyState) -> PolicyView:
 
 
 def spec_json(spec: PolicySpec) -> dict[str, Any]:
-    """What a PUT of the policy says; without `selector` where it has none."""
+    """Returns the body of a PUT of the policy; without `selector` if it has none."""
     said: dict[str, Any] = {"type": spec.type, "parameters": dict(spec.parameters)}
     if spec.selector is not None:
         labels, expressions = spec.selector.match_labels, spec.selector.match_expressions
@@ -224,7 +223,7 @@ def spec_json(spec: PolicySpec) -> dict[str, Any]:
 
 
 def in_force_json(policy: PolicyInForce) -> dict[str, Any]:
-    """What a PUT of a policy says of which this is in force."""
+    """Returns the body of a PUT that would bring this policy into force."""
     said = {"type": type_of(policy.parameters), "parameters": policy_models.shown(policy.parameters)}
     if policy.selector is not None:
         said["selector"] = {"match_expressions": _requirements(policy.selector)}

@@ -1,7 +1,7 @@
-"""Problems: what a caller is told when a call is refused, as RFC 9457 problem details.
+"""Problems: the answers to refused calls, as RFC 9457 problem details.
 
-Knows which kinds there are, their titles and HTTP statuses. Every error of this service, on whichever path, has the
-same five members: type, title, status, detail, field (null where no part of the request is at fault).
+Defines the kinds, with titles and HTTP statuses. Every error of this service, on every path, has the same five members:
+type, title, status, detail, field (null if no part of the request is at fault).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 CONTENT_TYPE = "application/problem+json"
 LONGEST_DETAIL = 4000
-"""Characters: nobody reads more, and a refusal should not be larger than what it refuses."""
+"""Characters; a refusal should not be larger than the request that it refuses."""
 
 
 class ProblemKind(Enum):
@@ -58,7 +58,7 @@ class ProblemKind(Enum):
 
 
 class Problem(Exception):
-    """A refused call. `extra`: further members of the answer; `headers`: to be sent with it."""
+    """A refused call. `extra`: further members of the answer; `headers`: sent with it."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Problem(Exception):
         return self.kind.status
 
     def body(self) -> bytes:
-        """The problem details, one JSON value without a trailing newline."""
+        """Returns the problem details, one JSON value without a trailing newline."""
         return details(
             self.status, self.detail, type_uri=self.kind.uri, title=self.kind.title, field=self.field, extra=self.extra
         )
@@ -96,14 +96,14 @@ def details(
     field: str | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Problem details as JSON. A detail that quotes too much of the request is cut."""
+    """Returns problem details as JSON. A detail that is too long is cut."""
     said = detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]}..."
     told = {"type": type_uri, "title": title, "status": status, "detail": said, "field": field}
     return msgspec.json.encode({**told, **(extra or {})})
 
 
 def dotted(path: Sequence[str | int]) -> str:
-    """A path into a body as people write it: `operations[0].units`."""
+    """Returns a path into a body as people write it: `operations[0].units`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
@@ -111,13 +111,13 @@ def dotted(path: Sequence[str | int]) -> str:
 
 
 def quoted(value: object, limit: int = 80) -> str:
-    """The value as a caller would recognise it, cut where it is long."""
+    """Returns the value as its caller would recognise it, cut after `limit` characters."""
     text = repr(value)
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
 def complaint(field: str, error: Any) -> str:
-    """What pydantic complains of, as our callers read it. `field`: where, as they write it."""
+    """Returns a pydantic error in words for the caller. `field`: where, as the caller writes it."""
     what = error["msg"].removeprefix("Value error, ")
     match error["type"]:
         case "missing":
@@ -143,7 +143,7 @@ _DETAILS = {
 
 
 def documented(answers: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
-    """Problems as FastAPI's `responses` for OpenAPI: each status with what it means."""
+    """Returns problems as FastAPI's `responses` for OpenAPI: each status with its meaning."""
     return {
         status: {"description": meaning, "content": {CONTENT_TYPE: {"schema": _DETAILS}}}
         for status, meaning in answers.items()
@@ -160,4 +160,4 @@ ANYWHERE = documented(
         503: "Not ready, another replica decides, too busy, or the Kubernetes API server cannot be reached",
     }
 )
-"""Problems with which any call may be answered."""
+"""Problems that may answer any call."""

@@ -1,4 +1,4 @@
-"""Quantities as the management API spells them: JSON numbers, or Kubernetes' text.
+"""Quantities: reads and shows amounts as the management API writes them, as numbers or text.
 
 The core counts cpu in thousandths of a core; people write and read cores. Everything else is in whole units.
 """
@@ -12,20 +12,20 @@ from extender.kube.names import CPU, ResourceKey
 from extender.kube.quantities import InvalidQuantity, Vector, count, parse_quantity
 
 MOST_RESOURCES = 1024
-"""In one vector. No node has as many; a longer one is a mistake or an attack."""
+"""In one vector. No node has as many; a longer vector is a mistake or an attack."""
 
 _KEY = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 def read_vector(value: Mapping[str, object]) -> dict[ResourceKey, int]:
-    """Units by resource, as the core counts them. Raises ValueError, which names the resource and its value."""
+    """Returns units by resource, as in the core. Raises ValueError with resource and value."""
     if len(value) > MOST_RESOURCES:
         raise ValueError(f"names {len(value)} resources; the limit is {MOST_RESOURCES}")
     return {resource_key(key): _units(key, number) for key, number in value.items()}
 
 
 def resource_key(text: str) -> ResourceKey:
-    """The text, known to be spelt like a resource. Raises ValueError."""
+    """Returns the text if it is a valid resource name. Raises ValueError."""
     if not _KEY.fullmatch(text):
         raise ValueError(
             f"{text[:80]!r} is no name of a resource; write one such as cpu, nvidia.com/gpu or escher.dev/team-a.data1"
@@ -48,17 +48,17 @@ def _units(key: str, number: object) -> int:
 
 
 def _plain(number: float) -> str:
-    """A JSON number as text that is a quantity; NaN and the infinities become a text that is none."""
+    """Returns a JSON number as a quantity's text; for NaN and infinities an invalid one."""
     return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)
 
 
 def shown(units: Vector) -> dict[str, int | float]:
-    """The vector as JSON shows it: cpu in cores."""
+    """Returns the vector as JSON shows it: cpu in cores."""
     return {key: _cores(number) if key == CPU else number for key, number in units.items()}
 
 
 def shown_units(resource: ResourceKey, units: int) -> int | float:
-    """One number of a vector as JSON shows it."""
+    """Returns one number of a vector as JSON shows it."""
     return _cores(units) if resource == CPU else units
 
 

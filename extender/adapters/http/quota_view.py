@@ -1,4 +1,4 @@
-"""Quota view: what the management API shows of a namespace's quota and scheduling domain, as OpenAPI describes it."""
+"""Quota view: a namespace's quota and scheduling domain, as the management API shows them."""
 
 from __future__ import annotations
 

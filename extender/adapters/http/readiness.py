@@ -1,4 +1,4 @@
-"""Readiness: nothing is decided or answered before the cluster has been read once, and where another replica leads."""
+"""Readiness: refuses calls until the cluster has been read, and while another replica leads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from extender.app.cache.staleness import Loss
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How one of several replicas stands. `warm`: it could take over at once; `leader`, `at`: who leads as far as it
-    knows, and where."""
+    """One of several replicas. `warm`: could take over at once; `leader`, `at`: as far as known."""
 
     leading: bool
     warm: bool
@@ -24,8 +23,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Gaps:
-    """`waits_for`: kinds without which nothing is decided yet, and why each cannot be read; `without`: kinds that the
-    service runs without; `lost`: kinds that could not be read for a while."""
+    """Kinds of objects that the service cannot read, or does not read.
+
+    `waits_for`: needed for every decision, with reasons; `without`: done without; `lost`: unreadable for a while."""
 
     waits_for: Mapping[str, str] = field(default_factory=dict)
     without: Sequence[str] = ()
@@ -33,13 +33,13 @@ class Gaps:
 
 
 async def require_ready(request: Request) -> None:
-    """The first full sync is over, and this replica decides. Raises Problem (503) else."""
+    """Raises Problem (503) before the first full sync, and if this replica does not decide."""
     if not request.app.state.ready():
         raise unready(request.app.state.replica)
 
 
 async def require_warm(request: Request) -> None:
-    """As `require_ready`; but of a replica that follows it is enough that it can take over. Raises Problem (503)."""
+    """As `require_ready`, but a replica that follows need only be `warm`. Raises Problem (503)."""
     replica: Standing | None = request.app.state.replica and request.app.state.replica()
     if replica is None or replica.leading:
         if not request.app.state.ready():
@@ -49,13 +49,13 @@ async def require_warm(request: Request) -> None:
 
 
 def unready(replica: Callable[[], Standing] | None) -> Problem:
-    """Why nothing is decided here. `replica`: None for the only one."""
+    """Returns why nothing is decided here. `replica`: None if this is the only one."""
     standing = replica and replica()
     return _not_ready() if not standing or standing.leading else _not_leading(standing)
 
 
 def _not_ready(waits_for: Mapping[str, str] | None = None) -> Problem:
-    """Before the first full sync nothing can be decided: the ledger does not know the cluster yet."""
+    """Before the first full sync the ledger does not know the cluster: nothing can be decided."""
     refused = "; ".join(f"{kind}: {why}" for kind, why in sorted((waits_for or {}).items()) if why)
     return Problem(
         ProblemKind.NOT_READY,
@@ -74,6 +74,6 @@ def _not_leading(standing: Standing) -> Problem:
         ProblemKind.NOT_LEADING,
         f"this replica does not decide; {who}",
         extra={"leader": standing.leader, "at": standing.at},
-        # Who comes again is to be led anew: a Service moves no connection that was made when this one led.
+        # The caller must open a new connection: a Service moves no connection that exists already.
         headers={"Retry-After": "1", "Connection": "close"},
     )

@@ -1,14 +1,14 @@
-"""Recorder: a proxy between kube-scheduler and an extender that keeps every body exactly as it was sent.
+"""Recorder: a proxy between kube-scheduler and an extender that stores every body as it was sent.
 
     python -m extender.adapters.http.record --listen 127.0.0.1:9090 --forward http://127.0.0.1:8080 --out DIR
 
-kube-scheduler's `urlPrefix` then says http://127.0.0.1:9090/scheduler. Call 7, a filter that was answered with 200, is
+Set kube-scheduler's `urlPrefix` to http://127.0.0.1:9090/scheduler. Call 7, a filter answered with 200, is stored as
 
     DIR/0007-filter-200.request.json
     DIR/0007-filter-200.answer.json
 
-byte for byte. The files of tests/adapters/http/golden were made so. It understands nothing of what it passes on,
-changes nothing, and does not check who connects: for loopback and tests.
+byte for byte. The files of tests/adapters/http/golden were recorded with it. It does not interpret or change what it
+forwards, and does not check who connects: use it for loopback and tests only.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HOP_BY_HOP = frozenset({"host", "connection", "content-length", "transfer-encod
 
 
 class Tape:
-    """The folder of recordings. Numbers go on where an earlier recording ended."""
+    """The folder of recordings. Numbers continue after those of an earlier recording."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -40,19 +40,19 @@ class Tape:
         self._last = max(numbers, default=0)
 
     def next_number(self) -> int:
-        """A number that no other call has, in the order in which calls arrive."""
+        """Returns a number that no other call has, in the order in which calls arrive."""
         self._last += 1
         return self._last
 
     def keep(self, number: int, verb: str, status: int, request: bytes, answer: bytes) -> None:
-        """Both bodies are files now."""
+        """Writes both bodies to files."""
         stem = f"{number:04}-{verb}-{status}"
         (self.folder / f"{stem}.request.json").write_bytes(request)
         (self.folder / f"{stem}.answer.json").write_bytes(answer)
 
 
 def create_recorder(forward: str, tape: Tape, *, client: httpx.AsyncClient | None = None) -> Starlette:
-    """The proxy as an ASGI app. Where nobody answers at `forward`, its caller gets 502, and that is recorded too."""
+    """Returns the proxy as an ASGI app. If `forward` is unreachable, it records and answers 502."""
     # A bind may wait as long as it likes: the caller's time-out decides, as without a proxy.
     upstream = client or httpx.AsyncClient(timeout=None)
 
@@ -83,7 +83,7 @@ def create_recorder(forward: str, tape: Tape, *, client: httpx.AsyncClient | Non
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The proxy has run until it was interrupted."""
+    """Runs the proxy until it is interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m extender.adapters.http.record",
         description="Record what kube-scheduler and its extender say to each other, byte for byte.",

@@ -1,8 +1,7 @@
-"""Rights: what each call of the management API needs, in Kubernetes' words, so that plain RBAC gives it or not.
+"""Rights: the RBAC rights that each call of the management API needs, in one literal table.
 
-One literal table. A route that has no row cannot be made. What a body alone says (each operation of a transaction, a
-resource that is shared) is asked for by the endpoint. Must not know who calls, nor who decides.
-"""
+A route without a row in the table cannot be created. Endpoints check themselves what depends on the body: each
+operation of a transaction, and a shared resource."""
 
 from __future__ import annotations
 
@@ -22,23 +21,24 @@ from extender.core.names import EphemeralName
 RESOURCES, SHARED, CLAIMS = "ephemeralresources", "ephemeralresources/shared", "claims"
 POLICIES, ASKS = "escherpolicies", "escherpolicies/ask"
 SET = ("create", "update")
-"""Whoever says what is to be may both make it and change it."""
+"""A caller that sets an object may need to create it or to update it."""
 
 
 class Where(Enum):
-    """Where a right has to be."""
+    """The namespace in which a right is needed."""
 
     NAMESPACE = auto()
-    """In the namespace of the path."""
+    """The namespace of the path."""
     QUERY = auto()
-    """In the one of `?namespace=`; in all, where none is named."""
+    """The namespace of `?namespace=`; all namespaces if there is none."""
     EVERYWHERE = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a call needs: each of `verbs`. `name`: the part of the path that names one. `changes`: it may change
-    something, and is told to the audit log."""
+    """What a call needs: each of `verbs`. `name`: the path parameter that names the object.
+
+    `changes`: the call may change something, and is written to the audit log."""
 
     resource: str = ""
     verbs: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class Needs:
     changes: bool = False
 
     def rights(self, request: Request) -> list[Right]:
-        """The rights that this request needs."""
+        """Returns the rights that this request needs."""
         match self.where:
             case Where.NAMESPACE:
                 namespace = request.path_params.get("ns", "")
@@ -60,7 +60,7 @@ class Needs:
 
 
 KNOWN_ONE = Needs()
-"""Anybody who is known."""
+"""For every authenticated caller."""
 
 NEEDS: Mapping[tuple[str, str], Needs] = {
     ("GET", "/namespaces/{ns}/resources"): Needs(RESOURCES, ("list",)),
@@ -85,14 +85,14 @@ NEEDS: Mapping[tuple[str, str], Needs] = {
     ("GET", "/brake"): Needs("brakes", ("get",), Where.EVERYWHERE),
     ("GET", "/state-dump"): Needs("statedumps", ("get",), Where.EVERYWHERE),
     ("POST", "/what-if"): Needs("whatifs", ("create",), Where.EVERYWHERE),
-    # What its operations need, each in its namespace.
+    # Each operation needs its own right, in its own namespace.
     ("POST", "/transactions"): Needs(where=Where.EVERYWHERE, changes=True),
 }
-"""By method and path below `/v1`."""
+"""By method and by path below `/v1`."""
 
 
 class GuardedRoute(StrictRoute):
-    """An endpoint that is called by those who may, and before anything of the body is looked at."""
+    """An endpoint that checks the caller's rights before it reads the body."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -108,24 +108,24 @@ class GuardedRoute(StrictRoute):
 
 
 def admitted_in(request: Request) -> Admitted:
-    """Who has been let in with this request."""
+    """Returns the admission of this request."""
     found = request.scope.get(ADMITTED)
     if isinstance(found, Admitted):
         return found
     if request.app.state.behind_entry:
-        # Nobody is taken for somebody who may.
+        # A caller that was not admitted is never treated as an admitted one.
         raise RuntimeError("a request has come past the entry")
     return Admitted()
 
 
 async def require_shared(request: Request, namespace: str, name: str, verbs: Sequence[str]) -> None:
-    """The caller may do that to shared resources of this namespace too. Raises Problem."""
+    """Checks that the caller may do that to shared resources of the namespace. Raises Problem."""
     rights = [Right(verb=verb, resource=SHARED, namespace=namespace, name=name) for verb in verbs]
     await admitted_in(request).require(*rights)
 
 
 async def require_operations(request: Request, operations: Sequence[Operation]) -> None:
-    """The caller may do all of it, each in its namespace. Raises Problem."""
+    """Checks that the caller may do each operation in its namespace. Raises Problem."""
     rights: dict[Right, None] = {}
     for operation in operations:
         match operation:

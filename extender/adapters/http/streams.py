@@ -1,4 +1,4 @@
-"""Streams: how many callers hold open. What is beyond a bound is refused before it begins, and says which bound."""
+"""Streams: limits how many event streams callers hold open. A refusal names the setting."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from prometheus_client.registry import Collector
 from extender.adapters.http.problems import Problem, ProblemKind
 
 Client = tuple[str, str]
-"""What a client is known by, and its name: `("user", "ann")`."""
+"""How a client is identified, and its name: `("user", "ann")`."""
 
 _RETRY_AFTER = 10
 
 
 class Streams(Collector):
-    """`per_client`: of one client. `per_namespace`: those that follow one namespace, or those that follow all.
-    `limit`: of all together."""
+    """Limits open streams: `per_client`, `per_namespace` (or for all of them), `limit` in total."""
 
     def __init__(self, per_client: int = 16, per_namespace: int = 128, limit: int = 512) -> None:
         self._per_client = per_client
@@ -28,7 +27,7 @@ class Streams(Collector):
         self.open: Counter[Hashable] = Counter()
         """By client, by namespace (None: all namespaces), and in all."""
         self._refused = dict.fromkeys(("streams_per_client", "streams_per_namespace", "streams_limit"), 0)
-        """How many, by the setting that bounds them."""
+        """Number of refusals, by the setting that caused them."""
 
     def collect(self) -> Iterable[Metric]:
         there = GaugeMetricFamily("escher_event_streams", "Streams of events that callers hold open")
@@ -43,7 +42,7 @@ class Streams(Collector):
 
     @contextmanager
     def held(self, client: Client | None, namespace: str | None) -> Iterator[None]:
-        """One more is open while this lasts. `client` None: it cannot be told from others. Raises Problem."""
+        """Counts one more open stream during the block. `client` None: unknown. Raises Problem."""
         followed = "all namespaces" if namespace is None else f"namespace {namespace!r}"
         bounds: dict[Hashable, tuple[int, str, str]] = {}
         if client is not None:
@@ -57,7 +56,7 @@ class Streams(Collector):
                     ProblemKind.TOO_MANY,
                     f"{most} streams of events {which}, and no more may (setting {setting}): close one that is not "
                     "needed, or come again later",
-                    # What is refused holds no connection open either.
+                    # The refused call must not hold its connection open either.
                     headers={"Retry-After": str(_RETRY_AFTER), "Connection": "close"},
                 )
         self.open.update(bounds.keys())

@@ -1,7 +1,7 @@
-"""Strict JSON: a body as everybody reads it, or refused. Must not know what a body means.
+"""Strict JSON: reads a body only if every JSON reader would read the same value, else refuses it.
 
-Python takes the last of two equal keys, others the first; and half a surrogate pair can be read, and then written by
-nobody. So neither goes any further.
+Python takes the last of two equal keys, other readers the first. Half a surrogate pair can be read but not written
+again.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from extender.adapters.http.problems import Problem, ProblemKind, dotted
 _HALF = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
 )
-"""What may be half a pair; or, after a backslash, nothing of the kind."""
+"""Matches what may be half a surrogate pair; after a backslash it may match something harmless."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SEARCHED = 10_000
-"""Objects and lists that are looked through for the name of what is wrong: more would hold up everybody."""
+"""Most objects and lists searched for the name of the fault: more would block the event loop."""
 
 MOST_VALUES = 20_000
-"""In a body: each that is wrong costs 20 us of everybody's time, before anything is known of rights."""
+"""In one body: a wrong value costs 20 microseconds of the event loop, before rights are checked."""
 
 _Path = tuple[str | int, ...]
 _Items = list[tuple[str | int, object]]
 
 
 class Unreadable(HTTPException):
-    """What FastAPI lets through when a body is read."""
+    """An error that FastAPI does not convert when it is raised while a body is read."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.status, problem.detail)
@@ -62,7 +62,7 @@ class _StrictRequest(Request):
 
 
 def read_json(body: bytes) -> Any:
-    """The value. Raises Problem, with the path to the key or text that cannot be as its field."""
+    """Returns the value. Raises Problem, with the path to the faulty key or text in `field`."""
     if body.count(b",") > MOST_VALUES:
         raise Problem(ProblemKind.TOO_LARGE, f"the body has more than {MOST_VALUES} values; send several smaller ones")
     twice: list[tuple[dict[str, Any], str]] = []
@@ -75,7 +75,7 @@ def read_json(body: bytes) -> Any:
         return value
 
     try:
-        # A byte order mark is nobody's content, and some editors' habit.
+        # A byte order mark carries no content, but some editors write one.
         text = body.decode("utf-8-sig")
         value = json.loads(text, object_pairs_hook=made)
     except UnicodeDecodeError as error:
@@ -91,7 +91,7 @@ def read_json(body: bytes) -> Any:
     if twice:
         keys = {id(each): key for each, key in twice}
         raise _refused(value, "is there more than once", lambda each, _: keys.get(id(each)))
-    # What can be read may be nested too deeply to be written.
+    # JSON that can be read may be nested too deeply to be written.
     try:
         has_half = _HALF.search(text) is not None and not _can_be_written(value)
     except RecursionError:
@@ -123,7 +123,7 @@ def _half_in(_: object, items: _Items) -> str | int | None:
 
 
 def _refused(value: Any, what: str, wrong: Callable[[object, _Items], str | int | None]) -> Problem:
-    """`what` is said of the first key, from the outermost, that is `wrong` in its object or list."""
+    """Returns a problem that says `what` of the outermost key that is `wrong` in its container."""
     waiting: list[tuple[_Path, object]] = [((), value)]
     field = ""
     for path, each in waiting:

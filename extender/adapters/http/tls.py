@@ -1,9 +1,9 @@
-"""TLS: the service's certificate and the authorities that it trusts, as their files have them now.
+"""TLS: loads the service's certificate and the trusted authorities, and reloads changed files.
 
-Certificates are renewed while the service runs. The files are read every few seconds and compared as bytes, for a
-mounted Secret is a link that is put in place of another. What is new holds from the next handshake on: each is given
-the newest context, in which an authority that has been taken out is unknown. Connections that are open go on. Files
-that cannot be used change nothing, and are complained of once. Must not know what is served.
+Certificates are renewed while the service runs. The files are read every few seconds and compared as bytes, because a
+mounted Secret is a link that is replaced. New content applies from the next handshake on: each handshake gets the
+newest context, in which a removed authority is unknown. Open connections continue. Unusable files change nothing, and
+are logged once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from extender.settings import Settings
 _log = structlog.get_logger(__name__)
 
 LOOK_EVERY = 3.0
-"""Seconds."""
+"""Seconds between two checks of the files."""
 
 
 class CannotListen(Exception):
-    """The address or the certificates cannot be used; `str()` names the setting, its value and what is wrong."""
+    """The address or the certificates cannot be used; `str()` names setting, value and fault."""
 
 
 class ServedCertificates:
-    """A chain, its key, and authorities of clients (None: clients are not asked for a certificate), from files.
+    """A certificate chain, its key, and the authorities of clients, all read from files.
 
-    Raises CannotListen where they cannot be used to begin with.
-    """
+    `client_ca` None: clients are not asked for a certificate. Raises CannotListen if the files are unusable at the
+    start."""
 
     def __init__(
         self,
@@ -46,24 +46,24 @@ class ServedCertificates:
         self._paths = certificate, key, client_ca
         self._sleep = sleep
         self.unusable = 0
-        """Times that the files held something else that could not be used."""
+        """How often the files changed to content that could not be used."""
         check_tls(*self._paths)
         self._seen = self._contents()
         self._in_doubt: object = None
         self.ends_at = 0.0
-        """When the first certificate of the chain ends, in seconds since the epoch."""
+        """When the first certificate of the chain expires, in seconds since the epoch."""
         self.context = self._newest = self._loaded()
-        """For whoever listens: it stays the same."""
+        """For the listening socket: this object never changes."""
         self.context.sni_callback = self._hand_newest
 
     async def run(self) -> None:
-        """Follows the files until it is cancelled."""
+        """Checks the files repeatedly until it is cancelled."""
         while True:
             await self._sleep(LOOK_EVERY)
             self.look()
 
     def look(self) -> None:
-        """What the files have now holds for all handshakes to come, if it can be used."""
+        """Loads the files if they changed. Usable content applies to all later handshakes."""
         contents = self._contents()
         if contents == self._seen:
             self._in_doubt = None
@@ -72,8 +72,8 @@ class ServedCertificates:
             check_tls(*self._paths)
             newest = self._loaded()
         except Exception as error:
-            # A certificate can be wrong in ways that are no one kind of error, and none ends the service.
-            # Files are put in place one after the other: only what stays is complained of.
+            # A certificate can be wrong in many ways, which raise errors of different types. None may end the service.
+            # Files are replaced one after the other, so only content that stays is logged.
             if contents == self._in_doubt:
                 self._seen, self._in_doubt = contents, None
                 self.unusable += 1
@@ -82,7 +82,7 @@ class ServedCertificates:
                 self._in_doubt = contents
             return
         if self._contents() != contents:
-            # They changed while they were read.
+            # The files changed while they were read.
             return
         self._seen, self._in_doubt, self._newest = contents, None, newest
         _log.info("new certificates are in force", ends_at=self.ends_at)
@@ -94,31 +94,31 @@ class ServedCertificates:
         certificate, key, client_ca = self._paths
         chain = x509.load_pem_x509_certificates(certificate.read_bytes())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        # Nothing is resumed: whoever comes again shows its certificate again, to the authorities of that moment.
+        # No session is resumed: at each connection the client shows its certificate to the authorities of that moment.
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.num_tickets = 0
         context.load_cert_chain(certificate, key, password=_no_pass_phrase(key))
         if client_ca is not None:
-            # A kubelet's probes show none. Whatever is shown has to be good.
+            # A kubelet's probes show no certificate. A certificate that is shown must be valid.
             context.verify_mode = ssl.CERT_OPTIONAL
             context.load_verify_locations(cafile=client_ca)
         self.ends_at = min(each.not_valid_after_utc for each in chain).timestamp()
         return context
 
     def _hand_newest(self, connection: Any, _: str | None, __: ssl.SSLContext) -> None:
-        # OpenSSL asks at every handshake, whether or not the client names whom it wants to reach.
+        # OpenSSL calls this at every handshake, whether or not the client names a server.
         connection.context = self._newest
 
 
 def served_certificates(settings: Settings) -> ServedCertificates | None:
-    """Those that the settings name; None where they name none. Raises CannotListen."""
+    """Returns the certificates that the settings name, or None. Raises CannotListen."""
     if settings.tls_certificate is None or settings.tls_key is None:
         return None
     return ServedCertificates(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
 
 
 def check_tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> None:
-    """The files can be read, and the key is the certificate's. Raises CannotListen."""
+    """Checks that the files are readable, and the key is the certificate's. Raises CannotListen."""
     for name, path in (("tls_certificate", certificate), ("tls_client_ca", client_ca)):
         if path is not None:
             _check_readable(name, path)
@@ -141,7 +141,7 @@ def check_tls(certificate: Path | None, key: Path | None, client_ca: Path | None
 
 def _no_pass_phrase(key: Path) -> Callable[[], NoReturn]:
     def refuse() -> NoReturn:
-        # Left alone OpenSSL asks for it at the terminal.
+        # Without this OpenSSL asks for the pass phrase at the terminal.
         raise CannotListen(f"tls_key = {key}: it is encrypted; give one that needs no pass phrase")
 
     return refuse

@@ -1,13 +1,10 @@
-"""kube-scheduler's verbs, from bytes to bytes: what arrives is read, the application asked, its answer written.
+"""kube-scheduler's verbs, from bytes to bytes: reads the body, calls `Verbs`, writes the answer.
 
-Knows the wire and `app.contracts.extender_api`. Must not know ASGI.
+kube-scheduler accepts only status 200. A filter that fails costs the pod a back-off, a rejection does not. Therefore:
 
-What kube-scheduler needs where something is wrong (only status 200 counts for it; a filter that fails costs the pod a
-back-off, a rejection does not):
-
-- a body that no kube-scheduler sends: a Problem, and the application is not asked;
+- a body that no kube-scheduler sends: a Problem, and `Verbs` is not called;
 - a pod that cannot be read (a quantity of -1): every node is rejected for a constant reason; trying again is no use;
-- a defect of ours: logged with its traceback, and answered in `Error` where the answer has one, else as a Problem.
+- a defect of Escher: logged with its traceback, and answered in `Error` if the answer has it, else as a Problem.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ _INTERNAL = "internal error in Escher's {}; its log has the traceback"
 
 
 class VerbCalls:
-    """The four verbs. `longest_wait`: kube-scheduler's httpTimeout in seconds, which bounds what a gang may ask for."""
+    """The verbs. `longest_wait`: kube-scheduler's httpTimeout in seconds, the limit for gangs."""
 
     def __init__(self, verbs: Verbs, metrics: Mapping[str, VerbMetrics], longest_wait: float) -> None:
         self._verbs = verbs
@@ -42,7 +39,7 @@ class VerbCalls:
         self._longest_wait = longest_wait
         self._binds: set[asyncio.Task[str]] = set()
         self._understood: tuple[objects.Pod, Pod] | None = None
-        """The pod of the last call, as it was told and as it is meant."""
+        """The pod of the last call, as received and as translated."""
         self.by_name: dict[str, Callable[[bytes], bytes | Awaitable[bytes]]] = {
             "filter": self.filter,
             "filter-only": self.filter_only,
@@ -56,16 +53,17 @@ class VerbCalls:
             "prioritize": self.prioritize,
             "preempt": self.preempt,
         }
-        """Those that wait for nothing."""
+        """The verbs that do not wait."""
 
     def filter(self, body: bytes) -> bytes:
-        """The nodes that will do, and for each other one why not. Raises Problem for what cannot be read."""
+        """Returns the suitable nodes, or if there are none, a reason for each. Raises Problem."""
         began = perf_counter()
         return self._filter(wire.read_filter_call(body), began, alone=False)
 
     def filter_only(self, body: bytes) -> bytes:
-        """As `filter`, of an entry that does nothing else: for prioritize and bind kube-scheduler has another, which it
-        asks about those pods alone that ask for MANAGED."""
+        """Does the same as `filter`, for an extender entry that only filters.
+
+        kube-scheduler has another entry for prioritize and bind, which it calls only for pods that request MANAGED."""
         began = perf_counter()
         call = wire.read_filter_call(body)
         return self._filter(call, began, alone=not is_managed(call.pod))
@@ -84,7 +82,7 @@ class VerbCalls:
         return answer
 
     def prioritize(self, body: bytes) -> bytes:
-        """The scores of the nodes; of a pod that cannot be read, none. Raises Problem."""
+        """Returns the scores of the nodes; none for a pod that cannot be read. Raises Problem."""
         began = perf_counter()
         call = wire.read_prioritize_call(body)
         try:
@@ -97,16 +95,16 @@ class VerbCalls:
         return answer
 
     async def bind(self, body: bytes) -> bytes:
-        """The Binding is written, or the answer says why not. Raises Problem.
+        """Writes the Binding, or answers why not. Raises Problem.
 
-        It goes on when its caller has left: a gang's other members count on this one, and the next attempt for the
-        same pod finds out what became of it.
+        It continues when its caller has left: the gang's other members need this one, and the next attempt for the same
+        pod finds the outcome.
         """
         began = perf_counter()
         call = wire.read_bind_call(body)
         pod = PodRef(call.pod_namespace, call.pod_name, call.pod_uid)
         task = asyncio.ensure_future(self._bind(pod, call.node))
-        # The event loop holds tasks by weak references only.
+        # The event loop holds only weak references to tasks.
         self._binds.add(task)
         task.add_done_callback(self._binds.discard)
         answer = wire.bind_answer(await asyncio.shield(task))
@@ -121,7 +119,7 @@ class VerbCalls:
             return _INTERNAL.format("bind")
 
     def preempt(self, body: bytes) -> bytes:
-        """The candidates that are left, with their victims; for a pod that cannot be read, none. Raises Problem."""
+        """Returns the allowed candidates; none for a pod that cannot be read. Raises Problem."""
         began = perf_counter()
         call = wire.read_preempt_call(body)
         candidates = call.victims
@@ -135,12 +133,12 @@ class VerbCalls:
         return answer
 
     async def drain(self) -> None:
-        """Every bind that has begun is over."""
+        """Waits until every bind that has begun is over."""
         while self._binds:
             await asyncio.wait(self._binds)
 
     def _pod(self, told: objects.Pod) -> Pod:
-        """Raises UnreadableObject."""
+        """Returns the pod in the core's types. Raises UnreadableObject."""
         if self._understood is None or self._understood[0] is not told:
             self._understood = told, to_pod(told, self._longest_wait)
         return self._understood[1]

@@ -1,6 +1,6 @@
-"""Wondering: the body and the answer of `POST /v1/what-if`, as pydantic checks and OpenAPI describes them.
+"""What-if models: the body and the answer of `POST /v1/what-if`, for pydantic and OpenAPI.
 
-Knows JSON's types and the words of the API; translates into those of `app.contracts.simulation_request` and back.
+Translates them to the types of `app.contracts.simulation_request` and back.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class WhatIfBody(Body):
 
 
 def _supposed(change: AnyChange, index: int) -> words.Supposed:
-    """Raises Problem, with the field as the body has it."""
+    """Raises Problem, with the field's path in the body."""
     try:
         return change.supposed()
     except Problem as problem:

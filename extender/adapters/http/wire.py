@@ -2,10 +2,10 @@
 
 Source: k8s.io/kube-scheduler/extender/v1/types.go, which has no JSON tags, so the keys are Go's field names. Required
 fields have no defaults: a body in lower case is refused, and never taken for an empty pod. Unknown keys are allowed,
-for a later kube-scheduler may send more.
+because a later kube-scheduler may send more.
 
-With nodeCacheCapable, nodes travel as names. Without it they travel as whole objects, and the scheduler goes on with
-those that come back: so the bytes of each node are kept and handed back as they were.
+With nodeCacheCapable, nodes are sent as names. Without it they are sent as whole objects, and kube-scheduler goes on
+with the returned ones. Therefore the bytes of each node are kept and returned unchanged.
 
 Answers are one JSON value without a trailing newline: Go's decoder takes what follows for a second value.
 """
@@ -29,9 +29,9 @@ from extender.kube.objects import Pod
 
 T = TypeVar("T")
 _SCHEDULERS = 4
-"""So many may ask at the same time, each about one pod, and a pod is not read again to prioritize the nodes for it."""
+"""Schedulers that may call at once, each about one pod; prioritize reuses the pod of filter."""
 _LARGEST_POD = 2 * 2**20
-"""Bytes; etcd takes pods of up to 1.5 MiB. Who sends a larger one is no kube-scheduler, and it is not remembered."""
+"""Bytes; etcd takes pods of up to 1.5 MiB. No kube-scheduler sends a larger pod: not remembered."""
 
 
 class _Nodes(Struct):
@@ -52,7 +52,7 @@ class _NodeMetadata(Struct, gc=False):
 
 
 class _Node(Struct, gc=False):
-    """A Node, of which its name matters."""
+    """A Node; only its name is read."""
 
     metadata: _NodeMetadata
 
@@ -62,7 +62,7 @@ class _NodesByName(Struct):
 
 
 class _PrioritizeCall(Struct, rename="pascal"):
-    """The same body, of which no node goes back."""
+    """ExtenderArgs for prioritize, whose answer returns no nodes."""
 
     pod: Raw
     nodes: _NodesByName | None
@@ -70,7 +70,7 @@ class _PrioritizeCall(Struct, rename="pascal"):
 
 
 class _NamedCall(Struct, rename="pascal"):
-    """The same body, where nodes come as names, which were cut out."""
+    """ExtenderArgs with node names, which were cut out before."""
 
     pod: Raw
     nodes: None
@@ -78,13 +78,13 @@ class _NamedCall(Struct, rename="pascal"):
 
 
 class FilterCall(NamedTuple):
-    """What is asked about which nodes."""
+    """A call's pod and nodes."""
 
     pod: Pod
-    """The very one of an earlier call, where that told the same of it: as prioritize tells what filter has told."""
+    """The same object as in an earlier call with the same pod, such as filter before prioritize."""
     nodes: Sequence[NodeName]
     sent: Mapping[NodeName, Raw] | None = None
-    """The nodes' own bytes, where they came in full and are wanted."""
+    """The nodes' own bytes, if they came in full and must be returned."""
 
 
 class BindCall(Struct, rename="pascal"):
@@ -101,7 +101,7 @@ class Named(Struct):
 
 
 class VictimPod(Struct):
-    """A victim as a whole Pod object, of which its UID matters."""
+    """A victim as a whole Pod object; only its UID is read."""
 
     metadata: Named
 
@@ -121,14 +121,14 @@ class MetaVictims(Struct):
 
 
 class _PreemptCall(Struct, rename="pascal"):
-    """ExtenderPreemptionArgs. One of the two maps is null: the second is used with nodeCacheCapable."""
+    """ExtenderPreemptionArgs. With nodeCacheCapable the first map is null, otherwise the second."""
 
     pod: Raw
     node_name_to_victims: dict[NodeName, FullVictims] | None
     node_name_to_meta_victims: dict[NodeName, MetaVictims] | None
 
     def victims(self) -> dict[NodeName, Victims]:
-        """The candidates, by node, from whichever map was sent."""
+        """Returns the candidates by node, from the map that was sent."""
         if self.node_name_to_meta_victims is not None:
             return {
                 node: Victims([pod.uid for pod in meta.pods or ()], meta.budget_violations)
@@ -188,7 +188,7 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes | Raw, within: str = "
 
 
 def _wrong_shape(complaint: str, within: str) -> Problem:
-    """The problem that msgspec words as: Expected `int`, got `str` - at `$.Pod.spec`."""
+    """Returns the problem for msgspec's message: Expected `int`, got `str` - at `$.Pod.spec`."""
     what, _, where = complaint.partition(" - at `$")
     path = (within + where.rstrip("`")).lstrip(".")
     at = [path] if path else []
@@ -199,7 +199,7 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
 
 
 def read_filter_call(body: bytes) -> FilterCall:
-    """The body of filter; its pod has a UID, and one of names and nodes is there. Raises Problem."""
+    """Returns the call of a filter body: a pod with UID, and names or nodes. Raises Problem."""
     if (named := _read_named_call(body)) is not None:
         return named
     call = _decode(_filter_calls, body)
@@ -212,7 +212,7 @@ def read_filter_call(body: bytes) -> FilterCall:
 
 
 def read_prioritize_call(body: bytes) -> FilterCall:
-    """As `read_filter_call`, of a body of prioritize. Raises Problem."""
+    """Returns the call of a prioritize body, as `read_filter_call`. Raises Problem."""
     if (named := _read_named_call(body)) is not None:
         return named
     call = _decode(_prioritize_calls, body)
@@ -224,8 +224,9 @@ def read_prioritize_call(body: bytes) -> FilterCall:
 
 
 def _read_named_call(body: bytes) -> FilterCall | None:
-    """A call with names, as kube-scheduler sends it: they are looked at once, and not as JSON. None: it is to be read
-    as a whole, which also tells what is wrong with it."""
+    """Returns a call with names laid out as by kube-scheduler, without decoding the names.
+
+    None: decode the whole body, which also finds what is wrong with it."""
     cut = cut_out(body)
     if cut is None:
         return None
@@ -238,7 +239,7 @@ def _read_named_call(body: bytes) -> FilterCall | None:
 
 
 def _read_pod(sent: bytes) -> Pod:
-    """The pod, with a UID; read it, and never change it. Raises Problem."""
+    """Returns the pod, which has a UID. It is shared: never change it. Raises Problem."""
     return _remembered_pod(sent) if len(sent) <= _LARGEST_POD else _pod(sent)
 
 
@@ -251,7 +252,7 @@ def _pod(sent: bytes) -> Pod:
 def _outlined(sent: bytes) -> bytes | Raw:
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return outlined(sent)
-    # What is wrong with it says who reads all of it.
+    # The full decoding reports what is wrong with the pod.
     return sent
 
 
@@ -259,7 +260,7 @@ _remembered_pod = lru_cache(maxsize=_SCHEDULERS)(_pod)
 
 
 def _read_names(call: _FilterCall | _PrioritizeCall) -> Sequence[NodeName] | None:
-    """None: the nodes came in full."""
+    """Returns the names; None if the nodes came in full. Raises Problem."""
     names = sent_names(call.node_names) or _decode(_names, call.node_names, "NodeNames")
     if names is None and call.nodes is None:
         raise Problem(
@@ -280,7 +281,7 @@ def _name_of(index: int, node: _Node) -> NodeName:
 
 
 def read_bind_call(body: bytes) -> BindCall:
-    """The body of bind, nothing in it empty. Raises Problem."""
+    """Returns the call of a bind body, which has no empty field. Raises Problem."""
     call = _decode(_bind_calls, body)
     _require("PodName", call.pod_name)
     _require("PodNamespace", call.pod_namespace)
@@ -290,7 +291,7 @@ def read_bind_call(body: bytes) -> BindCall:
 
 
 def read_preempt_call(body: bytes) -> PreemptCall:
-    """The body of preempt; its pod has a UID. Raises Problem."""
+    """Returns the call of a preempt body; its pod has a UID. Raises Problem."""
     call = _decode(_preempt_calls, body)
     pod = _read_pod(bytes(call.pod))
     if call.node_name_to_meta_victims is None and call.node_name_to_victims is None:
@@ -308,11 +309,10 @@ def _require(where: str, value: str) -> None:
 
 
 def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> bytes:
-    """ExtenderFilterResult. `sent`: the nodes' own bytes, where they came in full; those that passed go back so.
+    """Returns an ExtenderFilterResult. `sent`: the bytes of nodes that came in full, sent back.
 
-    Where a node passed, no reasons are told of the others: kube-scheduler makes something of them only for a pod that
-    is let nowhere, and writing and reading thousands of them is most of what such a call costs.
-    """
+    If a node passed, the answer has no reasons for the others: kube-scheduler uses them only if no node passed. Writing
+    and reading thousands of reasons is most of the cost of such a call."""
     passed = verdict.passed
     nodes: _NodesAnswer | None = None
     names: Sequence[str] | Raw | None = None
@@ -326,17 +326,17 @@ def filter_answer(verdict: Verdict, sent: Mapping[NodeName, Raw] | None) -> byte
 
 
 def prioritize_answer(scores: Mapping[NodeName, int]) -> bytes:
-    """HostPriorityList. A host that is left out counts as 0, so zeros are not sent."""
+    """Returns a HostPriorityList. A missing host counts as 0, so zeros are not sent."""
     return _encode([_Score(node, score) for node, score in scores.items() if score])
 
 
 def bind_answer(error: str) -> bytes:
-    """ExtenderBindingResult."""
+    """Returns an ExtenderBindingResult."""
     return _encode({"Error": error}) if error else _BOUND
 
 
 def preempt_answer(victims: Mapping[NodeName, Victims]) -> bytes:
-    """ExtenderPreemptionResult: the nodes on which to preempt, with the UIDs of their victims."""
+    """Returns an ExtenderPreemptionResult: the nodes on which to preempt, and the victims' UIDs."""
     return _encode(
         {
             "NodeNameToMetaVictims": {

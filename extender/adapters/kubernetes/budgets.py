@@ -1,4 +1,4 @@
-"""Disruption budgets, as the API server has them: followed as a kind, and read anew before pods are evicted."""
+"""PodDisruptionBudgets: watches them, and lists them afresh before Escher evicts pods."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class _Status(Struct, rename="camel"):
 
 
 _MOST = 256
-"""Labels and values that a selector may name: it is compared with pods again and again."""
+"""Most labels and values in a selector. Escher compares each selector with many pods, often."""
 _LONGEST = 2**16
-"""Bytes of a spec that are decoded."""
+"""Bytes: a longer spec is not decoded."""
 
 
 class BudgetJson(Struct):
@@ -59,12 +59,12 @@ class BudgetJson(Struct):
 
 
 def to_budget(budget: BudgetJson) -> Budget:
-    """The budget in the core's terms. One without a status allows nothing."""
+    """Converts the budget to the core's type. A budget without a status allows no disruption."""
     metadata, spec, status = budget.metadata, budget.spec or _Spec(), budget.status or _Status()
     selector = spec.selector or _Selector()
     lines = selector.match_expressions or ()
     if len(selector.match_labels or ()) + sum(1 + len(each.values or ()) for each in lines) > _MOST:
-        # Longer than any that is meant: it is taken to be about all pods of its namespace.
+        # A selector with more entries counts as one that matches all pods of its namespace.
         selector = _Selector()
     return Budget(
         namespace=metadata.namespace,
@@ -88,7 +88,7 @@ def budgets() -> WatchedKind[Budget]:
 
 
 class ApiDisruptions:
-    """`ports.Disruptions`."""
+    """`ports.Disruptions`, by requests to the API server."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests

@@ -1,11 +1,11 @@
-"""Cluster port: an ESL at work on a real API server, with nothing but pods and node status.
+"""Cluster port: runs an ESL against a real API server. It uses only pods and node status.
 
     watch on the pods of a namespace, and on nodes --events--> ESL --effects--> pods created, deleted and evicted,
                                                                                 node status patched
 
-The ESL decides at once, in the event loop; effects are carried out in lanes, one per pod and one per node: in order
-within a lane, all lanes at the same time. What waits for one node goes there in one PATCH. What fails for want of an
-answer is tried again for as long as this runs; what is refused is told to the ESL. Knows no policy.
+The ESL decides at once, in the event loop. The driver carries out effects in lanes: one lane per pod and one per node.
+Effects of one lane run in order, and all lanes run concurrently. All waiting effects of a node go into one PATCH. The
+driver retries unanswered requests as long as it runs, and reports refused requests to the ESL.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _log = structlog.get_logger(__name__)
 
 
 class EslDriver:
-    """Runs one ESL while its `async with` block lasts; `report` is called with each of its reports."""
+    """Runs one ESL while its `async with` block lasts; `report` gets each of its reports."""
 
     def __init__(
         self,
@@ -75,14 +75,13 @@ class EslDriver:
         template: Template = lambda launch: None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`owner`: a pod with whose deletion Kubernetes deletes the ghosts, should this process not live to do it. As
-        long as it is there they are, though it has Completed. The members should have it as an owner too: without,
-        those that run would run on without room.
+        """`owner`: Kubernetes deletes the ghosts with this pod, even if this process has died.
 
-        `instance`: what the ghosts are to say of who made them; it may be set anew.
-
-        `Several` policies are told of nodes too, and of what there is at first all at once. `notice` is called with
-        each of their notices; `template`: from what they launch a task's pod.
+        The ghosts stay while the owner exists, even if it has Completed. The members should have the same owner:
+        otherwise running members go on without room when their ghosts are deleted. `instance`: the label of the ghosts
+        that names their creator; it may change later. If `esl` is `Several`, it also gets node events, and the first
+        state in one call. `notice` is called with each notice. `template` returns the manifest from which a task's pod
+        is built.
         """
         self._requests = requests
         self._several = esl if isinstance(esl, Several) else None
@@ -104,12 +103,12 @@ class EslDriver:
         )
         self._pods = PodFacts(self.tell)
         self._first: list[Event] | None = None if self._several is None else []
-        """What was there at first, until all of it is known."""
+        """Events for `Several` until the first lists are complete; otherwise None."""
         self._lanes: dict[str, deque[Effect]] = {}
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set whenever the ESL has been told something; clear it to wait for the next time."""
+        """Set after each event that the ESL has handled; clear it to wait for the next one."""
         return self._work.changed
 
     @property
@@ -123,7 +122,7 @@ class EslDriver:
     async def __aenter__(self) -> Self:
         self._work.begin()
         path = address("api", "v1", "namespaces", self._namespace, "pods")
-        # How long members may wait for each other is kube-scheduler's affair with the extender only.
+        # kube-scheduler and the extender alone limit how long members may wait, so there is no limit here.
         kind = WatchedKind("pods", path, objects.Pod, lambda pod: to_pod(pod, _NO_LIMIT), outlined)
         facts = self._node_facts
         pods = Reflector(self._requests, kind, self._pods)
@@ -149,39 +148,39 @@ class EslDriver:
         await self._work.end()
 
     def now(self) -> float:
-        """Seconds, as the ESL is told them."""
+        """The ESL's time in seconds."""
         return self._work.now()
 
     def known_pods(self) -> Iterable[Pod]:
-        """The pods of the namespace as they were last seen."""
+        """The pods of the namespace as the watch last showed them."""
         return list(self._pods.known.values())
 
     def known_keys(self) -> Keys:
-        """The resources in the namespace's name that nodes have, as was last seen or written."""
+        """The namespace's resources on each node, as last seen or written."""
         return self._node_facts.keys
 
     def tell(self, event: Event) -> None:
-        """The ESL has taken the event in, and what it wants done is under way."""
+        """Passes the event to the ESL, or keeps it until the first lists are complete."""
         if self._first is not None:
             self._first.append(event)
         else:
             self._work.tell(event)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """These are under way; what is due later will be."""
+        """Starts these effects, and sets the timer for the ESL's next due time."""
         self._work.perform(effects)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """It is under way until the block is left; should it fail, leaving raises why."""
+        """Runs `work` until the block ends. If it fails, leaving the block raises its error."""
         return self._work.spawn(work)
 
     async def until(self, holds: Callable[[], bool], within: float) -> None:
-        """It holds, or something has failed. Raises TimeoutError."""
+        """Returns when `holds()` is true or something has failed. Raises TimeoutError."""
         await self._work.until(holds, within)
 
     @property
     def failure(self) -> BaseException | None:
-        """What it has died of."""
+        """The first error of the ESL or of a spawned task."""
         return self._work.failure
 
     def _heed(self, effect: Effect) -> None:
@@ -216,7 +215,7 @@ class EslDriver:
         del self._lanes[lane]
 
     async def _patch_node(self, waiting: deque[Effect]) -> None:
-        """The node says what the effects that wait for it come to, in one PATCH."""
+        """Writes the net result of the node's waiting effects in one PATCH, and reports it."""
         latest: dict[ResourceKey, SetCapacity | RemoveCapacity] = {}
         node = NodeName("")
         taken = len(waiting)

@@ -1,7 +1,7 @@
-"""DaemonSets (apps/v1): which nodes each wants a pod on, so that its pods are told from those that only say they are.
+"""DaemonSets (apps/v1): which nodes each DaemonSet wants a pod on.
 
-They are followed by a watch, and not asked for when a pod that names one is to leave: a tenant can make up any number
-of owners, and then no eviction waits for an answer about each.
+With this, Escher tells a DaemonSet's pods from pods that only claim such an owner. A watch follows the DaemonSets: an
+eviction sends no request for each owner. A tenant can name any number of owners, and no eviction waits for them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from extender.kube.requests import address
 
 GROUP, VERSION, PLURAL = "apps", "v1", "daemonsets"
 _MOST = 256
-"""Values and tolerations that a DaemonSet's rules may name: each of its pods is judged by them again and again."""
+"""Most values and tolerations in a DaemonSet's rules, which Escher often compares."""
 _LONGEST = 2**18
-"""Bytes of a spec that are decoded."""
+"""Bytes: a longer spec is not decoded."""
 
 
 class _Json(Struct, rename="camel", gc=False):
@@ -67,11 +67,11 @@ _TOLERATED = (
     ("unschedulable", "NoSchedule"),
 )
 _ON_HOST_NETWORK = ("network-unavailable", "NoSchedule")
-"""What the DaemonSet controller adds to each pod (AddOrUpdateDaemonPodTolerations, 1.36)."""
+"""Tolerations that the DaemonSet controller adds (AddOrUpdateDaemonPodTolerations, 1.36)."""
 
 
 def to_daemon_set(found: DaemonSetJson) -> DaemonSet:
-    """The DaemonSet in the core's terms. One whose rules are longer than any that is meant wants no pod anywhere."""
+    """Converts the DaemonSet; one with more than `_MOST` rules wants no pod anywhere."""
     metadata = found.metadata
     none = DaemonSet(metadata.uid, metadata.namespace, metadata.name, deleting=True)
     if found.spec is None:

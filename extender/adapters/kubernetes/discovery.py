@@ -1,4 +1,4 @@
-"""Discovery: whether the API server serves a kind, by what it says of its kinds and not by one answer that failed."""
+"""Discovery: whether the API server serves a kind, by its discovery documents."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _groups = msgspec.json.Decoder(_Groups)
 
 
 async def is_served(requests: Requests, group: str, version: str, plural: str) -> bool:
-    """Whether the kind is installed. Raises Unavailable and Refused where that cannot be seen.
+    """Whether the kind is installed. Raises Unavailable and Refused if that cannot be seen.
 
-    A 404 alone says nothing, for an API server that has just started may not know its kinds yet.
+    A 404 alone proves nothing, because an API server that has just started may not know its kinds yet.
     """
     try:
         found = await _asked(requests, address("apis", group, version), _resources)
@@ -53,7 +53,7 @@ async def is_served(requests: Requests, group: str, version: str, plural: str) -
             raise Unavailable("the API server names no group of kinds yet") from None
         return False
     except Refused:
-        # Discovery may be closed to us where the kind is not.
+        # The credentials may lack access to discovery but have access to the kind.
         await requests.request("GET", f"{address('apis', group, version, plural)}?limit=1")
         return True
     return any(each.name == plural for each in found.resources)

@@ -1,15 +1,15 @@
-"""Gangs in pure extended resources, for applications, the demo and the benchmark: any kube-scheduler, no service.
+"""Gangs in pure extended resources, for applications: any kube-scheduler, no service.
 
     async with ExtendedResourceGangs(connection, namespace="team-a") as gangs:
         ask = gang("train", size=8, each={"cpu": "4"}, namespace="team-a", scheduler="default-scheduler")
         await gangs.run(ask, launch=create_pods)
 
-`launch` is given the ask of this run, from which the members are made:
-`spec.requirement(i, Approach.EXTENDED_RESOURCES).attach(pod)`. What the credentials need is in
+The demo and the benchmark use it too. `launch` receives the `GangSpec` of this run and creates the members from it:
+`spec.requirement(i, Approach.EXTENDED_RESOURCES).attach(pod)`. Permissions:
 deploy/applications/gangs-without-extender.yaml.
 
-What a process that died has left behind is removed by the next of these in its namespace, at most 20 s after that has
-begun: first the resources, then every ghost that no member uses, the others with their members. `sweep` does not wait.
+The next instance in the namespace removes what a dead process left behind, at most 20 s after it has started. It first
+removes the resources and every ghost without a member; other ghosts go with their members. `sweep` does not wait.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _TROUBLE = (News.ROLLED_BACK, News.INCOMPLETE, News.FAILED)
 
 
 class ExtendedResourceGangs:
-    """Any number of gangs of one namespace. AppSpace: one of these per application; LibSpace: one for all."""
+    """The gangs of one namespace. AppSpace: one object per application. LibSpace: one for all."""
 
     def __init__(
         self,
@@ -57,8 +57,7 @@ class ExtendedResourceGangs:
         end_within: float = 10.0,
         on_news: Callable[[Report], None] = lambda report: None,
     ) -> None:
-        """`seed` of the pauses' jitter; None: from the system. `owner`: see EslDriver. `on_news` is told everything
-        that happens to the gangs, refusals and losses too; what goes wrong is logged as well."""
+        """`seed`: of jitter; None: random. `owner`: see `EslDriver`. `on_news` gets reports."""
         chosen = int.from_bytes(os.urandom(8), "big") if seed is None else seed
         self._esl = GangEsl(space, seed=chosen, times=times)
         self._driver = EslDriver(requests, self._esl, self._take, namespace=namespace, owner=owner)
@@ -71,14 +70,14 @@ class ExtendedResourceGangs:
         self._instances: set[str] = set()
         self._inherited: set[tuple[GangKey, str]] = set()
         self._looked = asyncio.Event()
-        """Set whenever it has been seen who else there is."""
+        """Set after each check of the other instances' Leases."""
         self._given_up: set[tuple[GangKey, str]] = set()
-        """Runs of others of which something cannot be removed."""
+        """Runs of other instances whose leftovers could not all be removed."""
         self._signal = SignalExit()
         self._beating: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Raises Refused where the credentials allow too little."""
+        """Raises Refused if the credentials allow too little."""
         self._signal.__enter__()
         try:
             await self._driver.__aenter__()
@@ -94,7 +93,7 @@ class ExtendedResourceGangs:
         return self
 
     async def __aexit__(self, *details: object) -> None:
-        """Gangs whose members are not running leave nothing behind; the others keep the ghosts of those that are."""
+        """Cancels all gangs; what stays are the ghosts of running members."""
         try:
             for run in list(self._runs.values()):
                 run.cancel()
@@ -120,10 +119,10 @@ class ExtendedResourceGangs:
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def start(self, spec: GangSpec) -> GangRun:
-        """The gang is wanted; its members are to be made from the answer's `spec`.
+        """Starts the gang. The caller creates its members from the `spec` of the returned run.
 
-        Raises ValueError while one of that name has not ended, for another namespace, and where a token that the ask
-        has already is one of which something is left in the cluster; InvalidName where a key would be too long.
+        Raises ValueError for a gang that has not ended or is of another namespace, and for a token whose run left
+        something in the cluster. Raises InvalidName for a key that is too long.
         """
         if spec.gang.namespace != self._namespace:
             raise ValueError(f"gang {spec.gang} is not in namespace {self._namespace!r}, whose pods are watched here")
@@ -138,7 +137,7 @@ class ExtendedResourceGangs:
         self._driver.perform(effects)
         keys = {spec.key(bundle) for bundle in range(spec.size)}
         for pod in self._driver.known_pods():
-            # Members that were there before anybody asked.
+            # Members that already existed before the gang was started.
             if not keys.isdisjoint(pod.requests):
                 self._driver.tell(PodSeen(pod))
         return run
@@ -156,10 +155,10 @@ class ExtendedResourceGangs:
             raise ValueError(f"gang {spec.gang}: run {spec.run!r} has been before, and has left {where}; take another")
 
     async def run(self, spec: GangSpec, launch: Callable[[GangSpec], Awaitable[Any]] | None = None) -> Report:
-        """The gang has been reserved, launched and has ended. Raises GangFailed; cancelled, it cancels the gang.
+        """Reserves, launches and awaits the gang. Raises GangFailed; cancellation cancels the gang.
 
-        `launch` creates the members once there is room, from the ask that it is given. They may as well exist before,
-        if the ask had a token of its own.
+        Once there is room, `launch` gets the run's `GangSpec` and creates the members. They may also exist earlier, if
+        the caller gave the spec a token.
         """
         run = self.start(spec)
         try:
@@ -172,10 +171,9 @@ class ExtendedResourceGangs:
             raise
 
     async def sweep(self, spec: GangSpec) -> None:
-        """Nothing is left of earlier runs of this gang but the ghosts of members that still run.
+        """Removes what earlier runs of this gang left, except the ghosts of members that still run.
 
-        It does not wait for the proof that their applications are dead: only for what nobody else runs. Raises
-        TimeoutError.
+        It does not wait for proof that their applications are dead, and skips this object's runs. Raises TimeoutError.
         """
         pods, keys = list(self._driver.known_pods()), self._driver.known_keys()
         everybody = instances(self._namespace, pods, keys) - self._instances
@@ -185,8 +183,10 @@ class ExtendedResourceGangs:
             await self._until_left_to_members({left.run for left in found})
 
     async def collected(self) -> list[tuple[GangKey, str]]:
-        """What all dead applications had left behind when this was entered is gone, but for the ghosts of members that
-        still run. Answers the gangs and the tokens of their runs. Raises TimeoutError."""
+        """Waits until the leftovers of dead applications are gone, except running members' ghosts.
+
+        Returns the gangs and the tokens of their runs. Raises TimeoutError.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(DURATION + 2 * RENEW_EVERY):
                 await self._looked.wait()
@@ -220,17 +220,17 @@ class ExtendedResourceGangs:
             del self._runs[report.subject]
         run.take(report)
 
-    # -- life and death ------------------------------------------------------------------------------------------
+    # -- leases and leftovers ---------------------------------------------------------------------------------------
 
     def _begin_a_life(self) -> None:
-        """Whatever is started from now on is this instance's."""
+        """Chooses a new instance name for everything that starts from now on."""
         instance = os.urandom(INSTANCE_LENGTH).hex()[:INSTANCE_LENGTH]
         self._leases = GangLeases(self._requests, self._namespace, instance, self._driver.now)
         self._instances.add(instance)
         self._driver.instance = instance
 
     async def _live(self) -> None:
-        """Others can know that we live."""
+        """Acquires the Lease by which other instances see that this one lives."""
         while True:
             try:
                 return await self._leases.acquire()
@@ -246,7 +246,7 @@ class ExtendedResourceGangs:
             _log.warning("the lease stays until it runs out", why=str(error))
 
     async def _beat(self) -> None:
-        """Lives, and looks after the dead, until it is cancelled."""
+        """Renews the Lease and removes leftovers of dead instances until it is cancelled."""
         lost = False
         while True:
             try:
@@ -268,7 +268,7 @@ class ExtendedResourceGangs:
                 await asyncio.sleep(1.0)
 
     async def _collect(self) -> None:
-        """What dead instances have left behind is on its way out."""
+        """Starts the removal of what dead instances have left behind."""
         suspects = instances(self._namespace, self._driver.known_pods(), self._driver.known_keys())
         dead = await self._leases.dead(suspects) - self._instances
         self._looked.set()

@@ -1,15 +1,14 @@
-"""Policies for applications on a real API server, with node status alone: any kube-scheduler, no service.
+"""Policies for applications, with node status alone: any kube-scheduler, no service.
 
     async with Policies(connection, [apart := AntiAffinity("apart", namespace="team-a")], namespace="team-a") as space:
         requirement = await space.ask(apart, Task("web-1", group="web"))
         ...  # create the pod: requirement.attach(pod)
 
-AppSpace: one of these per application, each with policies of its own names; LibSpace: one for several, see
-`extender.esl.policy_asks`. What the credentials need is in deploy/applications/policies-without-extender.yaml.
+AppSpace: one object per application, whose policies have names of their own. LibSpace: one for several applications,
+see `extender.esl.policy_asks`. Permissions: deploy/applications/policies-without-extender.yaml.
 
-A policy's name is its own in the namespace: what nodes have in its name, it takes for its own. So what a process that
-died has left is found again by the next that runs a policy of that name, as soon as it has begun: what is asked for by
-pods that live is theirs still, the rest is removed. Two processes must not run policies of one name at a time.
+A policy owns the node resources in its name. The next process that runs a policy of that name adopts what a dead one
+left: living pods keep theirs, the rest is removed. Two processes must not run one policy name at the same time.
 """
 
 from __future__ import annotations
@@ -43,9 +42,10 @@ class Policies(PolicyAsks):
         end_within: float = 10.0,
         on_notice: Tell = lambda notice: None,
     ) -> None:
-        """`keep`: what the policies have set stays when the block ends, for the next to adopt. Else it is removed, for
-        at most `end_within` seconds; pods that run stay either way. `on_notice` is told what somebody would wait in
-        vain for; it is logged as well. Raises ValueError as `Several`."""
+        """`keep`: resources stay for the next process. Else they go within `end_within` seconds.
+
+        Pods stay. `on_notice` gets notices of tasks that would wait without effect. Raises ValueError as `Several`.
+        """
         super().__init__(Several(policies, namespace), on_notice)
         self._keep = keep
         self._end_within = end_within
@@ -60,7 +60,7 @@ class Policies(PolicyAsks):
         )
 
     async def __aenter__(self) -> Self:
-        """What there is is known to the policies. Raises Refused where the credentials allow too little."""
+        """Returns when the policies know the current state. Raises Refused without permission."""
         self._signal.__enter__()
         try:
             await self._driver.__aenter__()

@@ -1,11 +1,11 @@
-"""Leases of those who run gangs without an extender: one Lease each, by which others know that it lives.
+"""Leases of processes that run gangs without an extender. Each instance has one Lease.
 
     escher-ghosts-<instance>    holder: the instance; renewed every few seconds, deleted at its end
 
-Who is dead is proven, not guessed: there is no such Lease, or it was seen not to change for as long as it says and
-could then be deleted, by a request that fails if it was renewed meanwhile. Whoever finds its Lease gone has been
-declared dead and must act like it. Times are measured by the reader's own clock alone, and only while it can read; so
-neither clocks that differ nor an API server that was away kill anybody.
+An instance is dead only if there is proof. Either its Lease does not exist, or the Lease did not change for its whole
+duration and this process could delete it. The deletion fails if the instance renewed the Lease meanwhile. An instance
+that finds its Lease gone has been declared dead and must act as if dead. Each reader measures times by its own clock,
+and only while it can read. So clock skew and an outage of the API server declare no instance dead.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ DURATION = 15
 """Seconds."""
 RENEW_EVERY = 5.0
 _LONGEST = 4 * DURATION
-"""Seconds: whatever a Lease says, it holds for no longer than this after it was last changed, nor for less than
-DURATION."""
+"""Seconds. A Lease is valid for DURATION to this after its last change, whatever it says."""
 
 _PREFIX = "escher-ghosts-"
 _encode = msgspec.json.Encoder().encode
@@ -51,11 +50,11 @@ class _Observed:
 
 
 class Lost(Exception):
-    """Our Lease is gone: others take us for dead."""
+    """This instance's Lease is gone: other instances consider it dead."""
 
 
 class GangLeases:
-    """Our own Lease, and what is known of the others' in the namespace."""
+    """This instance's own Lease, and observations of the other Leases in the namespace."""
 
     def __init__(
         self,
@@ -65,7 +64,7 @@ class GangLeases:
         clock: Callable[[], float],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`clock`: seconds that only ever pass."""
+        """`clock`: monotonic, in seconds."""
         self._requests = requests
         self._path = leases_of(namespace)
         self._namespace = namespace
@@ -75,10 +74,10 @@ class GangLeases:
         self._mine = Metadata()
         self._observed: dict[str, _Observed] = {}
         self._proven: set[str] = set()
-        """Those whose Lease we have deleted because it had run out."""
+        """Instances whose expired Lease this process has deleted."""
 
     async def acquire(self) -> None:
-        """We live. Raises Unavailable, Refused."""
+        """Creates the Lease. Raises Unavailable, Refused."""
         name, labels = f"{_PREFIX}{self.instance}", {LEASE_LABEL: "true"}
         made = {
             "apiVersion": "coordination.k8s.io/v1",
@@ -89,18 +88,18 @@ class GangLeases:
         try:
             answer = await self._requests.request("POST", self._path, _encode(made))
         except Occupied:
-            # An attempt of ours whose answer was lost has made it.
+            # An earlier attempt, whose answer was lost, has created it.
             answer = await self._requests.request("GET", f"{self._path}/{name}")
         self._mine = read(lease, answer).metadata
 
     async def renew(self) -> None:
-        """We live still. Raises Lost, Unavailable, Refused."""
+        """Renews the Lease. Raises Lost, Unavailable, Refused."""
         try:
             self._mine = await self._touch()
         except Gone as error:
             raise Lost(str(error)) from error
         except Occupied:
-            # An attempt of ours whose answer was lost has changed it.
+            # An earlier attempt, whose answer was lost, has changed it.
             try:
                 answer = await self._requests.request("GET", f"{self._path}/{_PREFIX}{self.instance}")
             except Gone as error:
@@ -109,20 +108,20 @@ class GangLeases:
 
     @property
     def undecided(self) -> bool:
-        """Whether there are others of whom it is not known that they are dead."""
+        """Whether there are other instances that are not known to be dead."""
         return any(name != self.instance for name in self._observed)
 
     async def release(self) -> None:
-        """We are no more."""
+        """Deletes the Lease."""
         with suppress(Gone):
             await self._delete(self.instance, {})
 
     def interrupted(self) -> None:
-        """The others could not be looked at for a while: what was seen of them before proves nothing."""
+        """Forgets earlier observations: they prove nothing after a time without reads."""
         self._observed.clear()
 
     async def dead(self, suspects: Collection[str]) -> set[str]:
-        """Those of the suspects, and of all that had a Lease, who are dead. Raises Unavailable, Refused."""
+        """The dead, among the suspects and all that had a Lease. Raises Unavailable, Refused."""
         path = f"{self._path}?labelSelector={LEASE_LABEL}"
         leases = read(_leases, await self._requests.request("GET", path)).items
         found = {each.metadata.name.removeprefix(_PREFIX): each for each in leases}
@@ -153,5 +152,5 @@ class GangLeases:
 
 
 def _holds(found: Lease) -> float:
-    """For how many seconds after a change it does."""
+    """Seconds for which the Lease is valid after a change."""
     return max(DURATION, min(found.spec.lease_duration_seconds or 0, _LONGEST))

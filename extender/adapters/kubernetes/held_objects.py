@@ -1,7 +1,4 @@
-"""Held: what a reflector says of one kind, kept for whoever will need it, and nothing done about it.
-
-Must not know what the objects are for.
-"""
+"""Held objects: keeps the objects of one kind that a reflector reports, for later readers."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ T = TypeVar("T")
 
 
 class HeldObjects(Generic[T]):
-    """A sink. `key`: what tells two objects apart."""
+    """A sink. `key` identifies an object."""
 
     def __init__(self, key: Callable[[T], Hashable]) -> None:
         self._key = key

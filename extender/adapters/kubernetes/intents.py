@@ -1,7 +1,6 @@
-"""Intents: the JSON of the custom resource TransactionIntent, as deploy/crds has it.
+"""Intents: reads and writes the JSON of the custom resource TransactionIntent (deploy/crds).
 
-What an object was stands there as its spec and its annotations: that is what it is read from again. Must not know
-requests.
+An intent holds an object's former state as its spec and its annotations, from which Escher reads it again.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from extender.kube.nesting import Decoder
 
 KIND, PLURAL = "TransactionIntent", "transactionintents"
 LARGEST_INTENT = 1_000_000
-"""Bytes of an intent: etcd takes 1.5 MiB for an object."""
+"""Bytes of an intent. The limit of etcd is 1.5 MiB per object."""
 _MOST = 1000
-"""Objects of a transaction: it has no more operations."""
+"""Most objects of a transaction, which is also its limit of operations."""
 _MOST_PARTS = 16 * _MOST
-"""Braces in a spec: each object has eleven at most, with what it was and its annotations."""
+"""Most braces in a spec: each object has at most eleven, with its former state and annotations."""
 
 
 class _Was(Shape):
@@ -47,7 +46,7 @@ _specs = Decoder(_Spec)
 
 
 class TransactionIntents(Declaration[Intent]):
-    """`schema.Schema`."""
+    """`schema.Schema` of TransactionIntent."""
 
     longest = 2 * LARGEST_INTENT
 
@@ -65,7 +64,7 @@ class TransactionIntents(Declaration[Intent]):
 
 
 def size_of(item: Declared[Intent]) -> int:
-    """Bytes of the object as it is to be created."""
+    """Bytes of the object as the POST would contain it."""
     return len(msgspec.json.encode(TransactionIntents().manifest(item)))
 
 

@@ -1,8 +1,8 @@
-"""Jobs (batch/v1), of which only their promise is read: how many pods their spec asks for at a time.
+"""Jobs (batch/v1): reads how many pods a Job's spec asks for at a time, its promise.
 
-They are followed by a watch, and not asked for one by one when a gang's first member comes: a Job exists before its
-pods, so its promise is known when they are, and no filter call ever waits for an answer. JobSets make their pods by
-Jobs. Whoever else makes pods promises nothing: its gangs are planned when their members exist.
+A watch follows the Jobs. A Job exists before its pods, so Escher knows the promise when the pods appear, and no filter
+call waits for a request. JobSets create their pods through Jobs. Other controllers promise nothing: Escher plans their
+gangs when the members exist.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OVER = frozenset({"Complete", "Failed", "SuccessCriteriaMet", "FailureTarget", 
 
 
 def to_promise(job: JobJson) -> Promise:
-    """A Job that is over, suspended or being deleted makes no pods."""
+    """Converts the Job. One that is over, suspended or being deleted promises no pods."""
     spec, status = job.spec or JobSpec(), job.status or JobStatus()
     at_a_time = 1 if spec.parallelism is None else spec.parallelism
     left = at_a_time if spec.completions is None else spec.completions - status.succeeded

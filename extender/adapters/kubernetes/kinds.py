@@ -1,7 +1,6 @@
-"""Kinds: which objects a reflector follows, where they are, and how their JSON becomes an object of the core.
+"""Kinds: which objects a reflector follows, their path, and how their JSON becomes a core object.
 
-One object that cannot be understood never spoils the rest of its page, whatever it is that goes wrong with it. Must not
-know requests.
+One object that cannot be read never spoils the rest of its page, whatever error it causes.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from extender.kube import objects
 from extender.kube.nesting import Decoder
 
 _LARGE_PAGE = 2**23
-"""Bytes of a page from which on its objects are looked at one by one."""
+"""Bytes. Objects of a larger page are decoded one by one."""
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -52,14 +51,14 @@ class _Metadata(Struct, rename="camel"):
 
 
 class _Any(Struct):
-    """Any object, and a bookmark too, which has nothing but a resource version."""
+    """Any object. A bookmark has nothing but a resource version."""
 
     metadata: _Metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object that cannot be understood: which one, and why."""
+    """An object that cannot be read: its name, and the reason."""
 
     what: str
     why: str
@@ -78,7 +77,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One line of a watch. `item` is None for BOOKMARK and ERROR (`raw` is its Status) and where it is unreadable."""
+    """One line of a watch. `item` is None if BOOKMARK, ERROR (`raw`: its Status) or unreadable."""
 
     type: str
     version: str
@@ -88,7 +87,7 @@ class WatchEvent(Generic[T]):
 
 
 class WatchedKind(Generic[T]):
-    """A kind that can be followed. `name` is for metrics and logs, `path` the collection of all namespaces."""
+    """A kind to follow. `name`: for metrics and logs; `path`: the collection of all namespaces."""
 
     def __init__(
         self,
@@ -98,7 +97,7 @@ class WatchedKind(Generic[T]):
         translate: Callable[[Any], T],
         outlined: Callable[[Raw], bytes | Raw] = lambda raw: raw,
     ) -> None:
-        """`outlined`: the JSON of a large object, without fields that have more than is read."""
+        """`outlined` returns a large object's JSON without fields that exceed Escher's limits."""
         self.name = name
         self.path = path
         self._translate = translate
@@ -108,7 +107,7 @@ class WatchedKind(Generic[T]):
         self._event: Decoder[_Event[Any]] = Decoder(_Event[shape])  # type: ignore[valid-type]
 
     def read_page(self, body: bytes) -> Page[T]:
-        """The page. Raises msgspec.DecodeError where it is no list at all."""
+        """Decodes the page. Raises msgspec.DecodeError if it is no list at all."""
         if len(body) > _LARGE_PAGE:
             return self._read_one_by_one(body)
         try:
@@ -122,7 +121,7 @@ class WatchedKind(Generic[T]):
         return Page(items, [], page.metadata.resource_version, page.metadata.following)
 
     def _read_one_by_one(self, body: bytes) -> Page[T]:
-        """The slow way: at least one is very long, or senseless, or more than we can understand, and is passed over."""
+        """The slow path, for a very large page or for one with an object that cannot be read."""
         items: list[T] = []
         unreadable: list[Unreadable] = []
         page = _raw_page.decode(body)
@@ -134,7 +133,7 @@ class WatchedKind(Generic[T]):
         return Page(items, unreadable, page.metadata.resource_version, page.metadata.following)
 
     def read_event(self, line: bytes) -> WatchEvent[T]:
-        """The event. Raises msgspec.DecodeError where the line is none."""
+        """Decodes the event. Raises msgspec.DecodeError if the line is no event."""
         if len(line) > LONG:
             return self._read_unusual(line)
         try:
@@ -184,8 +183,7 @@ _wholes = Decoder(_Whole)
 
 
 def spec_within(most: int, instead: bytes) -> Callable[[Raw], bytes | Raw]:
-    """The JSON of an object as it is, but with `instead` for a spec of more bytes than that. Raises
-    msgspec.DecodeError."""
+    """Replaces a spec of over `most` bytes by `instead`. The result raises msgspec.DecodeError."""
 
     def outlined(raw: Raw) -> bytes | Raw:
         if len(memoryview(raw)) <= most:
@@ -200,7 +198,7 @@ def spec_within(most: int, instead: bytes) -> Callable[[Raw], bytes | Raw]:
 
 
 def pods(longest_wait: float) -> WatchedKind[Pod]:
-    """All pods, finished ones too: that a pod has ended is news. `longest_wait`: see `objects.to_pod`."""
+    """All pods, also finished ones, whose end is news. `longest_wait`: see `objects.to_pod`."""
     return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait), outlined)
 
 
@@ -209,8 +207,7 @@ def nodes() -> WatchedKind[Node]:
 
 
 def ours(schema: Schema[O, Any, Any], namespace: str | None = None) -> WatchedKind[O]:
-    """A kind of ours, of that namespace or of all. What cannot be understood in one of its objects is that one's
-    `problem`."""
+    """Escher's own kind, in one namespace or in all. An unreadable field becomes its `problem`."""
     return WatchedKind(schema.plural, path_of(schema.plural, namespace), ObjectJson, schema.read)
 
 

@@ -1,6 +1,6 @@
-"""The Lease by which replicas of the service elect the one that decides: read and written as `core.election` has it.
+"""Leader Lease: reads and writes the Lease by which replicas of the service elect their leader.
 
-Knows Leases; must not know when to do what.
+`core.election` defines its record.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from extender.kube.errors import Gone, Refused
 from extender.kube.requests import Requests
 
 ADDRESS = f"{DOMAIN}/address"
-"""Annotation: where the holder answers kube-scheduler's verbs."""
+"""Annotation: the address where the holder answers kube-scheduler's requests."""
 
 RENEWAL = f"{DOMAIN}/renewal"
-"""Annotation: which of its holder's writes this is."""
+"""Annotation: the number of the holder's renewal."""
 
 IN_VAIN = f"{DOMAIN}/in-vain"
-"""Annotation: how many leaders in a row have given it back because they could not work."""
+"""Annotation: how many leaders in a row gave the Lease back because they could not work."""
 
 _LONGEST_NAME = 256
-"""Characters of a holder's name and address that are taken in: both are told to callers."""
+"""Characters that are read of a holder's name and address, because callers see both."""
 _ANY_NUMBER = 10**18
 _NOT_AS_IT_WOULD_BE = (400, 413, 422)
-"""HTTP's statuses by which an object is refused for what would stand in it, such as annotations that are too long."""
+"""HTTP statuses that refuse an object for its content, such as annotations that are too long."""
 _encode = msgspec.json.Encoder().encode
 
 
 class LeaderLease:
-    """One Lease. `within`: seconds that each request may take. `now`: the time of day, for people who look at it."""
+    """One Lease. `within`: seconds per request. `now`: the time of day, for human readers."""
 
     def __init__(
         self, requests: Requests, namespace: str, name: str, *, within: float, now: Callable[[], float]
@@ -47,13 +47,13 @@ class LeaderLease:
         self._now = now
         self._seen = Metadata()
         self._alone = False
-        """Whether what others have put on it goes: with that the API server takes no change of ours."""
+        """Whether the next write removes foreign labels and annotations, after a refusal."""
 
     def __str__(self) -> str:
         return f"{self._namespace}/{self._name}"
 
     async def look(self) -> Record:
-        """What it says. Raises Unavailable, Refused."""
+        """Reads the Lease. Raises Unavailable, Refused."""
         try:
             answer = await self._requests.request("GET", f"{self._path}/{self._name}", within=self._within)
         except Gone:
@@ -61,7 +61,7 @@ class LeaderLease:
         return self._record(read(lease, answer))
 
     async def write(self, record: Record, *, changes_hands: bool) -> Record:
-        """It says so. Raises Occupied and Gone where it is not at the record's version any more, else as `look`."""
+        """Writes the record. Raises as `look`; Occupied or Gone if its version is outdated."""
         moment = to_time(datetime.fromtimestamp(self._now(), UTC))
         spec: dict[str, Any] = {
             "holderIdentity": record.holder,
@@ -74,7 +74,7 @@ class LeaderLease:
         annotations = {ADDRESS: record.at, RENEWAL: str(record.renewal), IN_VAIN: str(record.in_vain)}
         said: dict[str, Any] = {"metadata": {"annotations": annotations}, "spec": spec}
         if record.version:
-            # Otherwise a controller of Kubernetes might choose the holder.
+            # With these fields, a controller of Kubernetes could choose the holder.
             spec |= {"strategy": None, "preferredHolder": None}
             return self._record(await self._change(record.version, said))
         made = {
@@ -120,5 +120,5 @@ def _record(said: Lease) -> Record:
 
 
 def _number(said: str, most: int) -> int:
-    """0 where it is none."""
+    """0 if `said` is no number."""
     return min(int(said), most) if said.isascii() and said.isdecimal() and len(said) < 19 else 0

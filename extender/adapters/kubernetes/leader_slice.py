@@ -1,8 +1,7 @@
-"""The EndpointSlice by which a Service without selector leads to the replica that decides, and to no other.
+"""Leader slice: writes the EndpointSlice that routes a Service without selector to the leader only.
 
-kube-proxy, and whoever else follows EndpointSlices, sends what is meant for the Service there. Each change names the
-version that it replaces, so that of two who write it only the one that knew the other's stays. Must not know who leads,
-nor why.
+kube-proxy and other readers of EndpointSlices send the Service's traffic to this address. Each change names the version
+that it replaces. So if two replicas write, only the write that knew the other one succeeds.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LeaderSlice:
-    """`host`, `port`: where this replica is reached."""
+    """The EndpointSlice of one Service. `host`, `port`: the address of this replica."""
 
     def __init__(
         self, requests: Requests, namespace: str, name: str, service: str, host: str, port: int, port_name: str
@@ -44,7 +43,7 @@ class LeaderSlice:
         self._metadata = {"name": name, "namespace": namespace, "labels": self._labels}
 
     async def run(self, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """It names this replica until this is cancelled, whoever changes or deletes it."""
+        """Keeps this replica's address in the slice, whatever others change, until cancelled."""
         back_off = BackOff(0.05, 5.0)
         while True:
             try:
@@ -68,7 +67,7 @@ class LeaderSlice:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"GET {path}: the answer is no EndpointSlice: {error}") from error
         if found.get("addressType") != self._said["addressType"]:
-            # It can be said once only.
+            # `addressType` is immutable.
             version = found["metadata"]["resourceVersion"]
             await self._requests.request("DELETE", path, _encode({"preconditions": {"resourceVersion": version}}))
             await self._create()

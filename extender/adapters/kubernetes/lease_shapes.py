@@ -1,7 +1,4 @@
-"""Shapes of Leases (coordination.k8s.io/v1): where they are, what of them is read, and how one is changed.
-
-Must not know who holds them, nor what for.
-"""
+"""Lease shapes (coordination.k8s.io/v1): path, the fields that are read, and a change by PATCH."""
 
 from __future__ import annotations
 
@@ -47,16 +44,18 @@ def leases_of(namespace: str) -> str:
 
 
 def to_time(moment: datetime) -> str:
-    """As Kubernetes' MicroTime has it. `moment`: in UTC."""
+    """Formats `moment`, which is in UTC, as Kubernetes' MicroTime."""
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 async def change(
     requests: Requests, path: str, version: str, changes: Mapping[str, Any], *, within: float = TIMEOUT
 ) -> Lease:
-    """The Lease, with these changes to what it was at that version. Raises Occupied where it is at another, Gone where
-    there is none."""
-    # Not by PUT, by which the API server makes a lease anew that is gone.
+    """Applies the changes to that version of the Lease, and returns the result.
+
+    Raises Occupied if it has another version, Gone if it does not exist. Not a PUT, with which the API server would
+    create a lease that is gone.
+    """
     metadata = {**changes.get("metadata", {}), "resourceVersion": version}
     patch = _encode({**changes, "metadata": metadata})
     return read(lease, await requests.request("PATCH", path, patch, content_type=MERGE_PATCH, within=within))

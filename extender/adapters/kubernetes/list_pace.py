@@ -1,10 +1,9 @@
-"""List pace: when all of a kind may be listed again, so that no API server is asked for list after list.
+"""List pace: when a kind may be listed again, so that no API server gets one list after another.
 
-Lists that follow each other, while no watch between them lived for a while, are ever further apart, whatever each of
-them was made for: watches that are accepted and ended at once, versions that expire as soon as they are read, a proxy
-that lets lists through and no watches. The first that follows another comes at once, so that an honest 410 costs
-nothing. A list that breaks off after its first page counts as one; one that is refused does not, for it costs little.
-Must not know what a list is made for.
+Lists in a row, without a long-lived watch between them, get further and further apart, for any reason. Examples are
+watches that end at once, versions that expire at once, and a proxy that passes lists but no watches. The second list of
+a row comes at once, so that an honest 410 costs nothing. A list that fails after its first page counts as one list. A
+refused list does not count, because it costs little.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from extender.core.backoff import BackOff, doubled
 
 FIRST_PAUSE = 0.2
 LISTS_APART, LISTS_FAR_APART = 60.0, 900.0
-"""Seconds: the longest pause between two lists in a row, and how long a watch lives that ends the row. And between a
-list and the next one for a doubt, while watches can be taken up again: at first, and where watches go on to end before
-their time (a proxy may close connections every minute)."""
+"""Seconds: the longest pause in a row of lists, and the life of a watch that ends the row.
+
+Between lists for a doubt: the first at the start, the second if watches keep ending early (a proxy may, every minute).
+"""
 
 
 class ListPace:
@@ -25,24 +25,24 @@ class ListPace:
         self._clock = clock
         self._row = BackOff(FIRST_PAUSE, LISTS_APART, chance)
         self._at = 0.0
-        """When the last one ended, or broke off."""
+        """When the last list ended, or its first page was read."""
         self._pause = 0.0
         self._doubts = 0
 
     def due_in(self, heard: float | None) -> float:
-        """Seconds until all may be listed. `heard`: when anything was last heard, be it a list or a watch."""
+        """Seconds until the kind may be listed. `heard`: when a list or a watch last answered."""
         if heard is not None and heard - self._at >= LISTS_APART:
             self._row.succeeded()
             return 0.0
         return max(0.0, self._at + self._pause - self._clock())
 
     def begun(self) -> None:
-        """The API server has answered with a page: it has had the work."""
+        """Counts a list whose first page the API server has answered: it has had the work."""
         pause = self._row.failed()
         self._at, self._pause = self._clock(), pause if self._row.failures > 1 else 0.0
 
     def ended(self, took: float = 0.0) -> None:
-        """All was listed. What takes long is left alone for as long."""
+        """Records the end of a list. In a row, the next pause is at least the duration `took`."""
         self._at = self._clock()
         if self._pause:
             self._pause = max(self._pause, took)
@@ -51,13 +51,13 @@ class ListPace:
 
     @property
     def due_for_doubt(self) -> float:
-        """When all may be listed for a doubt; watches are taken up until then."""
+        """When the kind may be listed for a doubt; until then, watches resume."""
         return self._at + doubled(LISTS_APART, self._doubts, LISTS_FAR_APART)
 
     def doubted(self) -> None:
-        """A list is made for a doubt."""
+        """Counts a list for a doubt."""
         self._doubts += 1
 
     def trusted(self) -> None:
-        """A watch has ended at its time, and nothing is in doubt."""
+        """Resets the count: a watch has ended in time, and nothing is in doubt."""
         self._doubts = 0

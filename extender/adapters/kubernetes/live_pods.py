@@ -1,4 +1,4 @@
-"""Whether a pod still lives, as `app.contracts.ports` asks for it. One request, and no retry."""
+"""Live pods: asks the API server whether a pod still lives. One request, no retry."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _pods = Decoder(_Pod)
 
 
 class ApiLivePods:
-    """`ports.LivePods`."""
+    """`ports.LivePods`, by a GET of the pod."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def lives(self, pod: PodRef) -> bool:
-        """As the port says. One that is about to be deleted lives until it is gone: its containers may still run."""
+        """As the port says. A terminating pod still lives: its containers may still run."""
         try:
             body = await self._requests.request(
                 "GET", address("api", "v1", "namespaces", pod.namespace, "pods", pod.name)

@@ -1,4 +1,4 @@
-"""Lost: for how long a kind could not be followed, and why. Must not know how it is followed."""
+"""Lost: for how long a kind could not be followed, and why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Lost:
 
     @property
     def seconds(self) -> float:
-        """Since the first of the failures in a row; 0 while it can be followed."""
+        """Since the first failure in a row; 0 while the kind can be followed."""
         return 0.0 if self._since is None else self._clock() - self._since
 
     def failed(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Namespaces, followed for their labels."""
+"""Namespaces: follows them for their labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PATH = "/api/v1/namespaces"
 
 
 _Labels = defstruct("_Labels", [(name, str | None, None) for name in _READ], rename=_READ)
-"""Those of a namespace's labels that say something to us; the others are passed over."""
+"""The labels of a namespace that Escher reads; the decoder skips the others."""
 
 
 class NamespaceMetadata(Struct, rename="camel"):

@@ -1,7 +1,7 @@
-"""What the nodes say of one namespace's ephemeral resources, and who has changed it: `ports.Sink` of nodes.
+"""Node facts: units of one namespace's ephemeral resources on nodes. A `ports.Sink` of nodes.
 
-What we have written ourselves is known from the answer, so that an older state of the node, which the watch may show
-afterwards, is not taken for somebody else's change. Knows no policy.
+The answer to each own write is recorded. So an older state of the node, which the watch may show later, does not count
+as a change by another client.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ class NodeFacts:
     def __init__(
         self, namespace: str, tell: Callable[[NodeName, ResourceKey, int], None], nodes: Nodes | None = None
     ) -> None:
-        """`tell`: a node's units of a resource are others than before, and we have not written them. `nodes` is told
-        of each before that."""
+        """`tell`: units on a node that another client changed. `nodes` gets each node first."""
         self.keys: dict[NodeName, dict[ResourceKey, int]] = {}
-        """Of every node that has any: how many units capacity and allocatable both have. 0: one of them has none."""
+        """Units per node and key: the lower of capacity and allocatable. 0: one lacks the key."""
         self._prefix = f"{namespace}."
         self._tell = tell
         self._nodes = nodes
         self._versions: dict[NodeName, str] = {}
         self._written: set[NodeName] = set()
-        """Nodes of which we were answered a write since a list was asked for."""
+        """Nodes with an answered write since the last list request."""
 
     def replace(self, objects: Iterable[Node]) -> Iterable[None]:
         present = {node.name: node for node in objects}
@@ -59,7 +58,7 @@ class NodeFacts:
         self._forget(item.name)
 
     def before_list(self) -> Callable[[], None]:
-        """See `Reflector`. The list is true of each node, but of those that we have written meanwhile."""
+        """See `Reflector`. The list is newer than every node, except those written meanwhile."""
         self._written.clear()
         return self._is_listed
 
@@ -67,7 +66,7 @@ class NodeFacts:
         self._versions = {node: said if node in self._written else "" for node, said in self._versions.items()}
 
     def wrote(self, node: NodeName, version: str, units: Mapping[ResourceKey, int]) -> None:
-        """We have written this, and the node has had that version then. 0: the key is gone."""
+        """Records an own write, and the version of the node after it. 0: the key is gone."""
         self._written.add(node)
         if older(version, self._versions.get(node, "")):
             now = self.keys.get(node, {})

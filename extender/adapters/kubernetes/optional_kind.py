@@ -1,7 +1,7 @@
-"""Where there: a kind that a cluster need not have is followed from when it has it, and known not to be there before.
+"""Optional kind: follows a kind that a cluster need not have, as soon as the cluster has it.
 
-Not to be there is what the API server says of its kinds. What it refuses, or cannot answer now, says nothing: it is
-asked again, as for nodes and pods. Must not know what the kind is for.
+Only the API server's discovery says that a kind is absent. A refusal or an outage proves nothing: Escher asks again, as
+for nodes and pods.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from extender.kube.errors import Refused, Unavailable
 _log = structlog.get_logger(__name__)
 
 _LOOKS_FIRST, _LOOKS_AT_LAST = 1.0, 60.0
-"""Seconds between two looks for a kind that is not there: soon at first, for it may be installed beside us."""
+"""Seconds between looks for an absent kind. Short at first: it may be installed with Escher."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
-"""Seconds until it is asked again where nothing was said; those of a reflector."""
+"""Seconds until the next try after a request without an answer; as in a reflector."""
 _CHECKS_EVERY = 1.0
 _GONE_AFTER, _ASKS_EVERY = 30.0, 5.0
-"""Seconds for which a kind cannot be followed, and then the API server says each time that there is no such kind, until
-it is taken for uninstalled: one that has just started says so too, for a moment."""
+"""Seconds: the time of failures, and then of denials by discovery, until a kind is uninstalled.
+
+An API server that has just started denies it too, for a moment. `_ASKS_EVERY` is the time between two questions.
+"""
 
 
 class OptionalKind:
-    """`is_there`: whether the cluster has the kind; raises Unavailable, Refused. None: every cluster has it. `after`:
-    it is looked for when that is set.
+    """A kind that may be absent. `known` is set once it was listed, or is known to be absent.
 
-    `known` is set once all that there is of it has been listed, or it is not there, or, where a `patience` is given,
-    it could not be looked for or listed for so many seconds: then `goes_without`, and `gone_without` is called.
+    It is also set after `patience` seconds without an answer; then `goes_without` is true.
     """
 
     def __init__(
@@ -48,21 +48,21 @@ class OptionalKind:
         gone_without: Callable[[], object] = lambda: None,
         uninstalled: Callable[[], object] = lambda: None,
     ) -> None:
-        """`uninstalled` is called when it is known not to be there any more."""
+        """`is_there` raises Unavailable, Refused; None: always there. `after` starts the search."""
         self.there = is_there is None
-        """Whether the cluster has it, as far as is known."""
+        """Whether the cluster has the kind, as far as known."""
         self.known = asyncio.Event()
         self.goes_without = False
         self.reflector = reflector
         self.narrows = patience == inf
-        """Whether nothing is done without it, for it narrows what may be done."""
+        """Whether Escher must wait for it, because it narrows what Escher may do."""
         self._is_there = is_there
         self._after = after
         self._patience = patience
         self._gone_without = gone_without
         self._uninstalled = uninstalled
         self._looking = Lost(asyncio.get_running_loop().time)
-        """For how long the API server has not said whether the kind is there."""
+        """For how long the API server has not said whether it has the kind."""
 
     @property
     def kind(self) -> str:
@@ -74,22 +74,22 @@ class OptionalKind:
 
     @property
     def lost(self) -> Lost:
-        """For how long it cannot be read, and why."""
+        """For how long the kind cannot be read, and why."""
         return self.reflector.lost if self.there else self._looking
 
     @property
     def is_absent(self) -> bool:
-        """The API server has said that there is no such kind."""
+        """Whether the API server has said that there is no such kind."""
         return self.known.is_set() and not self.there and not self.goes_without
 
     def go_without(self) -> None:
-        """It counts as known, though nothing is known of it, until it can be read."""
+        """Makes the kind count as known, without objects, until it can be read."""
         self.goes_without = True
         self._gone_without()
         self.known.set()
 
     async def run(self) -> None:
-        """Follows it until it is cancelled."""
+        """Follows the kind until cancelled."""
         if self._after is not None:
             await self._after.wait()
         if self._is_there is None:

@@ -1,8 +1,7 @@
-"""What an ESL has done to pods, one effect at a time: ghosts come and go, members are evicted, tasks are launched,
-cancelled and stopped.
+"""Pod changes: carries out an ESL's effects on pods: ghosts, members and tasks.
 
-Each may be carried out twice, for an answer may be lost. Every deletion of an application's own pod is of that UID.
-Nothing is retried here. Knows no policy.
+An effect may run twice, because an answer may be lost. Every deletion of an application's own pod names its UID. There
+are no retries here.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from extender.kube.nesting import Decoder
 from extender.kube.requests import METADATA_ONLY, Requests, address
 
 Template = Callable[[LaunchTask], Mapping[str, Any] | None]
-"""From what the application wants the task's pod to be made; None: it has not said."""
+"""Returns the manifest from which the application wants the task's pod; None if it gave none."""
 
 _LOOKS = 5
-"""So often in a row is a pod looked at anew that others change at the same moment."""
+"""How often in a row a pod is read again that other clients keep changing."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -64,14 +63,14 @@ class PodChanges:
     def __init__(self, requests: Requests, owner: PodOwner | None, template: Template) -> None:
         """`owner`: of ghosts, see `EslDriver`."""
         self.instance = ""
-        """What ghosts are to say of who made them."""
+        """The label of ghosts that names their creator."""
         self._requests = requests
         self._owner = owner
         self._template = template
         self._evictor = ApiEvictor(requests)
 
     async def carry_out(self, effect: Effect) -> Event | None:
-        """It is done, or refused: what the ESL is to be told of that. Raises Unavailable."""
+        """Carries out the effect, and returns the event for the ESL, if any. Raises Unavailable."""
         try:
             return await self._do(effect)
         except Gone as error:
@@ -106,7 +105,7 @@ class PodChanges:
                 return None
             if pod.spec.node_name:
                 return EffectRefused(cancel, f"the pod is bound to node {pod.spec.node_name}")
-            # By the version too: a Binding that comes in between makes another of it.
+            # The version is a condition too, because a Binding in between changes it.
             seen = {"uid": cancel.uid, "resourceVersion": pod.metadata.resource_version}
             try:
                 await self._delete(cancel.namespace, cancel.name, {"preconditions": seen})
@@ -123,11 +122,11 @@ class PodChanges:
         try:
             await self._requests.request("POST", _path(namespace), _encode(pod), accept=METADATA_ONLY)
         except Occupied as error:
-            # By an attempt of ours whose answer was lost, or by somebody else's pod of the same name.
+            # An earlier attempt, whose answer was lost, or another client has created a pod of this name.
             try:
                 found = await self._requests.request("GET", _path(namespace, name), accept=METADATA_ONLY)
             except Gone as none:
-                # There is no such pod: others were writing to the quota that it is counted in.
+                # There is no such pod: a conflict of writes to the quota caused the refusal.
                 raise Unavailable(str(error)) from none
             if not is_ours(_read(found).metadata.labels or {}):
                 raise
@@ -145,12 +144,12 @@ def _read(answer: bytes) -> _Found:
 
 
 def _done_without(effect: Effect, error: Gone) -> Event | None:
-    """What is not there needs no deletion."""
+    """The event if the effect's object does not exist. A deletion has then succeeded."""
     match effect:
         case DeleteGhost(namespace, name):
             return PodGone(namespace, name)
         case CancelTask(namespace, name) | StopTask(namespace, name):
-            # Else there is a namesake, of which the watch tells.
+            # Otherwise another pod has the same name, and the watch reports it.
             return PodGone(namespace, name) if error.status == 404 else None
         case EvictMember():
             return None

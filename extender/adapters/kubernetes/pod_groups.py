@@ -1,4 +1,4 @@
-"""PodGroups of scheduler-plugins (scheduling.x-k8s.io/v1alpha1), as the API server has them."""
+"""PodGroups of scheduler-plugins (scheduling.x-k8s.io/v1alpha1): a kind that Escher follows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Policies: the JSON of the custom resource EscherPolicy, as deploy/crds has it.
+"""Policies: reads and writes the JSON of the custom resource EscherPolicy (deploy/crds).
 
-Parameters are translated between Kubernetes' spelling and ours, name by name. Whether they make sense for their type is
-not looked at here.
+It translates parameter names between Kubernetes' spelling and Escher's. It does not check the parameters of the type.
 """
 
 from __future__ import annotations
@@ -44,13 +43,13 @@ class _Spec(Shape):
 
 _specs = Decoder(_Spec)
 _DEEPEST = 32
-"""Levels of a spec: parameters of any value are compared and written again, level by level."""
+"""Most levels of a spec: parameters of any value are compared and written level by level."""
 _MOST_PARTS = 10_000
-"""Lists, objects and texts in a spec: the longest that makes sense has some 7,000."""
+"""Most lists, objects and texts in a spec: the longest sensible spec has about 7,000."""
 
 
 class Policies(Declaration[PolicySpec]):
-    """`schema.Schema`."""
+    """`schema.Schema` of EscherPolicy."""
 
     def __init__(self) -> None:
         super().__init__(KIND, PLURAL, PolicySpec)
@@ -91,7 +90,7 @@ def _all(said: _Selector) -> list[_Requirement]:
 
 
 def _selector_json(selector: PodSelector) -> dict[str, Any]:
-    """Empty where it selects all."""
+    """Empty if the selector matches all pods."""
     said: dict[str, Any] = {"matchLabels": dict(selector.match_labels)} if selector.match_labels else {}
     if selector.match_expressions:
         said["matchExpressions"] = [_requirement_json(each) for each in selector.match_expressions]

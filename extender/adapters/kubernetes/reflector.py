@@ -1,24 +1,21 @@
-"""Reflector: a sink says what the API server says about one kind, from the first list on and for as long as it runs.
+"""Reflector: keeps a sink equal to the API server's objects of one kind, by list and watch.
 
     list (in pages) -> replace (in steps) -> watch -> upsert, remove ... -> watch again from where the last one ended
       ^                                        |
       +---------- 410, or the watch broke -----+
 
-A list is read from etcd, not from a cache of the API server: it is at least as new as all that the API server said
-before the list was asked for. So the sink replaces what it knows by the list, whatever the versions say: an etcd that
-was restored from a backup may go back, go on, or stand at the same version with other contents. What is answered to
-other calls while the list is under way may be newer: `before_list` is called before each list is asked for, and what it
-returns is called once the list is there, before the sink has it.
+The API server reads a list from etcd, not from its cache: a list is at least as new as every answer before its request.
+So the sink replaces its state by the list, whatever the versions say. An etcd restored from a backup may go back, go
+on, or have other contents at the same version. Answers to other calls may be newer than the list. The reflector calls
+`before_list` before each list request, and calls its result after the answer, before the sink gets the list.
 
-A watch that ended at its time is taken up again at the version reached. One that ended otherwise, or fell silent, is
-too, but the API server may have come back with other contents at that version: all is listed soon, and less often
-where that goes on. Lists that follow each other keep a pace (`list_pace`). The API server sends a bookmark every
-minute: a watch without a byte for longer is dead, or waits for a version that lies ahead of a server restored from a
-backup; which of the two, a list of one object tells. One whose bookmarks stand still, though the API server has gone on
-and it was taken up again, is stuck behind the API server's cache: all is listed. Failures are waited out, longer each
-time, with jitter and with what the API server asks for (Retry-After). Knows lists and watches; must not know what an
-object means. Waits, time and chance are arguments. An exception of the sink is not caught: it is a defect, and a sink
-that has missed something is worse.
+A watch that ended on time resumes at the version reached. A broken or silent one also resumes, but the API server may
+have other contents at that version by then. So a list follows soon, and less often if that goes on. `list_pace`
+spaces lists in a row. The API server sends a bookmark every minute. A watch without a byte for longer is dead, or waits
+for a version ahead of a server restored from a backup. A list of one object shows which. A resumed watch whose
+bookmarks do not advance while the API server does is stuck behind the server's cache: a list follows. Pauses after
+failures grow, with jitter and the server's Retry-After. Waits, time and chance are arguments. The reflector does not
+catch an exception of the sink: it is a defect, and a sink that missed something is worse.
 """
 
 from __future__ import annotations
@@ -49,36 +46,35 @@ _log = structlog.get_logger(__name__)
 _statuses = msgspec.json.Decoder(Status)
 
 STARTED, EXPIRED, BROKEN, REWOUND, STUCK, DOUBTED = "started", "expired", "broken", "rewound", "stuck", "doubted"
-"""Why a list was made."""
+"""Reasons for a list."""
 
 _LONGEST_PAUSE = 5.0
-"""Short: until the watch goes on, all decisions are made on what was known before."""
+"""Seconds. Short, because all decisions use old state until the watch goes on."""
 _TOO_SHORT = 1.0
+# An etcd that was restored meanwhile may never reach the version of the watch, or may soon pass it.
 _AWAY_AFTER, _LOST_AFTER = 2, 8
-"""So many watches in a row that failed for nobody was there, or for whatever reason, and all is listed: an etcd that
-was restored from a backup meanwhile may never reach the version from which we watch, or soon be past it."""
+"""Failed watches in a row before a list: with the server unreachable, or for any reason."""
 _EARLY = 2.0
-"""Seconds by which a watch may end before its time, and has ended at its time."""
+"""Seconds: a watch may end this much early and still count as ended on time."""
 _LIST_WITHIN = 60.0
 _LOOK_WITHIN = 10.0
 _SILENCE = 90.0
-"""Seconds without a byte after which a watch is dead: kube-apiserver sends a bookmark every minute, and a little
-earlier or later."""
+"""Seconds without a byte until a watch is dead. kube-apiserver sends about a bookmark a minute."""
+# Every write to any kind is progress, also for a kind without writes (seen in kube-apiserver 1.36).
 _STILL = 3
-"""So many bookmarks in a row that tell of no progress are as good as silence: every write to anything is progress, also
-where nobody writes that kind (seen of kube-apiserver 1.36)."""
+"""This many bookmarks in a row without progress count as silence."""
+# Lines that arrive in one piece, maybe thousands, are read without waiting.
 _SLICE, _TURN = 32, 0.005
-"""Events of one watch, and seconds, after which others have their turn on the event loop: what comes in one piece is
-taken without waiting, and may be thousands."""
+"""Events of one watch, and seconds, until other tasks get a turn on the event loop."""
 _REPORTED_AT_MOST = 1024
 
 
 BeforeList = Callable[[], Callable[[], object]]
-"""Is called before a list is asked for; what it returns is called once the list is there."""
+"""Called before each list request; its result is called after the answer."""
 
 
 class _WentBack(Exception):
-    """A watch tells of a version before the one reached: what was known since may never have been."""
+    """A watch delivered a version before the one reached: later state may never have existed."""
 
 
 class Reflector(Generic[T]):
@@ -99,10 +95,10 @@ class Reflector(Generic[T]):
         watch_seconds: int = 240,
         grace_seconds: float = 15.0,
     ) -> None:
-        """`on_relist` is told (kind, reason) of every list, the first included. `chance`: numbers from 0 to 1.
+        """`on_relist` gets (kind, reason) of each list, also the first. `chance`: from 0 to 1.
 
-        The API server ends each watch after one to two times `watch_seconds`; one that says nothing for
-        `grace_seconds` longer than that, or for so long that a bookmark must have come, is given up.
+        The API server ends each watch after one to two times `watch_seconds`. The reflector gives up a watch that is
+        silent for `grace_seconds` longer, or past the time of a bookmark.
         """
         self.synced = asyncio.Event()
         self._requests = requests
@@ -120,15 +116,15 @@ class Reflector(Generic[T]):
         self._list_because: str | None = STARTED
         self._back_off = BackOff(FIRST_PAUSE, _LONGEST_PAUSE, chance)
         self._away = 0
-        """How often in a row nobody was there, since the last list."""
+        """Failures in a row with the API server unreachable, since the last list."""
         self._fell_silent = False
         self._in_doubt = False
-        """Whether what is known may be of another time than what the API server says now, at whatever version."""
+        """Whether the API server may have other contents than the sink, at whatever version."""
         self._pace = ListPace(clock, chance)
         self._still = 0
-        """Bookmarks in a row that told of no progress."""
+        """Bookmarks in a row without progress."""
         self._goal = ""
-        """How far the API server was when the watch last fell silent: what is taken up again gets there."""
+        """The API server's version at the last silence. A resumed watch must reach it."""
         self._heard: float | None = None
         self.lost = Lost(clock)
         self._reported: set[tuple[str, str]] = set()
@@ -139,22 +135,22 @@ class Reflector(Generic[T]):
 
     @property
     def age(self) -> float | None:
-        """Seconds since the API server last said anything about this kind; None before the first list."""
+        """Seconds since the last answer about this kind; None before the first list."""
         return None if self._heard is None else self._clock() - self._heard
 
     @property
     def current(self) -> bool:
-        """Whether the sink has what there is, but for what the watch has still to tell."""
+        """Whether the sink is up to date, except for events that the watch must still deliver."""
         is_heard = self.age is not None and self.age < _SILENCE
         return self._list_because is None and not (self._fell_silent or self._in_doubt) and is_heard
 
     @property
     def version(self) -> str:
-        """The one that has been reached; empty before the first list."""
+        """The version reached; empty before the first list."""
         return self._version
 
     def begin_from(self, items: Iterable[T], version: str) -> None:
-        """The first list need not be made: it was this, at that version. To be called before `run`."""
+        """Replaces the first list by `items` at that version. Call it before `run`."""
         self._version, self._list_because = version, None
         self._heard = self._clock()
         self._pace.ended()
@@ -163,12 +159,12 @@ class Reflector(Generic[T]):
         self.synced.set()
 
     def doubt(self, is_doubtful: bool = True) -> None:
-        """The watch is silent about what others were answered: all is listed as soon as it says anything."""
+        """Relists at the watch's next line: the watch lacks what other requests were answered."""
         if is_doubtful:
             self._list_because = self._list_because or DOUBTED
 
     def uninstalled(self) -> None:
-        """There is no such kind any more, and so no object of it. To be called while it is not followed."""
+        """Empties the sink, because the kind no longer exists. Call it while `run` is inactive."""
         self._version, self._list_because = "", STARTED
         self._fell_silent = self._in_doubt = False
         self._heard = None
@@ -177,7 +173,7 @@ class Reflector(Generic[T]):
             pass
 
     async def run(self) -> None:
-        """Follows until it is cancelled."""
+        """Follows the kind until cancelled."""
         while True:
             try:
                 if self._list_because is not None:
@@ -200,7 +196,7 @@ class Reflector(Generic[T]):
                 _log.info("watch fell silent", kind=self._kind.name, why=str(error))
             except (Unavailable, Refused) as error:
                 asked = error.retry_after if isinstance(error, Unavailable) else None
-                # Others may have been asked to come back at the same moment.
+                # Other clients may have got the same Retry-After.
                 wait = self._back_off.failed(asked and asked * (1 + self._chance() / 10))
                 failures = self._back_off.failures
                 self.lost.failed(str(error))
@@ -213,7 +209,7 @@ class Reflector(Generic[T]):
 
     async def _list(self, reason: str) -> None:
         if wait := self._pace.due_in(self._heard):
-            # Nothing tells of what happens meanwhile.
+            # No watch reports changes meanwhile.
             self.lost.failed(self.lost.why or f"it has to be listed time and again: {reason}")
             await self._sleep(wait)
         self._on_relist(self._kind.name, reason)
@@ -230,12 +226,12 @@ class Reflector(Generic[T]):
         self._pace.ended(self._heard - asked_at)
         self.lost.over()
         for _ in self._sink.replace(items):
-            # What happens meanwhile the watch tells, which begins at this list's version.
+            # The watch begins at this list's version, so it reports changes made meanwhile.
             await asyncio.sleep(0)
         self.synced.set()
 
     async def _read(self) -> tuple[list[T], str]:
-        """All that there is, page by page, at one version."""
+        """Lists all objects, page by page, at one version."""
         items: list[T] = []
         following = ""
         while True:
@@ -260,24 +256,27 @@ class Reflector(Generic[T]):
             following = page.following
             if not following:
                 return items, page.version
-            # Others get their turn between the pages.
+            # Gives other tasks a turn between the pages.
             await asyncio.sleep(0)
 
     async def _why_silent(self) -> str | None:
-        """Why all has to be listed: the API server has not come as far as the version reached, so that no watch from
-        there would say a word; or it has long been further, and the watch is not. None: the watch is taken up again."""
+        """Why a list is needed; None if the watch can resume.
+
+        REWOUND: the server is behind the version reached, so a watch from it would be silent. STUCK: the watch is
+        behind.
+        """
         body = await self._requests.request("GET", f"{self._kind.path}?limit=1", within=_LOOK_WITHIN)
         try:
             version = self._kind.read_page(body).version
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise Unavailable(f"GET {self._kind.path}: the answer is no list: {error}") from error
-        # Where no byte came, the API server may be another by now, with other contents, restored while nobody heard it.
+        # If no byte came, the server may have been restored meanwhile, with other contents.
         self._in_doubt = self._in_doubt or self._still < _STILL
         self._fell_silent, self._still = False, 0
         if older(version, self._version):
             return REWOUND
         if version == self._version:
-            # There is nothing beyond what is known.
+            # The server has nothing newer.
             self._heard = self._clock()
         is_stuck = older(self._version, self._goal)
         self._goal = version
@@ -313,7 +312,7 @@ class Reflector(Generic[T]):
         elif not self._in_doubt:
             self._pace.trusted()
         if lasted >= _TOO_SHORT:
-            # It ended when its time was over, with all that there was to say.
+            # The watch ended on time, with all events delivered.
             self._is_well()
         elif not heard:
             raise Unavailable("the watch ended at once")
@@ -347,7 +346,7 @@ class Reflector(Generic[T]):
             self._version = event.version
 
     def _fail(self, event: WatchEvent[T]) -> None:
-        """Raises what an ERROR event stands for; nothing after it can be trusted, so a list follows."""
+        """Raises the error of an ERROR event. Nothing after it is reliable, so a list follows."""
         try:
             code = _statuses.decode(event.raw).code
         except msgspec.DecodeError:

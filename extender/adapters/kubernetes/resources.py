@@ -1,7 +1,4 @@
-"""Resources: the schema of EphemeralResource, between its JSON and `app.contracts.ports`. See `schema`.
-
-Must not know requests.
-"""
+"""Resources: converts EphemeralResource between JSON and `app.contracts.ports`. See `schema`."""
 
 from __future__ import annotations
 
@@ -44,21 +41,21 @@ from extender.kube.quantities import LARGEST_AMOUNT, InvalidQuantity, count
 KIND = "EphemeralResource"
 PLURAL = "ephemeralresources"
 MADE = f"{DOMAIN}/chosen"
-"""The annotation with the last choice by rule of the management API, and the nodes that it took."""
+"""Annotation: the last choice by rule of the management API, and the nodes that it took."""
 POLICY = f"{DOMAIN}/policy"
-"""The annotation with the type and the name of the policy that has set it."""
+"""Annotation: the type and the name of the policy that has set the object."""
 CHOSEN = "Chosen"
-"""The condition that says what status.nodes was chosen for, so that a change of something else moves nothing."""
+"""The condition with the nodeSpec of status.nodes, so that other changes move nothing."""
 _LONGEST = 100_000
-"""Characters of a choice. One that is longer is not kept: it is made anew each time, from nodes that have it first."""
+"""Characters. A longer choice is not stored: it is recomputed, preferring nodes that have units."""
 _MOST_NODES = 20_000
-"""As the definition says; a cluster may still have an earlier one."""
+"""The limit of the CustomResourceDefinition; a cluster may still have an earlier definition."""
 _MOST_WANTED = 64
-"""Labels or resources by which nodes are chosen, as there."""
+"""Labels or resources that choose nodes; also the definition's limit."""
 _LONGEST_PROBLEM = 1000
-"""Characters of what is said of an object that cannot be understood: names of nodes in it are any text."""
+"""Characters of a problem's text, because it may contain node names of any length."""
 _LONGEST_POLICY = 512
-"""Characters of a namespace, a slash and the name of a policy: less than that."""
+"""Characters. A namespace, a slash and a policy's name have fewer."""
 
 
 class _Available(Shape):
@@ -101,7 +98,7 @@ class _NotUnderstood(ValueError):
 
 
 _TOO_LONG = 10**12
-"""Seconds: beyond any time there is, and no trouble to a float."""
+"""Seconds: longer than any real time, and safe as a float."""
 
 _specs: Decoder[_Spec | None] = Decoder(_Spec | None)
 _choices = Decoder(_Made)
@@ -109,7 +106,7 @@ _statuses: Decoder[_Status | None] = Decoder(_Status | None)
 
 
 class EphemeralResources:
-    """`schema.Schema`."""
+    """`schema.Schema` of EphemeralResource."""
 
     kind = KIND
     plural = PLURAL
@@ -140,7 +137,7 @@ class EphemeralResources:
 
 
 def to_resource(resource: ObjectJson) -> EphemeralResource:
-    """The object in the application's terms; `problem` says what about it cannot be understood."""
+    """Converts the object; `problem` says what about it cannot be read."""
     metadata = resource.metadata
     status = read_status(_statuses, resource.status, _Status())
     more: dict[str, Any] = {
@@ -177,7 +174,7 @@ def to_resource(resource: ObjectJson) -> EphemeralResource:
 
 
 def _require_no_former_intent(metadata: ObjectMetadata, spec: _Spec) -> None:
-    """Raises _NotUnderstood for what an earlier version stored of a transaction that was not finished."""
+    """Raises _NotUnderstood for an unfinished transaction that an earlier version stored."""
     transaction = metadata.name.removeprefix("transaction-")
     if transaction == metadata.name or FORMER_INTENT not in (metadata.annotations or {}):
         return
@@ -190,7 +187,7 @@ def _require_no_former_intent(metadata: ObjectMetadata, spec: _Spec) -> None:
 
 
 def to_json(resource: EphemeralResource) -> dict[str, Any]:
-    """The object as it is to be created."""
+    """The object as the POST contains it."""
     spec: dict[str, Any] = {}
     if resource.nodes or resource.choice is None:
         spec["nodes"] = dict(resource.nodes)
@@ -216,14 +213,14 @@ def _owner_json(owner: PodOwner) -> dict[str, str]:
 
 
 def choice_text(made: MadeChoice) -> str | None:
-    """The choice as `_read_choice` reads it; None if it names no nodes, or so many that they take too long."""
+    """The choice, in the form for `_read_choice`; None without nodes, or if it is too long."""
     content = {"capacity": made.capacity, **_choice_json(made.choice), "nodes": list(made.nodes)}
     text = msgspec.json.encode(content, order="deterministic").decode()
     return text if made.nodes and len(text) <= _LONGEST else None
 
 
 def _chosen_for_text(resource: EphemeralResource) -> str:
-    """What the object asks of its nodes, in the words of its spec; empty if it has no nodeSpec."""
+    """The capacity and nodeSpec of the object, as JSON text; empty without nodeSpec."""
     if resource.choice is None:
         return ""
     content = {"capacity": resource.capacity, **_choice_json(resource.choice)}
@@ -236,7 +233,7 @@ def _chosen_for(status: _Status) -> MadeChoice | None:
 
 
 def _read_choice(text: str) -> MadeChoice | None:
-    """None for what we have not written, or not so: then it is as if it was not known."""
+    """The choice; None for text that Escher has not written in this form."""
     if not text:
         return None
     try:
@@ -250,7 +247,7 @@ def _read_choice(text: str) -> MadeChoice | None:
 
 def _expiry(spec: _Spec, metadata: ObjectMetadata) -> float | None:
     if spec.expires_at is not None:
-        # A time without zone cannot come from the API server, which wants RFC 3339; UTC is the safe reading.
+        # The API server requires RFC 3339, so a time always has a zone; UTC is the safe default.
         aware = spec.expires_at if spec.expires_at.tzinfo is not None else spec.expires_at.replace(tzinfo=UTC)
         return _moment("expiresAt", spec.expires_at.isoformat(), aware.timestamp())
     if spec.ttl_seconds is None or metadata.creation_timestamp is None:
@@ -267,7 +264,7 @@ def _expiry_if_any(spec: _Spec, metadata: ObjectMetadata) -> float | None:
 
 
 def _moment(where: str, value: object, seconds: float) -> float:
-    # An offset from UTC can lead beyond what can be written again.
+    # An offset from UTC can give a time that no timestamp can express.
     if not FIRST_MOMENT <= seconds <= LAST_MOMENT:
         raise _NotUnderstood(f"spec.{where} is {value}, which is not within the years 1 to 9999 (UTC)")
     return seconds
@@ -291,7 +288,7 @@ def _amount(where: str, value: int | None) -> int | None:
     if value is not None and value < 0:
         raise _NotUnderstood(f"{where} is {value}; write 0 or more")
     if value is not None and value > LARGEST_AMOUNT:
-        # With it nothing at all could be written to the node.
+        # A larger amount would make every write to the node fail.
         raise _NotUnderstood(f"{where} is {value}; the most that a node can have is {LARGEST_AMOUNT}")
     return value
 

@@ -1,7 +1,6 @@
-"""Reviews: the API server says whose a token is, and what somebody may do.
+"""Reviews: the API server says whose a token is, and what a caller may do.
 
-It is asked with the service's own credentials, which may `create` these two kinds. Knows their fields. Must not know
-what is done with the answers.
+The requests use the service's own credentials, which may `create` these two kinds.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from extender.kube.requests import Requests
 TOKENS = "/apis/authentication.k8s.io/v1/tokenreviews"
 ACCESS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 WITHIN = 5.0
-"""Seconds: whoever calls waits for it."""
+"""Seconds: the caller waits for the answer."""
 
 
 class _User(msgspec.Struct):
@@ -46,7 +45,7 @@ class _AccessReview(msgspec.Struct):
 
 
 class ApiReviews:
-    """Implements `authority.Reviews`. `audiences`: a token has to be for one of these; none: for the API server."""
+    """`authority.Reviews`. A token must be for one of the `audiences`; none: for the API server."""
 
     def __init__(self, requests: Requests, audiences: Sequence[str] = ()) -> None:
         self._requests = requests
@@ -62,7 +61,7 @@ class ApiReviews:
         user = said.user
         if not said.authenticated or not user.username:
             return None
-        # An authenticator that knows no audiences says nothing of them: then it has not looked.
+        # An authenticator without audience support names none, so it has not checked the audience.
         if self._audiences and not set(self._audiences) & set(said.audiences or ()):
             return None
         extra = tuple(sorted((key, tuple(values)) for key, values in (user.extra or {}).items()))

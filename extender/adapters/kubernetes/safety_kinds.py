@@ -1,8 +1,8 @@
-"""Narrowing: the kinds by which people narrow what Escher may do, and what is true while one of them cannot be read.
+"""Safety kinds: the kinds that narrow what Escher may do, and their state while unreadable.
 
-Nothing is decided before each of them is known, but for those that the settings do without: these are not read at all.
-One that helps, and narrows nothing (Jobs), is waited for as long as a start may take, and one without which the rest
-works (budgets) not at all. Must not know what is in them.
+Escher decides nothing before each of them is known, except those that the settings exclude: it does not read these. A
+kind that only helps (Jobs) delays the start for a limited time. A kind that the rest does not need (budgets) does not
+delay it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from extender.adapters.kubernetes.optional_kind import OptionalKind
 
 START_SECONDS = 60.0
-"""For how long a kind that helps may be refused before this runs without it: rights may come a moment after us."""
+"""Seconds that a start waits for a helping kind, whose permissions may come a little later."""
 
 
 class SafetyKinds:
-    """`without`: names of the kinds that are not read; `beside`: those that are not waited for."""
+    """`without`: names of kinds that are not read. `beside`: kinds that do not delay the start."""
 
     def __init__(
         self, kinds: Sequence[OptionalKind], without: Collection[str] = (), *, beside: Sequence[OptionalKind] = ()
@@ -36,27 +36,27 @@ class SafetyKinds:
             await each.known.wait()
 
     def waits_for(self) -> dict[str, str]:
-        """Kinds that are not known yet, and why; empty where nothing has gone wrong so far."""
+        """Kinds that are not known yet, and why; `why` is empty while nothing has failed."""
         return {each.kind: each.lost.why for each in self._kinds if not each.known.is_set()}
 
     def is_patient(self) -> bool:
-        """Whether one is waited for now that could be gone without."""
+        """Whether the start is now waiting for a kind that it can do without."""
         return any(each.lost.seconds > 0 for each in self._kinds if not (each.narrows or each.known.is_set()))
 
     def without(self) -> list[str]:
-        """Kinds that this runs without, by the settings or since they cannot be read."""
+        """Kinds that are not read, by the settings or because they cannot be read."""
         return [*self._stated, *(each.kind for each in self._read if each.goes_without)]
 
     def there(self) -> list[OptionalKind]:
-        """Those that are read, but for what the cluster does not have."""
+        """Kinds that are read, without those that the cluster lacks."""
         return [each for each in self._read if not each.is_absent]
 
     def ages(self) -> dict[str, float]:
-        """Seconds since anything was heard of each that narrows."""
+        """Seconds since the last answer about each narrowing kind."""
         return {each.kind: age for each in self._narrowing() if (age := each.reflector.age) is not None}
 
     def lost_for(self) -> dict[str, float]:
-        """Seconds for which each that narrows could not be followed."""
+        """Seconds for which each narrowing kind could not be followed."""
         return {each.kind: each.reflector.lost.seconds for each in self._narrowing()}
 
     def work(self) -> list[Coroutine[Any, Any, None]]:

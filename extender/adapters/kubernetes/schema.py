@@ -1,8 +1,8 @@
-"""Schemas: how the JSON of a kind of ours is read and written. What is common to all of them, and one for kinds whose
-whole meaning is their spec.
+"""Schemas: how Escher reads and writes the JSON of its own kinds.
 
-People write these objects with kubectl, and a cluster may still have an older definition: whatever does not make sense
-becomes the object's `problem`, worded for its author, and never an exception. Must not know requests.
+This module has the common part, and one schema for kinds whose whole meaning is their spec. People write these objects
+with kubectl, and a cluster may have an older definition. So whatever is wrong becomes the object's `problem`, worded
+for its author, and never an exception.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 READY = "Ready"
 MARK = f"{DOMAIN}/mark"
-"""The annotation with the mark of our last write."""
+"""Annotation: the mark of Escher's last write."""
 
 _LONGEST_MARK = 128
-"""Characters: one of ours has 46."""
+"""Characters. Escher's marks have 46."""
 _MOST_FINALIZERS = 16
-"""Finalizers of an object that are kept: that there is one is what matters, the others are for people."""
+"""Finalizers per object that are kept. Code needs only one; the others are for people."""
 
 _LONGEST_SPEC = 2**18
-"""Bytes of a spec that are decoded, if its kind does not say otherwise; the longest policy has some 140,000."""
+"""Bytes of a spec that are decoded, by default; the longest policy has about 140,000."""
 
 StatusShape = TypeVar("StatusShape", bound="StatusJson")
 
 
 class Shape(Struct, rename="camel"):
-    """JSON as Kubernetes spells it; what is not known is passed over."""
+    """JSON as Kubernetes spells it; unknown fields are skipped."""
 
 
 class ObjectMetadata(Shape):
@@ -54,7 +54,7 @@ class ObjectMetadata(Shape):
 
 
 class ObjectJson(Shape):
-    """The object; spec and status are looked at later, so that a senseless one is still an object with a name."""
+    """An object. `spec` and `status` are decoded later: with bad ones it still has a name."""
 
     metadata: ObjectMetadata
     spec: Raw = field(default_factory=lambda: Raw(b"{}"))
@@ -82,7 +82,7 @@ _declared_statuses: Decoder[_DeclaredStatus | None] = Decoder(_DeclaredStatus | 
 
 
 class Schema(Protocol[O, C_contra, S_contra]):
-    """One kind of ours."""
+    """One of Escher's own kinds."""
 
     @property
     def kind(self) -> str: ...
@@ -90,19 +90,19 @@ class Schema(Protocol[O, C_contra, S_contra]):
     def plural(self) -> str: ...
 
     def read(self, said: ObjectJson) -> O:
-        """The object in the application's terms. Does not raise for what its author wrote."""
+        """Converts the object. Does not raise for what its author wrote."""
         ...
 
     def manifest(self, item: O) -> dict[str, Any]:
-        """The object as it is to be created, with its mark."""
+        """The object as the POST contains it, with its mark."""
         ...
 
     def patch(self, change: C_contra) -> dict[str, Any]:
-        """A merge patch of spec, and of metadata.annotations if need be."""
+        """A merge patch of spec, and of metadata.annotations if needed."""
         ...
 
     def status(self, item: O, status: S_contra) -> tuple[dict[str, Any], Mapping[str, tuple[str, str]]]:
-        """What its status has beside the Ready condition: fields, and (reason, message) of conditions that hold."""
+        """Status fields, and (reason, message) of true conditions, without the Ready condition."""
         ...
 
 
@@ -121,7 +121,7 @@ def ready_since(said: ObjectJson) -> tuple[str, str] | None:
 
 
 def read_status(statuses: Decoder[StatusShape | None], raw: Raw, empty: StatusShape) -> StatusShape:
-    """The status, or an empty one: only we write it, and one without sense is another version's, to be written anew."""
+    """The status, or `empty` for one that cannot be decoded; Escher then writes it again."""
     try:
         return statuses.decode(raw) or empty
     except msgspec.DecodeError:
@@ -129,7 +129,7 @@ def read_status(statuses: Decoder[StatusShape | None], raw: Raw, empty: StatusSh
 
 
 def facts(metadata: ObjectMetadata, status: StatusJson) -> dict[str, Any]:
-    """What every object of ours says of itself."""
+    """The fields that every one of Escher's objects has."""
     return {
         "uid": metadata.uid,
         "resource_version": metadata.resource_version,
@@ -143,7 +143,7 @@ def facts(metadata: ObjectMetadata, status: StatusJson) -> dict[str, Any]:
 
 
 def annotated(metadata: ObjectMetadata, annotation: str, most: int) -> str:
-    """What the annotation says; nothing where it has more than so many characters, and so is not ours."""
+    """The annotation's text; empty if longer than `most` characters, and so not Escher's."""
     text = (metadata.annotations or {}).get(annotation, "")
     return text if len(text) <= most else ""
 
@@ -151,7 +151,7 @@ def annotated(metadata: ObjectMetadata, annotation: str, most: int) -> str:
 def manifest(
     kind: str, namespace: str, name: str, spec: Mapping[str, Any], annotations: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """An object that is to be created. Annotations without text are left out."""
+    """The object as the POST contains it. Annotations without text are left out."""
     metadata: dict[str, Any] = {"name": name, "namespace": namespace}
     if said := {key: text for key, text in annotations.items() if text}:
         metadata["annotations"] = said
@@ -159,21 +159,21 @@ def manifest(
 
 
 def timestamp(seconds: float) -> str:
-    """RFC 3339, to the microsecond where there is a fraction: an expiry is never cut short."""
+    """RFC 3339, to the microsecond if there is a fraction, so that an expiry is never shortened."""
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def worded(error: msgspec.DecodeError) -> str:
-    """msgspec's `Expected ..., got ... - at `$.nodes[...]`` as our users know the place: spec.nodes."""
+    """msgspec's error with its place `$.nodes[...]` as users know it: spec.nodes."""
     what, _, where = str(error).partition(" - at `$")
     return f"spec{where.rstrip('`')}: {what[:1].lower()}{what[1:]}"
 
 
 class Declaration(Generic[Spec]):
-    """The schema of a kind whose objects are `Declared`: its name, and the msgspec type of its spec.
+    """The schema of a kind whose objects are `Declared`: name, and msgspec type of the spec.
 
-    `expires_at`: when an object with such a spec ends, in seconds since the epoch; None: not by itself.
-    status.inForce has the spec that is in force, which the definition must let through as it is.
+    `expires_at`: when an object with such a spec expires, in seconds since the epoch; None: never. status.inForce has
+    the spec in force, which the definition must allow unchanged.
     """
 
     longest = _LONGEST_SPEC
@@ -192,7 +192,7 @@ class Declaration(Generic[Spec]):
         return self._specs.decode(said)
 
     def encode(self, spec: Spec | None) -> Any:
-        """The spec as JSON, without what says nothing."""
+        """The spec as JSON, without null fields."""
         return _json(spec)
 
     def read(self, said: ObjectJson) -> Declared[Spec]:
@@ -230,7 +230,7 @@ class Declaration(Generic[Spec]):
 
 
 def _json(value: object) -> Any:
-    """As JSON, without the fields that say nothing: an API server takes no null for a string."""
+    """As JSON, without null fields: the API server refuses null for a string."""
     return _without_null({} if value is None else msgspec.to_builtins(value))
 
 
@@ -241,7 +241,7 @@ def _without_null(value: Any) -> Any:
 
 
 def _merge_patch(before: Any, after: Any) -> Any:
-    """What makes the one into the other (RFC 7396)."""
+    """The patch that changes `before` to `after` (RFC 7396)."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
     changed = {key: _merge_patch(before.get(key), each) for key, each in after.items() if each != before.get(key)}

@@ -1,11 +1,10 @@
-"""Shared writes: the connection to the API server, with as many writes under way as it answers well.
+"""Shared writes: limits the concurrent writes to the API server, per namespace and in total.
 
     write --room for its namespace?--> sent
           --none--> waits; where a write is answered, the namespaces that wait take turns
 
-One namespace has a part of the room at most, so that others are served at once though its own writes take long, as
-where a webhook is slow for it. Bindings of a namespace have a part of their own: they wait behind none of its wakes and
-events. Reads pass.
+The limit per namespace lets others write at once while one namespace's writes are slow, for example by a webhook.
+Bindings of a namespace have a limit of their own: they do not wait behind its wakes and events. Reads have no limit.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from extender.kube.fenced import READS, Warm
 from extender.kube.requests import JSON, TIMEOUT
 
 _AT_ONCE, _EACH = 384, 128
-"""Fewer than there are connections: reads and watches have the others."""
+"""Fewer than the connections: reads and watches use the others."""
 _OF_NAMESPACE = re.compile(r"/namespaces/([^/?]+)/")
 _BINDING = re.compile(r"/binding(?:\?|$)")
 
 
 class SharedWrites:
-    """Implements `bootstrap.Cluster` over another."""
+    """`bootstrap.Cluster` over another one."""
 
     def __init__(self, inner: Warm, at_once: int = _AT_ONCE, each: int = _EACH) -> None:
         self._inner = inner
@@ -44,7 +43,7 @@ class SharedWrites:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
-        """As of the other, once there is room for it. `within`: from when it is sent."""
+        """As of the inner one, once there is room. `within`: seconds from the sending."""
         ask = partial(self._inner.request, method, path, body, content_type=content_type, accept=accept, within=within)
         if method in READS:
             return await ask()
@@ -56,7 +55,7 @@ class SharedWrites:
 
 
 def _part(path: str) -> str:
-    """Whose part of the room it is: a namespace's, its Bindings', or that of what an API group has in no namespace."""
+    """The key of the limit: a namespace, its Bindings, or an API group for cluster-wide objects."""
     found = _OF_NAMESPACE.search(path)
     if found is None:
         return "/".join(path.split("/", 3)[:3])

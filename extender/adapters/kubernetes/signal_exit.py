@@ -1,8 +1,7 @@
-"""SIGTERM as an application meets it that has something to clean up: whoever is inside a block is cancelled, and when
-the last block has been left the process ends as it would have without this, by the signal.
+"""Signal exit: SIGTERM cancels the tasks inside a block, so that an application can clean up.
 
-Only where nobody else heeds SIGTERM, and only in the main thread. A second SIGTERM does not wait. Knows nothing of what
-there is to clean up.
+After the last block, the process ends by the signal, as without this. It works only in the main thread, and if there is
+no other handler of SIGTERM. A second SIGTERM ends the process at once.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _heard = False
 
 
 class SignalExit:
-    """Enter it in the task that is to be cancelled."""
+    """A block; SIGTERM cancels the task that entered it."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None

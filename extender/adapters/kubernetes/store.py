@@ -1,7 +1,7 @@
-"""Store: the objects of a kind of ours in the API server, as `objects.kind.ObjectStore` asks for them.
+"""Store: reads and writes the objects of one of Escher's kinds (`objects.kind.ObjectStore`).
 
-A write that names a version or a UID is refused by the API server where these do not hold any more (Occupied, Gone).
-Nothing is retried here. What an object says is its `Schema`'s affair.
+The API server refuses a write whose version or UID no longer holds (Occupied, Gone). There are no retries here. The
+`Schema` defines an object's content.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _objects = Decoder(ObjectJson)
 
 
 class ApiObjectStore(Generic[O, C, S]):
-    """`objects.kind.ObjectStore`. `now`: the time of day."""
+    """`objects.kind.ObjectStore`. `now`: the time of day, in seconds."""
 
     def __init__(self, requests: Requests, schema: Schema[O, C, S], now: Callable[[], float] = time.time) -> None:
         self._requests = requests
         self._schema = schema
         self._now = now
-        # By UID: (status, since) of the Ready condition, None if there is none. Spares a read before each set_status.
+        # By UID: (status, since) of the Ready condition, None if there is none. It saves a read before each set_status.
         self._ready: dict[str, tuple[str, str] | None] = {}
 
     async def get(self, name: Named) -> O:
@@ -55,7 +55,7 @@ class ApiObjectStore(Generic[O, C, S]):
     async def _patch(
         self, name: Named, patch: dict[str, Any], said: dict[str, str], if_version: str | None, dry_run: bool = False
     ) -> O:
-        """One merge patch; of the annotations, those with a text."""
+        """Sends one merge patch; it writes the annotations that have a text."""
         metadata = dict(patch.get("metadata", {}))
         if annotations := {key: text for key, text in said.items() if text} | metadata.get("annotations", {}):
             metadata["annotations"] = annotations
@@ -69,7 +69,7 @@ class ApiObjectStore(Generic[O, C, S]):
     ) -> O | None:
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if dry_run:
-            # Where there is a body the API server does not look into the query.
+            # The API server ignores the query if there is a body.
             options["dryRun"] = ["All"]
         if if_version is not None:
             options["preconditions"] = {"resourceVersion": if_version}
@@ -96,7 +96,7 @@ class ApiObjectStore(Generic[O, C, S]):
         conditions = [condition(READY, wanted, status.reason, status.message, since if was == wanted else now)]
         conditions += [condition(name, "True", reason, text, now) for name, (reason, text) in more.items()]
         whole = {"observedGeneration": item.generation, "conditions": conditions, **content}
-        # A JSON patch, since a merge patch would keep the nodes chosen before. The UID guards against a namesake.
+        # A JSON patch: a merge patch would keep former nodes. The UID test excludes another object of this name.
         patch = [
             {"op": "test", "path": "/metadata/uid", "value": item.uid},
             {"op": "add", "path": "/status", "value": whole},
@@ -105,7 +105,7 @@ class ApiObjectStore(Generic[O, C, S]):
             with asking_for_no_version():
                 return await self._ask("PATCH", self._path(item.name, "status"), patch, JSON_PATCH)
         except Refused as error:
-            # A test that fails is a 422 of so general a wording that it could be anything.
+            # A failed test is a 422 with a general text, which may have another cause.
             if error.status != 422 or (await self.get(item.name)).uid == item.uid:
                 raise
             raise Gone(409, f"{item.name} has another UID now than {item.uid}") from error
@@ -128,7 +128,7 @@ class ApiObjectStore(Generic[O, C, S]):
         self._ready[stored.metadata.uid] = ready_since(stored)
 
     def _left(self, answer: bytes) -> O | None:
-        """What a deletion leaves: a Status says that it is gone, the object itself that finalizers may hold it."""
+        """The object that finalizers still hold; None if the answer to the deletion is a Status."""
         try:
             said = self._schema.read(_objects.decode(answer))
         except msgspec.DecodeError:
@@ -140,14 +140,14 @@ class ApiObjectStore(Generic[O, C, S]):
 
 
 class ApiResourceStore(ApiObjectStore[EphemeralResource, ResourceChange, ResourceStatus]):
-    """`ports.ResourceStore`."""
+    """`ports.ResourceStore`, by the API server."""
 
     def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
         super().__init__(requests, EphemeralResources(), now)
 
 
 class ApiIntentStore(ApiObjectStore[Declared[Intent], Replacement[Intent], Standing[Intent]]):
-    """`ports.IntentStore`."""
+    """`ports.IntentStore`, by the API server."""
 
     def __init__(self, requests: Requests, now: Callable[[], float] = time.time) -> None:
         super().__init__(requests, TransactionIntents(), now)
@@ -161,7 +161,7 @@ class ApiIntentStore(ApiObjectStore[Declared[Intent], Replacement[Intent], Stand
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> Declared[Intent]:
-        """As of any. Refused where the object would be larger than `LARGEST_INTENT`."""
+        """As of any store. Raises Refused if the object would be larger than `LARGEST_INTENT`."""
         if (size := size_of(Declared(identity(name), change.after))) > LARGEST_INTENT:
             raise Refused(413, f"it would have {size:,} bytes, and may have {LARGEST_INTENT:,}")
         return await super().merge(name, change, mark=mark, if_version=if_version, dry_run=dry_run)

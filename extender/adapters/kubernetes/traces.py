@@ -1,11 +1,11 @@
-"""Traces: what Escher leaves in a cluster where it has run, found and taken away.
+"""Traces: what Escher has left in a cluster; finds and removes it.
 
-EphemeralResource objects, units of our domain in node status, the gate of gangs, the annotations that the service
-writes on pods, and EndpointSlices by which a Service led to one replica. What people and applications wrote (labels,
-annotations, requests, EscherPolicies) is theirs and stays.
+These are EphemeralResources, units of Escher's domain in node status, gates of gangs, the service's annotations on
+pods, and EndpointSlices of the leader's Service. What people and applications wrote (labels, annotations, requests,
+EscherPolicies) stays.
 
-Must not know what any of it was for, nor which installation has left it: nothing of it says so. The service must not
-run meanwhile, no other installation's either: it would put back what policies keep, and lose what applications set.
+A trace does not say which installation left it. No service of any installation may run meanwhile: it would restore what
+policies keep, and lose what applications set.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _log = structlog.get_logger(__name__)
 
 _PAGE = 500
 _OF_THE_SERVICE = f"app.kubernetes.io/name={COMPONENT},app.kubernetes.io/component=service"
-"""Labels of its Deployment, as the chart and kustomize write them."""
+"""Labels of the service's Deployment, as the chart and kustomize write them."""
 _SLICES = "endpointslice.kubernetes.io/managed-by"
-"""Label: who keeps an EndpointSlice. Ours bear our domain."""
+"""Label: the manager of an EndpointSlice. Escher's slices have its domain."""
 
 
 class _Named(msgspec.Struct):
@@ -62,7 +62,7 @@ class _Status(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """What is looked at of a node, a pod, a Deployment or an object of ours."""
+    """The fields that are read of a node, a pod, a Deployment or one of Escher's objects."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -83,7 +83,7 @@ _lists = Decoder(_List)
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What was found. `resources`: namespace and name of each object; `nodes`: the keys of each."""
+    """What was found. `resources`: namespace and name of each object; `nodes`: keys per node."""
 
     resources: tuple[tuple[str, str], ...] = ()
     nodes: dict[str, frozenset[ResourceKey]] = field(default_factory=dict)
@@ -106,8 +106,7 @@ class Traces:
 
 
 async def services(requests: Requests) -> tuple[str, ...]:
-    """Namespace and name of each Deployment of the service that is to run, whoever has installed it. Raises
-    Unavailable, Refused."""
+    """`namespace/name` of each service's Deployment with replicas. Raises Unavailable, Refused."""
     try:
         return tuple(
             [
@@ -122,7 +121,7 @@ async def services(requests: Requests) -> tuple[str, ...]:
 
 
 async def found(requests: Requests) -> Traces:
-    """Everything that there is now. Raises Unavailable, Refused."""
+    """Finds all traces. Raises Unavailable, Refused."""
     resources = await _where_there(requests, path_of(EphemeralResources.plural))
     slices = await _where_there(requests, _slices(), f"{_SLICES}={DOMAIN}")
     nodes = {}
@@ -142,8 +141,7 @@ async def found(requests: Requests) -> Traces:
 
 
 async def remove(requests: Requests, traces: Traces) -> None:
-    """None of these is there any more, but what others keep: by finalizers, or by refusing a change. Each is tried,
-    whatever becomes of the one before, and first what pods wait for."""
+    """Removes the traces, first what pods wait for. Tries each; others may keep or refuse some."""
     writer, waker = ApiNodeStatusWriter(requests), ApiWaker(requests)
     for pod in traces.gated:
         with _told(f"the gate of pod {pod}"):
@@ -166,7 +164,7 @@ async def remove(requests: Requests, traces: Traces) -> None:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """What cannot be removed is told, and is found again by who looks."""
+    """Logs what cannot be removed; the next search finds it again."""
     try:
         yield
     except Gone:
@@ -176,7 +174,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 async def _where_there(requests: Requests, path: str, selector: str = "") -> tuple[tuple[str, str], ...]:
-    """Namespace and name of each: none where the kind is not installed, or not any more."""
+    """Namespace and name of each; none if the kind is not or no longer installed."""
     try:
         return tuple([(each.metadata.namespace, each.metadata.name) async for each in _every(requests, path, selector)])
     except Gone:

@@ -1,7 +1,7 @@
-"""Losses: which kinds cannot be read, since when and why, and what Escher does meanwhile.
+"""Unreadable kinds: which kinds cannot be read, since when and why, and what Escher does meanwhile.
 
-A kind is told of while it is so, in `/readyz` and from there by the doctor; and once in the log when that begins, and
-once when it is over. Must not know how a kind is followed, nor what is in it.
+`/readyz` reports such a kind while it is so, and so does the doctor. The log reports it once at the beginning, and once
+at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from extender.app.cache.staleness import DESTROYS_WITHIN, Loss
 _log = structlog.get_logger(__name__)
 
 TOLD_AFTER = DESTROYS_WITHIN
-"""Seconds: what is refused or away for a moment is no loss."""
+"""Seconds. A refusal or outage of a moment is no loss."""
 _LOOKS_EVERY = 5.0
 
 _NARROWS = "nothing is evicted; nothing new is planned once this is older than stale_after_seconds"
@@ -30,7 +30,7 @@ MEANWHILE: Mapping[str, str] = {
     "poddisruptionbudgets": "the budgets that were known before hold; where they cannot be read just before an "
     "eviction either, no pod leaves for a gang",
 }
-"""What is true of a kind that was read before; of any other, `_NARROWS`."""
+"""For kinds that were read before; any other kind has `_NARROWS`."""
 NEVER_READ: Mapping[str, str] = {
     "jobs": "a gang is planned when all of its members exist",
     "daemonsets": "pods of DaemonSets leave for higher priority like any others",
@@ -41,7 +41,7 @@ _NOT_READY = "nothing is decided before it has been read"
 
 
 class Followed(Protocol):
-    """What can be lost. `synced` is set once it has been read."""
+    """A kind that can become unreadable. `synced` is set once it has been read."""
 
     @property
     def synced(self) -> asyncio.Event: ...
@@ -54,13 +54,13 @@ class Followed(Protocol):
 
 
 class UnreadableKinds:
-    """`followed`: the kinds that there are to be read."""
+    """`followed` returns the kinds that are to be read."""
 
     def __init__(self, followed: Callable[[], Iterable[Followed]]) -> None:
         self._followed = followed
 
     def now(self) -> dict[str, Loss]:
-        """Those that could not be read for a while, by kind."""
+        """The kinds that could not be read for a while, with the reason."""
         return {
             each.kind: Loss(each.lost.seconds, each.lost.why, _meanwhile(each))
             for each in self._followed()
@@ -68,7 +68,7 @@ class UnreadableKinds:
         }
 
     async def watch(self) -> None:
-        """The log says when a kind is lost, and when it is read again, until this is cancelled."""
+        """Logs the beginning and the end of each loss, until cancelled."""
         told: dict[str, Loss] = {}
         while True:
             now = self.now()

@@ -1,7 +1,7 @@
-"""Writers: what Escher changes about pods and nodes, one request each. See `app.contracts.ports`.
+"""Writers: Escher's changes of pods and nodes, one request each. See `app.contracts.ports`.
 
-Every write about a pod carries its UID, so that a namesake created meanwhile is left alone (409, which is Gone here).
-Bodies are built as JSON by the encoder: no name can break out of its place. Nothing is retried here.
+Every write about a pod has its UID: another pod of the same name stays unchanged (409, which is Gone here). The encoder
+builds bodies as JSON: no name can break out of its place. There are no retries here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COMPONENT = "escher"
 _NO_ANNOTATIONS: Mapping[str, str] = MappingProxyType({})
 _LONGEST_NOTE = 1024
 _PREEMPTED = "PreemptionByEscher"
-"""Not kube-scheduler's word, PreemptionByScheduler: that means that it has deleted the pod itself."""
+"""Not kube-scheduler's PreemptionByScheduler, which means that kube-scheduler deleted the pod."""
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
 _LONGEST_NAME = 253
 
@@ -87,16 +87,16 @@ def _pod_path(pod: PodRef, *more: str) -> str:
 
 
 class ApiBinder:
-    """`ports.Binder`."""
+    """`ports.Binder`, by a Binding."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str] = _NO_ANNOTATIONS) -> None:
-        """The Binding is written. Occupied: bound already, or being deleted; `node_of` tells which."""
+        """Writes the Binding. Occupied: bound already, or being deleted; `node_of` shows which."""
         metadata: dict[str, object] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         if annotations:
-            # The API server copies them onto the pod, in the same write.
+            # The API server copies them to the pod, in the same write.
             metadata["annotations"] = dict(annotations)
         binding = {
             "apiVersion": "v1",
@@ -136,7 +136,7 @@ class ApiEvictor:
 
     async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
         if not dry_run:
-            # As with an eviction, which writes it itself: a Job's podFailurePolicy may go by it.
+            # The API server sets this condition on an eviction. A Job's podFailurePolicy may depend on it.
             condition = {"type": "DisruptionTarget", "status": "True", "reason": _PREEMPTED, "message": why}
             at = datetime.fromtimestamp(self._now(), UTC).strftime(_STAMP)
             await self._says(pod, {**condition, "lastTransitionTime": at})
@@ -172,7 +172,7 @@ class ApiNominator:
 
 
 class ApiWaker:
-    """`ports.Waker` and `ports.Tidier`."""
+    """`ports.Waker` and `ports.Tidier`, by patches of the pod."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
@@ -187,7 +187,7 @@ class ApiWaker:
         await self._annotate(pod, ATTEMPT, None)
 
     async def open_gate(self, pod: PodRef) -> None:
-        # Gates that others have put beside ours stay.
+        # Gates of other clients stay.
         without_ours = [{"$patch": "delete", "name": GANG_GATE}]
         patch = {"metadata": {"uid": pod.uid}, "spec": {"schedulingGates": without_ours}}
         await self._patch(pod, patch, STRATEGIC_MERGE_PATCH)
@@ -205,8 +205,8 @@ class ApiWaker:
 class ApiRecorder:
     """`ports.Recorder`: events that `kubectl describe pod` shows, from component `escher`.
 
-    An event's name follows from what it says, so that the API server itself refuses to store it a second time.
-    `instance` tells replicas apart.
+    An event's name depends on its content, so the API server refuses to store it twice. `instance` identifies the
+    replica.
     """
 
     def __init__(
@@ -242,19 +242,19 @@ class ApiRecorder:
             },
         }
         path = address("apis", "events.k8s.io", "v1", "namespaces", pod.namespace, "events")
-        # Occupied: an attempt that seemed to fail has stored it, or an earlier life of this service.
+        # Occupied: an attempt that seemed to fail, or an earlier process of this service, has stored it.
         with suppress(Occupied):
             await self._requests.request("POST", path, _encode(event), accept=METADATA_ONLY)
 
 
 class ApiNodeStatusWriter:
-    """`ports.NodeStatusWriter`."""
+    """`ports.NodeStatusWriter`, by a patch of the node's status."""
 
     def __init__(self, requests: Requests) -> None:
         self._requests = requests
 
     async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
-        """As the port says. A desired 0 removes the key: a kubelet fails the pods that ask for what it has 0 of."""
+        """As the port says. A desired 0 removes the key: kubelets fail pods that need one at 0."""
         amounts: dict[str, str | None] = dict.fromkeys(absent)
         amounts |= {resource: str(units) if units else None for resource, units in desired.items()}
         # Both: the scheduler reads allocatable, and a kubelet copies capacity over it at its next sync.
@@ -273,7 +273,7 @@ class ApiNodeStatusWriter:
             return ""
 
     async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
-        """As the port says. By a list of one node, for that is what we may do to nodes."""
+        """As the port says. It lists one node, because Escher's rights on nodes include list."""
         path = address("api", "v1", "nodes", query={"fieldSelector": f"metadata.name={node}"})
         answer = await self._requests.request("GET", path, accept=_METADATA_LIST)
         try:
@@ -298,7 +298,7 @@ def _event_name(notice: Notice) -> str:
 
 
 def _shortened(note: str) -> str:
-    """At most as many bytes as an event takes, cut between characters."""
+    """At most `_LONGEST_NOTE` bytes, cut between characters."""
     whole = note.encode()
     if len(whole) <= _LONGEST_NOTE:
         return note

@@ -1,9 +1,9 @@
-"""Traces, for who runs a collector: a span for each call, for each write to the API server, and for each gang's plan.
+"""Traces: a span for each call, for each write to the API server, and for each plan of a gang.
 
-    TracedService --> TracedVerbs --> what decides --> TracedCluster --> API server
-         span           what about      GangSpans          span
+    TracedService --> TracedVerbs --> the decisions --> TracedCluster --> API server
+         span          attributes      GangSpans           span
 
-Everything here is put around what is there anyway, when the service starts and the setting `tracing` says so; where it
-says nothing, nothing here is imported but `start`. Knows OpenTelemetry's API, and in `export` its SDK. Must not decide
-anything, nor hold up or fail what is traced.
+If the setting `tracing` asks for it, these classes wrap the service's parts at the start; else only `start` is
+imported. Only `export` uses OpenTelemetry's SDK, the rest its API. No code here decides, or delays or fails the traced
+code.
 """

@@ -1,8 +1,7 @@
-"""Calls: a span for each call of a verb and of the management API, and which of them is being answered.
+"""Calls: a span for each call of a verb or of the management API, and access to the current call.
 
-Knows ASGI and OpenTelemetry's conventions for HTTP. Health, metrics and documentation have no spans: who polls them
-would be most of what there is to see. Must not know what a call is about: that is said by who knows (`verbs`).
-"""
+Uses OpenTelemetry's conventions for HTTP. Health, metrics and documentation have no spans, because their polling would
+fill most of the trace. `verbs` adds to the span what the call is about."""
 
 from __future__ import annotations
 
@@ -27,12 +26,12 @@ from extender.adapters.tracing import words
 _VERBS, _MANAGEMENT = "/scheduler/", "/v1/"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _LONGEST = 512
-"""Characters of a path: whoever calls may make it as long as a head."""
+"""Characters of a path: a caller may make it as long as a head may be."""
 
 
 @dataclass(slots=True)
 class Call:
-    """One, and when it was over: infinitely late while it is not."""
+    """One call, and when it ended: infinity until then."""
 
     span: Span
     over: float = inf
@@ -42,18 +41,18 @@ _current: ContextVar[Call | None] = ContextVar("escher call", default=None)
 
 
 def current() -> Call | None:
-    """The one that is being answered, or was when what runs now was begun."""
+    """Returns the call that the running code answers or was started by."""
     return _current.get()
 
 
 def call() -> Span:
-    """Its span; an invalid one where there is none."""
+    """Returns the span of the current call; an invalid one if there is none."""
     found = _current.get()
     return INVALID_SPAN if found is None else found.span
 
 
 class _Headers(Getter[Scope]):
-    """A request's, as ASGI has them."""
+    """The headers of a request in an ASGI scope."""
 
     def get(self, carrier: Scope, key: str) -> list[str] | None:
         wanted = key.lower().encode()
@@ -67,8 +66,9 @@ _headers = _Headers()
 
 
 class TracedService:
-    """Implements `direct.Served`: another, each call of which has a span. The caller's, if there is one, is its
-    parent. `verbs`: by name."""
+    """Implements `fast_path.Served`: wraps another, and makes a span for each call.
+
+    The caller's span, if any, is the parent. `verbs`: their names."""
 
     def __init__(
         self, served: Served, tracer: Tracer, verbs: Collection[str], steady: Callable[[], float] = time.monotonic
@@ -82,7 +82,7 @@ class TracedService:
         return self._served.may_schedule(peer)
 
     def at_once(self, method: str, path: str, body: bytes) -> Answer | None:
-        """None, always: of which trace a call is its headers say, and here there are none."""
+        """Always None: the trace is named in the headers, which are not passed here."""
         return None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -117,7 +117,7 @@ class TracedService:
             words.URL_SCHEME: scope.get("scheme", "http"),
             words.CLIENT_ADDRESS: address_of(scope),
         }
-        # Its name is told at the end, when it is known what has answered; a sampler wants one of few.
+        # The name is set at the end, when the route is known. A sampler needs one of few names.
         return self._tracer.start_span(_method(scope), extract(scope, Context(), _headers), SpanKind.SERVER, about)
 
     def _name(self, span: Span, scope: Scope) -> None:
@@ -141,7 +141,7 @@ def _method(scope: Scope) -> str:
 
 
 def _template(scope: Scope) -> str | None:
-    """Of the path, where something of the management API answers at it."""
+    """Returns the template of the path, if the management API has answered there."""
     template: str | None = getattr(scope.get("route"), "path_format", None)
-    # FastAPI tells it from where the router is included on.
+    # FastAPI gives the template relative to the place where the router is included.
     return template if template is None or template.startswith(_MANAGEMENT) else _MANAGEMENT.rstrip("/") + template

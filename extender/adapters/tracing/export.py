@@ -1,8 +1,7 @@
-"""Exported: where spans go, by OTLP over HTTP, in a thread of its own that nobody waits for.
+"""Export: sends spans by OTLP over HTTP in a thread of its own, for which no caller waits.
 
-What is not taken is lost, and counted; that is said once when it begins and once when it is over, however long it
-lasts. The standard OTEL_* variables say where to, how much, and by what name; what of them cannot be meant is an error
-at the start. Must not know what is traced.
+Spans that the collector does not accept are lost and counted. The log has one line when this begins, and one when it
+ends. The standard OTEL_* variables set address, limits and names. An unusable value is an error at the start.
 """
 
 from __future__ import annotations
@@ -37,31 +36,31 @@ from extender.settings import BadSettings
 _log = structlog.get_logger(__name__)
 
 OTEL_TRACES_EXPORTER = "OTEL_TRACES_EXPORTER"
-"""The SDK's own start reads it, which is not used here: that makes what it finds installed everybody's."""
+"""Only the SDK's own start reads it, which would use all that is installed; Escher does without."""
 _PROTOCOL = "http/protobuf"
 _HELD, _SENT = 2048, 512
-"""Spans, as OpenTelemetry has it."""
+"""Numbers of spans, OpenTelemetry's defaults."""
 _SAID_AGAIN_SECONDS = 60.0
 _LONGEST = 300
 _LIBRARY = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
-"""Who logs each batch that is not taken."""
+"""The logger that reports each rejected batch."""
 
 
 class Exported:
-    """Spans, from their provider to the collector. Register it, and close it at the end."""
+    """Sends the spans of its provider to the collector. Register it, and close it at the end."""
 
     def __init__(self, exporter: SpanExporter, resource: Resource, most: int = _HELD, together: int = _SENT) -> None:
-        """`most`: how many are held until they are sent; `together`: how many are sent as one. Raises ValueError."""
+        """`most`: spans held until they are sent; `together`: spans a batch. Raises ValueError."""
         self._lost = Counter("escher_spans_lost", "Spans that no collector has taken", registry=None)
         self._taken = Counter("escher_spans_exported", "Spans that a collector has taken", registry=None)
         self._held = _Held(exporter, most, together, self._taken.inc, self._lost.inc)
-        # Its end is the service's affair: nothing is to be waited for when Python ends.
+        # The service ends it. Python must not wait for anything when it exits.
         self.provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.provider.add_span_processor(self._held)
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Self | None:
-        """As the environment says; None: it says that there are to be none. Raises BadSettings."""
+        """Returns it as the environment says; None if that turns traces off. Raises BadSettings."""
         if environment.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
             _log.warning("there are no traces", because=f"{OTEL_SDK_DISABLED}=true")
             return None
@@ -87,26 +86,25 @@ class Exported:
             raise BadSettings(f"tracing: a variable OTEL_* cannot be used: {error}") from error
 
     def tracing(self) -> Tracing:
-        """What makes spans that go there."""
+        """Returns what makes spans that are sent here."""
         return Tracing(self.provider)
 
     def register(self, registry: CollectorRegistry) -> None:
-        """Its metrics are among those."""
+        """Adds its metrics to the registry."""
         registry.register(self._lost)
         registry.register(self._taken)
 
     async def close(self) -> None:
-        """What there was has been sent. That takes as long as the collector does: whoever waits no longer cancels
-        this, and the rest is lost."""
+        """Sends the held spans; the collector decides how long. Cancelling it loses the rest."""
         loop, over = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
             self.provider.shutdown()
-            # It is closed where nobody has waited.
+            # The loop is closed if no caller has waited.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(over.set)
 
-        # None of the loop's own threads, which it waits for at its end.
+        # Not one of the loop's own threads, because the loop waits for these at its end.
         threading.Thread(target=shut_down, name="last spans", daemon=True).start()
         try:
             await over.wait()
@@ -116,7 +114,7 @@ class Exported:
 
 
 def resource_of(environment: Mapping[str, str]) -> Resource:
-    """Who sends: the service, its version and its pod, where the environment does not say otherwise."""
+    """Describes the sender (service, version, pod), unless the environment says otherwise."""
     ours = {"service.name": "escher", "service.version": __version__}
     of_pod = {"service.instance.id": "POD_NAME", "k8s.pod.name": "POD_NAME", "k8s.namespace.name": "POD_NAMESPACE"}
     ours |= {name: environment[variable] for name, variable in of_pod.items() if environment.get(variable)}
@@ -124,7 +122,7 @@ def resource_of(environment: Mapping[str, str]) -> Resource:
 
 
 class _Held(SpanProcessor):
-    """Spans in a queue of the batch's, or being sent. Beyond `most` they are lost at once, and nobody waits."""
+    """Counts the spans in the batch's queue or being sent. More than `most` are lost at once."""
 
     def __init__(
         self,
@@ -170,7 +168,7 @@ class _Held(SpanProcessor):
 
 
 class _Followed(SpanExporter):
-    """Another, and how many spans it has sent, or has not."""
+    """Wraps another exporter, and reports how many spans it has sent or lost."""
 
     def __init__(self, exporter: SpanExporter, sent: Callable[[int, bool], None]) -> None:
         self._exporter = exporter
@@ -192,7 +190,7 @@ class _Followed(SpanExporter):
 
 
 class _Reason(logging.Filter):
-    """The last that the library has said of a batch that was not taken. It would log that of every one."""
+    """Keeps the library's last reason for a rejected batch; the library would log each of them."""
 
     last = ""
 
@@ -205,7 +203,7 @@ _reason = _Reason()
 
 
 class _Said:
-    """What the log is told of a collector: when it begins to take nothing, and when that is over."""
+    """Logs when a collector begins to reject spans, and when that is over."""
 
     def __init__(self) -> None:
         self._failing = False
@@ -214,7 +212,7 @@ class _Said:
 
     def tell(self, taken: bool) -> None:
         now = time.monotonic()
-        # One that takes every second batch is told of once a minute.
+        # A collector that accepts every second batch is logged at most once a minute.
         if taken is not self._failing or (not taken and now - self._at < _SAID_AGAIN_SECONDS):
             return
         self._failing = not taken

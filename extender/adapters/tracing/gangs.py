@@ -1,7 +1,6 @@
-"""Gangs: a span for each plan of a gang, from when there is a place for each of its quorum until it is bound or given
-up. The binds of its members are linked to it, and it to the call in which it was planned.
+"""Gangs: a span for each plan of a gang, from the plan to the quorum's binding or the plan's end.
 
-Follows the effects that everybody is told. Must not know the gangs themselves.
+The binds of the members are linked to the span, and the span to the call that planned the gang. It follows the effects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from extender.core.gangs.state.gang import (
 from extender.core.names import GangKey
 
 _REMEMBERED = 4096
-"""Plans. Those who have waited longest are the ones whose end nobody was told of: all of their members are gone."""
+"""Plans. The oldest are those whose end had no effect, because all their members are gone."""
 
 GivenUp = Callable[[GangKey, str], None]
 
@@ -36,15 +35,15 @@ class GangSpans:
         self._tracer = tracer
         self._remembered = remembered
         self._plans: dict[GangKey, Span] = {}
-        """The last of each, also where it is over: members beyond the quorum are bound after it."""
+        """The last plan of each gang, even ended: members beyond the quorum are bound after it."""
 
     def plan_of(self, gang: GangKey) -> SpanContext | None:
-        """What a span that has to do with the gang's plan is linked to; None: it had no plan yet."""
+        """Returns the span of the gang's last plan, to link to; None if it had no plan yet."""
         plan = self._plans.get(gang)
         return None if plan is None else plan.get_span_context()
 
     def told_too(self, others: Callable[[Effect], None]) -> Callable[[Effect], None]:
-        """Who is told of every effect, and the spans with them."""
+        """Returns a function that passes every effect to `others`, and then to the spans."""
 
         def both(effect: Effect) -> None:
             others(effect)
@@ -71,7 +70,7 @@ class GangSpans:
                 pass
 
     def given_up_too(self, other: GivenUp | None) -> GivenUp:
-        """Who is told of plans that are given up, and the spans with them."""
+        """Returns a function that passes given-up plans to `other`, and then to the spans."""
 
         def both(gang: GangKey, reason: str) -> None:
             if other is not None:
@@ -82,7 +81,7 @@ class GangSpans:
 
     def _begin(self, gang: GangKey) -> None:
         self._end(gang, "given up", "it is planned anew")
-        # A trace of its own: it belongs to none of its members more than to another.
+        # It has a trace of its own, because it belongs to all of its members alike.
         here = call().get_span_context()
         links = [Link(here, {words.LINK: "planned by"})] if here.is_valid else []
         about = {words.NAMESPACE: gang.namespace, words.GANG: gang.name}

@@ -1,7 +1,6 @@
-"""Whether there are traces: what the settings say, and the packages that they need.
+"""Start: whether there are traces, by the settings and the installed packages.
 
-Imports nothing of OpenTelemetry unless it is wanted. Must not know what is traced.
-"""
+Imports OpenTelemetry only if the settings ask for it."""
 
 from __future__ import annotations
 
@@ -15,8 +14,9 @@ if TYPE_CHECKING:
 
 
 def exported(settings: Settings, environment: Mapping[str, str]) -> Exported | None:
-    """Where spans go; None where there are to be none. The environment's OTEL_* say where to and how many, as
-    everywhere. Raises BadSettings."""
+    """Returns the exporter of spans; None if the settings turn traces off. Raises BadSettings.
+
+    The environment's OTEL_* variables say where spans go, and how many."""
     if settings.tracing == "none":
         return None
     try:

@@ -1,7 +1,4 @@
-"""Tracing: what is put around the parts of the service, all of it made with one tracer.
-
-Must not know where spans go.
-"""
+"""Tracing: wraps the parts of the service, with one tracer for all of them."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ from extender.kube.requests import Requests
 
 
 class Tracing:
-    """Each method answers the same part, traced."""
+    """Each method returns the same part, traced."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("escher", __version__)
@@ -35,7 +32,7 @@ class Tracing:
         return TracedService(service, self._tracer, service.calls.by_name)
 
     def verbs(self, verbs: Verbs, pods: Mapping[PodUid, Pod]) -> Verbs:
-        """`pods`: those that are known."""
+        """`pods`: the known pods."""
 
         def gang_of(uid: PodUid) -> GangKey | None:
             pod = pods.get(uid)

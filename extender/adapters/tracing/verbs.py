@@ -1,7 +1,6 @@
-"""Verbs: what a call of kube-scheduler was about and what came of it, said of its span.
+"""Verbs: records in a verb call's span what it was about, and its outcome.
 
-Must not change an answer.
-"""
+Answers are never changed."""
 
 from __future__ import annotations
 
@@ -25,8 +24,9 @@ GangOf = Callable[[PodUid], GangKey | None]
 
 
 class TracedVerbs:
-    """Implements `verbs.Verbs`: the answers of others, of each of which its call's span tells. `gang_of`: the gang of a
-    pod that is known."""
+    """Implements `extender_api.Verbs`: wraps others, and adds to the span of each call.
+
+    `gang_of`: the gang of a known pod."""
 
     def __init__(self, verbs: Verbs, gangs: GangSpans, gang_of: GangOf) -> None:
         self._verbs = verbs
@@ -45,7 +45,7 @@ class TracedVerbs:
                 span.set_attribute(words.OUTCOME, "passed")
             else:
                 span.set_attribute(words.OUTCOME, "rejected")
-                # The first: mostly thousands of nodes have the same one.
+                # Only the first reason: mostly thousands of nodes have the same one.
                 span.set_attribute(
                     words.REASON, next(chain(verdict.rejected.values(), verdict.unresolvable.values()), "")
                 )
@@ -71,7 +71,7 @@ class TracedVerbs:
         return allowed
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        # A bind may wait until its caller has left, and the call's span is over.
+        # A bind may wait until its caller has left and the span has ended, so the span is filled first.
         if (span := call()).is_recording():
             gang = self._gang_of(pod.uid)
             _tell(span, "bind", pod.namespace, pod.name, pod.uid, gang)
@@ -89,7 +89,7 @@ class TracedVerbs:
 
 @contextmanager
 def _defects_told() -> Iterator[None]:
-    """What the HTTP side makes an answer of, and the span would not know of."""
+    """Records exceptions that the HTTP layer turns into answers, so that the span shows them."""
     try:
         yield
     except Exception as error:

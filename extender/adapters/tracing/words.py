@@ -1,6 +1,6 @@
-"""Words: the names of what spans say. OpenTelemetry's semantic conventions, where they have one; ours begin with
-`escher.`. docs/operations.md has all of them.
-"""
+"""Words: the names of span attributes; `escher.*` where OpenTelemetry's conventions have none.
+
+docs/operations.md lists all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ POD = "k8s.pod.name"
 POD_UID = "k8s.pod.uid"
 
 OBJECT = "escher.object"
-"""The name of what is written, where it is neither a pod nor a node."""
+"""Name of the written object, if it is neither a pod nor a node."""
 VERB = "escher.verb"
 GANG = "escher.gang"
 OFFERED = "escher.nodes.offered"

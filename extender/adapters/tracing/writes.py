@@ -1,7 +1,7 @@
-"""Writes: a span for each write to the API server, in the trace of the call that it is for.
+"""Writes: a span for each write to the API server, in the trace of the call that caused it.
 
-Reads have none: they are lists and watches, which nobody calls for. Neither bodies nor queries are told, so that no
-token and no object is. Must not change what is written, nor how it fails.
+Reads have no spans: they are lists and watches, which belong to no call. Bodies and queries are not recorded, so that
+no token and no object is. Writes, and their errors, are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from extender.kube.fenced import READS
 from extender.kube.requests import JSON, TIMEOUT, Requests
 
 _AFTER_SECONDS = 10.0
-"""What is written so long after the end of the call in which it was begun is in a trace of its own, linked to that."""
+"""A write this long after its call has its own trace, with a link to the call."""
 _NAMED = {"pods": words.POD, "nodes": words.NODE}
 
 
 class TracedRequests:
-    """Implements `Requests`: another's, each write of which has a span."""
+    """Implements `Requests`: wraps another, and makes a span for each write."""
 
     def __init__(self, inner: Requests, tracer: Tracer, steady: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
@@ -64,7 +64,7 @@ class TracedRequests:
             span.end()
 
     def _where(self) -> tuple[Context, list[Link]]:
-        """In which trace, and what it is linked to."""
+        """Returns the trace's context for a write, and the links of its span."""
         call = current()
         if call is None:
             return Context(), []
@@ -92,7 +92,7 @@ class TracedCluster(TracedRequests):
 
 
 def told_of(path: str) -> tuple[str, dict[str, str]]:
-    """What is written, as RBAC names it (`pods/binding`), and what else its path says."""
+    """Returns what is written, as RBAC names it (`pods/binding`), and attributes from its path."""
     parts = path.partition("?")[0].strip("/").split("/")
     of_api = 2 if parts[0] == "api" else 3
     template, rest, about = parts[:of_api], parts[of_api:], {}

@@ -1,1 +1,1 @@
-"""Who may do what, quotas by namespace, switches, and which replica leads."""
+"""Admin: authorization, quotas of namespaces, safety switches, and leader election."""

@@ -1,8 +1,6 @@
-"""Authority: who shows a token, and what they may do, as the API server says; each answer is believed for seconds.
+"""Authorization: who owns a token, and what the caller may do, as the API server says.
 
-What cannot be found out is never allowed. Knows Kubernetes' words for what is done (verb, resource, namespace, name).
-Must not know HTTP, nor how the API server is asked.
-"""
+Answers are cached for seconds. What cannot be found out is denied. Rights have a verb, resource, namespace and name."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whom the API server takes the owner of a token for. An empty name: nobody knows."""
+    """The user that the API server reports for a token. An empty name: unknown."""
 
     name: str
     uid: str = ""
@@ -37,12 +35,13 @@ NOBODY = Caller("")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Right:
-    """What RBAC gives or does not: to do `verb` to a resource of our group, in a namespace ("": in all), to the one of
-    a name ("": to any); or, with a `path`, to that."""
+    """A right that RBAC may give: `verb` on a resource of Escher's group, or on a `path`.
+
+    An empty `namespace` means all namespaces, an empty `name` any object."""
 
     verb: str
     resource: str = ""
-    """`gangs`, or with what of it: `ephemeralresources/shared`."""
+    """`gangs`, or with a subresource: `ephemeralresources/shared`."""
     namespace: str = ""
     name: str = ""
     path: str = ""
@@ -55,34 +54,34 @@ class Right:
 
 
 class Reviews(Protocol):
-    """The API server, asked. Both raise Unavailable and Refused where it does not say."""
+    """Asks the API server. Both methods raise Unavailable and Refused if it does not answer."""
 
     async def whose(self, token: str) -> Caller | None:
-        """Whose token it is; None: it is good for nobody."""
+        """Returns the owner of the token; None: the token is not valid."""
         ...
 
     async def allows(self, caller: Caller, right: Right) -> bool: ...
 
 
 class Authorization:
-    """`believed`: for so many seconds what the API server has said holds. `now`: passes, and is never set back."""
+    """`believed`: seconds for which an answer is cached. `now`: a monotonic clock."""
 
     def __init__(self, reviews: Reviews, now: Callable[[], float], believed: float) -> None:
         self._reviews = reviews
         self._now = now
-        # Tokens that are nobody's do not drive out those that are somebody's.
+        # Separate caches: invalid tokens do not drive out valid ones.
         self._callers: _Believed[bytes, Caller] = _Believed(_TOKENS, believed)
         self._unknown_tokens: _Believed[bytes, bool] = _Believed(_TOKENS, believed)
         self._decisions: _Believed[tuple[Caller, Right], bool] = _Believed(_DECISIONS, believed)
         self._under_way: dict[object, asyncio.Task[Any]] = {}
 
     def known(self, token: str) -> bool:
-        """Whether `who` has its answer without asking."""
+        """Returns whether `who` has its answer cached."""
         key, now = _hashed(token), self._now()
         return self._callers.get(key, now) is not None or self._unknown_tokens.get(key, now) is not None
 
     async def who(self, token: str) -> Caller | None:
-        """Whose token it is; None: it is good for nobody. Raises Unavailable, Refused."""
+        """Returns the owner of the token; None: it is not valid. Raises Unavailable, Refused."""
         key = _hashed(token)
         if (caller := self._callers.get(key, self._now())) is not None:
             return caller
@@ -96,14 +95,15 @@ class Authorization:
         return found
 
     async def may(self, caller: Caller, right: Right) -> bool:
-        """Whether the caller has the right: to all of that resource there, or to the one of that name. Raises
-        Unavailable, Refused."""
-        # What nothing can be called needs the right to all: it is neither asked about nor remembered.
+        """Returns whether the caller has the right, to the named object or to all of the resource.
+
+        Raises Unavailable, Refused."""
+        # No object can have such a name, so it needs the right to all: it is neither asked about nor cached.
         if len(right.namespace) > _LONGEST_NAMESPACE:
             right = replace(right, namespace="", name="")
         elif len(right.name) > _LONGEST_NAME:
             right = replace(right, name="")
-        # RBAC forbids nothing, so whoever may do it to all may do it to each; and that is one answer for all names.
+        # RBAC has no denials: a right to all includes each name. One cached answer then serves all names.
         if await self._allows(caller, replace(right, name="")):
             return True
         return bool(right.name) and await self._allows(caller, right)
@@ -117,28 +117,28 @@ class Authorization:
         return allowed
 
     async def _once(self, key: object, ask: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """The answer to the question, which is asked once for all who wait for it."""
+        """Returns the answer to the question, which is asked once for all waiting callers."""
         asking: asyncio.Task[_T] | None = self._under_way.get(key)
         if asking is None:
             asking = self._under_way[key] = asyncio.create_task(ask())
             asking.add_done_callback(lambda done: self._over(key, done))
-        # One who leaves does not take the answer from the others.
+        # A caller that is cancelled does not cancel the question of the others.
         return await asyncio.shield(asking)
 
     def _over(self, key: object, done: asyncio.Task[Any]) -> None:
         self._under_way.pop(key, None)
         if not done.cancelled():
-            # Whoever waited has it; there may be nobody left.
+            # Waiting callers have the error already, or no caller is left.
             done.exception()
 
 
 def _hashed(token: str) -> bytes:
-    """What is remembered of a token: nobody who reads this memory can use it."""
+    """Returns what is cached of a token: its hash, which cannot be used as a token."""
     return sha256(token.encode()).digest()
 
 
 class _Believed(Generic[_K, _T]):
-    """Answers, each for so long; the last `limit` of them."""
+    """The last `limit` answers, each for `seconds`."""
 
     def __init__(self, limit: int, seconds: float) -> None:
         self._answers: Bounded[_K, tuple[_T, float]] = Bounded(limit)

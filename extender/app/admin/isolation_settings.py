@@ -1,6 +1,6 @@
-"""Isolating: quotas and scheduling domains, as the settings change, put in force; and how much of them is used.
+"""Isolation settings: puts quotas and scheduling domains in force, and reports how much is used.
 
-Nothing that is there is taken away. Must not know files, nor what any of the limits is for: see `core.isolation`.
+What is in force is never taken away. See `core.isolation` for the limits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 class IsolationInForce:
-    """`management.QuotaCalls`."""
+    """Implements `quota_state.QuotaCalls`."""
 
     def __init__(
         self, scheduler: Scheduler, performer: Performer, capacities: Capacities, policies: EscherPolicies
@@ -35,7 +35,7 @@ class IsolationInForce:
         self._policies = policies
 
     def set(self, default: Allowance, namespaces: Mapping[str, Allowance]) -> None:
-        """The settings say so from now on: whoever may have more has it, and whoever waits for it is woken."""
+        """Puts settings in force: objects get what is now allowed, and waiting pods are woken."""
         if self._scheduler.cache.isolation.set(default, namespaces):
             _log.warning("quotas or scheduling domains were changed", namespaces=sorted(namespaces))
             self._capacities.look_again()
@@ -43,7 +43,7 @@ class IsolationInForce:
             self._performer.do(self._scheduler.settle())
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
-        """What tells domains of nodes, after `first`."""
+        """Returns a sink that passes nodes to `first`, then their label changes to capacities."""
         return _NodesTold(first, self._capacities)
 
     def quota(self, namespace: str) -> QuotaState:

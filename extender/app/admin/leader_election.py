@@ -1,9 +1,7 @@
-"""Leading: this replica stands for election, renews what it has won, and knows at any moment whether it may decide.
+"""Leader election: takes part in the election, renews a won lease, and knows whether it leads.
 
-It may run on an event loop of its own, so that no work of this process keeps a renewal waiting: `leads`, `leader` and
-`proved` are for any thread, all else for the loop on which it runs. Knows asyncio; `core.election` says what is to be
-done. Must not know Kubernetes, nor what leaders do.
-"""
+It may run on an event loop of its own, so that no work of this process delays a renewal. `leads`, `leader` and `proved`
+are for any thread, the rest only for the loop on which it runs. `core.election` says what is to be done."""
 
 from __future__ import annotations
 
@@ -20,24 +18,26 @@ _log = structlog.get_logger(__name__)
 
 
 class LeaseLost(Exception):
-    """This replica led and does no more; `str()` says why. Its process ends, and comes back as one that follows."""
+    """This replica no longer leads; `str()` says why. Its process restarts as a follower."""
 
 
 class Ballot(Protocol):
-    """Where the record is."""
+    """Where the record is stored."""
 
     async def look(self) -> Record:
-        """The record as it is. Raises Unavailable, Refused."""
+        """Returns the record as it is. Raises Unavailable, Refused."""
         ...
 
     async def write(self, record: Record, *, changes_hands: bool) -> Record:
-        """It is so now. Raises Occupied or Gone where it has changed since that version; Unavailable, Refused."""
+        """Raises Occupied or Gone if it has changed since that version; Unavailable, Refused."""
         ...
 
 
 class LeaderElection:
-    """One replica's part in it. `clock`: seconds that only ever pass. `won` is called once, when this replica leads.
-    `turns`: whether the loop that decides still turns: a lease is not renewed for one that hangs."""
+    """One replica's part in the election. `clock`: seconds of a monotonic clock.
+
+    `won` is called once, when it leads. `turns`: whether the deciding event loop runs; else the lease is not
+    renewed."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class LeaderElection:
         self._refused = ""
         self._resigned = False
         self._over = asyncio.Event()
-        """Whether that is done."""
+        """Set when the replica has resigned and, if it led, the lease was given back."""
 
     @property
     def leads(self) -> bool:
@@ -68,11 +68,11 @@ class LeaderElection:
 
     @property
     def leader(self) -> Record:
-        """Who held the lease when it was last looked at."""
+        """The lease record as it was last read."""
         return self._election.record
 
     async def run(self) -> None:
-        """Stands until it is cancelled or this replica resigns. Raises LeaseLost."""
+        """Takes part until it is cancelled or this replica resigns. Raises LeaseLost."""
         while not self._resigned:
             now = self._clock()
             act = self._election.next(now)
@@ -87,23 +87,22 @@ class LeaderElection:
                 await self._write()
             else:
                 until = min(self._election.due, self._election.until) if self.leads else self._election.due
-                # By a hair more, lest a time that was rounded lets this run in circles.
+                # A little longer, so that a rounded time does not let this loop spin.
                 await self._sleep(max(0.0, until - now) + 0.001)
         await self._over.wait()
 
     def proved(self) -> None:
-        """It has led for long enough to know that it can work: what was in vain before counts no more."""
+        """The replica has led long enough to know that it works: former failures count no more."""
         self._election.works = True
 
     async def is_vacant(self) -> bool:
-        """Whether no replica holds the lease now, as far as can be seen."""
         try:
             return not (await self._ballot.look()).holder
         except (Unavailable, Refused):
             return False
 
     async def resign(self) -> bool:
-        """Nothing is decided or written here any more; whether it was until now: then `give_back` is to follow."""
+        """Stops deciding and writing. Returns whether it led; if so, `give_back` has to follow."""
         held, self._resigned = self.leads, True
         self._election.resign()
         if not held:
@@ -111,8 +110,9 @@ class LeaderElection:
         return held
 
     async def give_back(self, *, in_vain: bool = False) -> None:
-        """Others need not wait for the lease to end. What had begun to be written is to be over before: then another
-        may begin. `in_vain`: this replica could not work."""
+        """Releases the lease, so that other replicas need not wait for its end.
+
+        Begun writes must be over, because another replica may begin then. `in_vain`: this replica could not work."""
         try:
             try:
                 await self._ballot.write(self._election.released(in_vain=in_vain), changes_hands=False)
@@ -147,7 +147,7 @@ class LeaderElection:
             written = await self._ballot.write(wanted, changes_hands=changes_hands)
         except (Gone, Occupied) as error:
             if isinstance(error, Gone):
-                # It was deleted, or there is no such namespace.
+                # The lease was deleted, or its namespace does not exist.
                 self._tell(error)
             self._election.refused(self._clock())
             return

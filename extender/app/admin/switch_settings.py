@@ -1,7 +1,6 @@
-"""The hand on the brake: settings and labels of namespaces, as they change, put in force. Every change is told.
+"""Switch settings: puts the safety switches of settings and of namespace labels in force.
 
-Must not know files, nor how a namespace is followed, nor what any switch is for: that is `core.safety_switches` and who
-asks it.
+Every change is logged. `core.safety_switches` and its callers say what each switch is for.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ EVERYWHERE = "everywhere"
 
 
 class SwitchSettings:
-    """`ports.Sink[Namespace]`."""
+    """A `ports.Sink[Namespace]`."""
 
     def __init__(self, scheduler: Scheduler, performer: Performer) -> None:
         self._scheduler = scheduler
@@ -41,13 +40,13 @@ class SwitchSettings:
         )
 
     def set_everywhere(self, switches: Switches) -> None:
-        """The settings say so from now on."""
+        """Puts the settings' switches in force."""
         if self._scheduler.cache.brake.set_everywhere(switches):
             _tell(EVERYWHERE, switches)
             self._heed(True)
 
     def set_uncertain(self, uncertain: bool) -> None:
-        """What is known may be otherwise by now, or is as it is again."""
+        """Sets whether the known state is uncertain: then nothing is evicted."""
         self._heed(self._scheduler.cache.brake.set_uncertain(uncertain))
 
     def replace(self, objects: Iterable[Namespace]) -> Iterable[None]:

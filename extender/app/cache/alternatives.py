@@ -1,8 +1,8 @@
-"""Alternatives: when the next of those that a pod has is to govern it, for it has no place under the present one.
+"""Alternatives: when a pod that has no node is matched by the next of its alternatives.
 
-Each is tried for as long as is said in the first round; in each round after it for twice as long as in the one before,
-up to a minute: for whoever has none for hours, turns are work for nothing, of ours and, where a gang is planned anew
-for each, of everybody's. Knows since when pods wait; must not know what governs them.
+Each is tried for the time that its choice states in the first round. Each later round takes twice as long as the one
+before, up to a minute: if a pod finds no node for hours, turns are useless work. If its gang is planned again for each
+turn, they also delay all others.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from extender.kube.names import PodUid
 
 _SPARE = 64
 LONGEST = 60.0
-"""Seconds; who says more is tried for as long as that."""
+"""Seconds; an alternative that states more is tried for that time."""
 
 
 @dataclass(slots=True)
 class _Wait:
     choice: Choice
     until: float
-    """Then the next one's turn comes."""
+    """When the turn of the next alternative comes."""
     turns: int = 0
 
     def turn(self, now: float) -> None:
-        """The next one's has come."""
+        """The turn of the next alternative has come."""
         self.turns += 1
         seconds, rounds = self.choice.seconds, self.turns // self.choice.alternatives
         self.until = now + max(seconds, min(seconds * 2.0 ** min(rounds, 16), LONGEST))
@@ -38,11 +38,11 @@ class Alternatives:
         self._waits: dict[PodUid, dict[str, _Wait]] = {}
         """By pod, and the name of the choice."""
         self._due: list[tuple[float, PodUid, str]] = []
-        """Each of these, and some that are none any more."""
+        """An entry for each of these, and some that are out of date."""
         self._most_due = _SPARE
 
     def waits(self, uid: PodUid, choices: Iterable[Choice], now: float) -> None:
-        """The pod has no place, and these alternatives."""
+        """The pod has no node, and has these alternatives."""
         known, found = self._waits.pop(uid, {}), dict[str, _Wait]()
         for choice in choices:
             wait = known.get(choice.name)
@@ -58,7 +58,7 @@ class Alternatives:
             self._most_due = 2 * len(self._due) + _SPARE
 
     def forget(self, uid: PodUid) -> None:
-        """It has its place, or is gone."""
+        """The pod has a node, or is gone."""
         self._waits.pop(uid, None)
 
     def next_deadline(self) -> float | None:
@@ -67,7 +67,7 @@ class Alternatives:
         return self._due[0][0] if self._due else None
 
     def due(self, now: float) -> Iterator[tuple[PodUid, str]]:
-        """The next one's turn has come for these; they wait for the one after it. Who is not taken stays due."""
+        """Yields pods whose next alternative has its turn; a pod that is not yielded stays due."""
         while (when := self.next_deadline()) is not None and when <= now:
             _, uid, which = heappop(self._due)
             wait = self._waits[uid][which]

@@ -1,12 +1,12 @@
-"""Ordinary pods that kube-scheduler is placing: they have passed filter, and are not known to be bound yet.
+"""Ordinary pods that kube-scheduler is placing: they passed filter, and may not be bound yet.
 
-We hear from the watch to which of its nodes such a pod goes, or from its bind if we are asked for it; kube-scheduler
-counts it there at once. Room that is reserved for a gang in these milliseconds is taken, as kube-scheduler sees it,
-unless the pod's bind is refused. A member tried before that fails, and sits out a back-off of a second. So it is woken
-when nobody can be in its way any more.
+Escher learns such a pod's node from the watch, or from its bind if Escher is asked for it; kube-scheduler counts it
+there at once. Room reserved for a gang in these milliseconds is taken, as kube-scheduler sees it, unless the pod's bind
+is refused. A member tried before that fails, and backs off for a second. So it is woken when no pod can be in its way
+any more.
 
-Thousands may be under way. They are looked at by what they ask for, not one by one; and a wake that is held back waits
-for the last of those in its way, and looks for another only when that one has ended.
+Thousands may be under way. They are compared by what they ask for, not one by one. A wake that is held back waits for
+the last pod in its way, and looks for another only when that one has ended.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from extender.core.ledger import Ledger
 from extender.kube.names import NodeName, PodUid
 
 PLACED_WITHIN = 0.2
-"""Seconds from the answer to filter to the bind. Some milliseconds; more for a pod that waits for a volume."""
+"""Seconds from the answer to filter to the bind: some milliseconds, more if a volume is awaited."""
 FEW = 16
-"""Who may go to more nodes than these counts as one who may go to any."""
+"""A pod that may go to more nodes than these counts as one that may go to any."""
 K = TypeVar("K")
 
 
@@ -34,7 +34,7 @@ class _Passed:
     pod: Pod
     number: int
     need: Need | None
-    """None: it goes to one of `nodes`; else to any."""
+    """None: the pod goes to one of `nodes`; else to any."""
     nodes: Collection[NodeName]
     until: float
 
@@ -43,7 +43,7 @@ class _Passed:
 class _Held:
     wake: WakePod
     number: int
-    """Those that passed later found its place reserved."""
+    """Pods that passed later found its room reserved."""
     node: NodeName
     until: float
 
@@ -58,9 +58,9 @@ class AssumedPods:
         self._at: dict[NodeName, dict[PodUid, None]] = {}
         self._held: dict[int, _Held] = {}
         self._free: dict[int, _Held] = {}
-        """Those of the held that nobody is in the way of any more."""
+        """Held wakes that no pod is in the way of any more."""
         self._behind: dict[PodUid, list[_Held]] = {}
-        """Wakes that are held back, by one who is in their way."""
+        """Held wakes, by one pod that is in their way."""
 
     def passed(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> None:
         """The pod goes to one of these nodes, or to none."""
@@ -78,7 +78,7 @@ class AssumedPods:
         self._passed[pod.uid] = passed
 
     def ended(self, uid: PodUid) -> None:
-        """The pod's bind has come, or it is rejected or gone."""
+        """The pod's bind has come, or the pod is rejected or gone."""
         passed = self._passed.pop(uid, None)
         if passed is None:
             return
@@ -90,7 +90,7 @@ class AssumedPods:
             self._look_for_another(held)
 
     def holds_back(self, wake: WakePod, now: float) -> bool:
-        """Whether somebody is in the way of the place that is reserved for the pod. If so `let_go` has it later."""
+        """Whether a pod is in the way of the reserved room; `let_go` then returns the wake."""
         self._forget_overdue(now)
         place = self._ledger.holding(wake.pod.uid)
         if place is None:
@@ -109,7 +109,7 @@ class AssumedPods:
             self._free[held.number] = held
 
     def _in_the_way(self, held: _Held) -> PodUid | None:
-        """The last to pass of a kind that, if it went there, would leave too little for the place that is reserved."""
+        """The last passed pod that would leave too little for the reservation if it went there."""
         for uid in reversed(self._at.get(held.node, {})):
             passed = self._passed[uid]
             if passed.number < held.number and self._is_short(held.node, passed.pod):
@@ -125,7 +125,7 @@ class AssumedPods:
         return self._ledger.rows.short(node, pod.requests, (pod.uid,)) is not None
 
     def let_go(self, now: float) -> list[WakePod]:
-        """Wakes that nobody is in the way of any more: whoever was has been placed, or has had its time."""
+        """Wakes that no pod is in the way of any more: it was placed, or its time is over."""
         self._forget_overdue(now)
         if not self._free:
             return []

@@ -1,6 +1,6 @@
-"""Tables: what is known of the cluster and what is decided, of this moment. Everybody may read them.
+"""The cache: what Escher knows of the cluster and what is decided, at this moment.
 
-The `Scheduler` and its parts alone change them. Must not know who asks, nor what is to be done.
+All parts may read it; only the `Scheduler` and its parts change it.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 KEYS_PER_NODE = 1500
-"""With the longest names half a MiB of a Node: each stands in capacity, in allocatable, and twice in managedFields."""
+"""With the longest names half a MiB of a Node: in capacity, allocatable, twice in managedFields."""
 _ENDED_REMEMBERED = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What can be chosen about deciding.
+    """Settings of how Escher decides.
 
     `reserve_at_filter`: a pod that asks for ephemeral resources gets one node, held for it, in its filter, and a gang
-    its whole room (pessimistic); else every node that fits passes, a member's room is free for others until it comes to
-    be bound, and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a
-    gang puts up with before room is saved for it. `thrift`: how much is saved for how long. `long_running_seconds`:
-    nobody waits for a pod to leave that has run for so long, see `core.gangs.placement.resident_pods`. `gather_limit`:
-    how many places in a namespace are held for pods that do not exist yet, see `core.gangs.cycle.expected_members`.
-    `switches`: what is allowed at first, see `core.safety_switches`. `preemption`: how often others leave for a gang,
-    and how many at most. `most_together`: how many binds can wait at a barrier; None: any number. `keys_per_node`: how
-    many ephemeral resources a node may have.
-    """
+    its whole room (pessimistic). Else every node that fits passes, a member's room is free for others until its bind,
+    and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a gang
+    tolerates before it has a backfill reservation. `thrift`: how much is reserved, and for how long.
+    `long_running_seconds`: no gang waits for a pod to leave that has run for that time, see
+    `core.gangs.placement.resident_pods`. `gather_limit`: how many places in a namespace are held for pods that do not
+    exist yet, see `core.gangs.cycle.expected_members`. `switches`: what is allowed at first, see
+    `core.safety_switches`. `preemption`: how often pods are evicted for a gang, and how many at most. `most_together`:
+    how many binds can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may
+    have."""
 
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
@@ -70,7 +70,7 @@ class Rules:
     long_running_seconds: float = LONG_RUNNING_SECONDS
     gather_limit: int = GATHER_LIMIT
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
-    """Profiles of kube-scheduler that ask us; more are learnt from their calls. Pods of others are facts on nodes."""
+    """Profiles of kube-scheduler that call Escher; calls add more. Other pods are only facts."""
     switches: Switches = FREE
     most_together: int | None = None
     keys_per_node: int = KEYS_PER_NODE
@@ -85,21 +85,21 @@ DEFAULT_RULES = Rules()
 
 
 class Cache:
-    """`governing`: which policies govern which pods. `pods`: those that are not finished, pending and bound. `ended`:
-    those that ended lately: a call about one was under way when it went. `strangers`: pods of schedulers that do not
-    ask us. `waits`: why who waits does. `of_one`: pods that are gangs by themselves. `gangs`: for those who
-    tell of them; who decides asks `policies`.
-    """
+    """What Escher knows, and the parts that keep it.
+
+    `policy_matching`: which policies match which pods. `pods`: unfinished pods, pending and bound. `ended`: pods that
+    ended lately, because a call about one was under way when it went. `foreign_pods`: pods of schedulers that do not
+    call Escher. `waits`: why pods wait. `of_one`: gangs of one. `gangs`: for reports; decisions ask `policies`."""
 
     def __init__(self, clock: Clock, rules: Rules, policies: Sequence[Policy] | None, life: str) -> None:
         self.clock = clock
         self.rules = rules
         self.whole = True
-        """Whether no list is being taken in, of which a part is missing still. Before, what is known was never so: some
-        of it is of the list, and some is older. Nothing is decided on it (`judges`)."""
+        """False while a list of pods is being taken in: nothing is decided on it (`judges`).
+
+        The cache is then a mixture of the list and older facts that was never true."""
         self.known_anew: Collection[str] = ()
-        """Namespaces whose policies have changed, and of which not all pods are known by them yet: see
-        `governed_anew`."""
+        """Namespaces whose pods are not all matched to new policies yet: see `PolicyRematch`."""
         self.ledger = Ledger()
         self.nodes = NodeTable()
         self.removed_nodes = RemovedNodes()
@@ -144,7 +144,7 @@ class Cache:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def keep(self, pod: Pod) -> None:
-        """It is there, not finished, and looks like this."""
+        """The pod exists, is not finished, and looks like this."""
         known, self.pods[pod.uid] = self.pods.get(pod.uid), pod
         self.around.daemons.observe(pod)
         self.around.staying.observe(pod, known)
@@ -153,7 +153,7 @@ class Cache:
         self.of_one.count(known, pod)
 
     def drop(self, uid: PodUid) -> Pod | None:
-        """It is gone, or has finished. How it looked last; None: it was not known."""
+        """The pod is gone or has finished. Returns its last state; None: it was not known."""
         self.around.staying.forget(uid)
         self.around.daemons.forget(uid)
         self.around.pod_affinity.remove(uid)
@@ -162,7 +162,7 @@ class Cache:
         return known
 
     def ours(self, pod: Pod) -> bool:
-        """Whether its scheduler asks us. If not, the pod is a fact on its node, and nothing else."""
+        """Whether its scheduler calls Escher. If not, the pod is only a fact on its node."""
         return self.foreign_pods.are_ours(pod.scheduler)
 
     def _may_leave(self, pod: Pod) -> bool:
@@ -175,13 +175,12 @@ class Cache:
         return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
 
     def judges(self, pod: Pod) -> bool:
-        """Whether it is for us to say where the pod may be, beyond that nobody takes what is held for others."""
+        """Whether Escher decides where the pod may be, beyond what is held for other pods."""
         policies = self.policies
         placed = policies.placing.owned(pod.uid) or policies.placing.places(pod)
         return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.judging.judges_bind(pod)
 
     def is_decided(self, pod: Pod) -> bool:
-        """Whether all is known by which the pod is judged, if it is for us to judge it."""
         return self.whole and pod.namespace not in self.known_anew
 
     def require_whole(self) -> None:
@@ -190,12 +189,11 @@ class Cache:
             raise Unavailable("a list of all pods is being taken in", retry_after=1.0)
 
     def has_left(self, node: NodeName) -> bool:
-        """For good, that is: see `removed_nodes`."""
+        """Whether the node has left for good: see `removed_nodes`."""
         return node not in self.nodes and self.removed_nodes.for_good(node, self.clock.steady())
 
     def drift(self, node: Node) -> dict[ResourceKey, tuple[int, int]]:
-        """Where the node's status differs from what is desired of our domain: (desired, the most deviant of what it
-        says)."""
+        """Units where the node's status differs in Escher's domain, as (desired, reported)."""
         row = self.ledger.rows.get(node.name)
         desired: Mapping[ResourceKey, int] = row.ephemeral if row is not None else {}
         found: dict[ResourceKey, tuple[int, int]] = {}

@@ -1,8 +1,8 @@
-"""Claims: units of a node held for a name of the caller's, for a while.
+"""Claims: units of a node held for a name that a caller chose, for a limited time.
 
-In the ledger a claim is a reservation. Its holder carries the caller's namespace and a prefix that neither a pod's UID
-nor a namespace can have, and so does the namespace of its owner: nobody can touch what pods or gangs hold, and claims
-are counted apart from gangs' places. Claims are not durable: a restart ends them, as their deadline would.
+In the ledger a claim is a reservation. Its holder has the caller's namespace and a prefix that no pod UID or namespace
+can have; so has the owner's namespace. So no caller can touch what pods or gangs hold, and claims are counted apart
+from gangs' reservations. Claims are not durable: a restart ends them, as their deadline would.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def to_holding(claim: Claim, now: float) -> Holding:
 
 
 def owning(namespace: str) -> str:
-    """The namespace of the owners of claims of this one."""
+    """The namespace that the owners of this namespace's claims have in the ledger."""
     return f"{_PREFIX}{namespace}"
 
 
 def namespace_of(holding: Holding) -> str | None:
-    """That of whoever it is held for; None where that is nobody but its holder."""
+    """The namespace for which the units are held; None if the holding has no owner."""
     return None if holding.owner is None else holding.owner.namespace.removeprefix(_PREFIX)
 
 

@@ -1,8 +1,7 @@
-"""Observing: what would have been refused where the brake lets nothing be refused.
+"""Dry run: what would have been refused where the safety switch forbids refusals.
 
-It asks the same rules as the `Scheduler` does, and holds nothing: where nobody is refused, what is held for one pod
-would only be another's missing room. What a gang would be told is worked out anew after a while, not for each of its
-members.
+It asks the same rules as the `Scheduler`, and holds nothing: if no pod is refused, what is held for one pod is only
+missing for another. The answer for a gang is worked out again after a while, not for each of its members.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from extender.core.safety_switches import Act, Withheld
 from extender.kube.names import NodeName
 
 HOLDS_GOOD = 5.0
-"""For how many seconds what a gang would be told is taken to be so."""
+"""Seconds for which the answer for a gang is used again."""
 _GANGS_REMEMBERED = 1024
 
 
@@ -28,17 +27,17 @@ class DryRun:
         self._said: Bounded[GangKey, tuple[float, str]] = Bounded(_GANGS_REMEMBERED)
 
     def filtered(self, pod: Pod, sent: Sequence[NodeName], now: float) -> list[Withheld]:
-        """The pod may go to any of the nodes. What of that would have been refused."""
+        """The pod may go to any of the nodes; returns what would have been refused."""
         why = self.would_refuse(pod, sent, now)
         gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
         return [Withheld(Act.REFUSE, pod.namespace, gang, (str(pod), why))] if why else []
 
     def overfull(self, pod: Pod, node: NodeName) -> Withheld:
-        """The pod is bound to a node that has no room for it as far as we know."""
+        """The pod is bound to a node that has no room for it, as far as Escher knows."""
         return Withheld(Act.REFUSE, pod.namespace, None, (str(pod), f"no room on {node}"))
 
     def would_refuse(self, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
-        """Why the pod would be turned away, empty if it would not."""
+        """Why the pod would be refused; empty if it would not be."""
         if isinstance(pod.gang, MalformedAsk):
             return pod.gang.reason
         if isinstance(pod.gang, GangAsk):

@@ -1,6 +1,6 @@
-"""Strangers: pods of schedulers that do not ask us. They are facts on nodes, whatever labels they bear.
+"""Foreign pods, whose scheduler does not call Escher: facts on nodes, whatever their labels.
 
-Knows which schedulers are ours, and keeps what strangers ask for, should their scheduler turn out to be one of them.
+What they ask for is kept, in case their scheduler turns out to call Escher.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ class ForeignPods:
     def __init__(self, ours: Iterable[str]) -> None:
         self._ours = set(ours)
         self._pods: dict[PodUid, Pod] = {}
-        """Those that say something which would concern us, as they are told of."""
+        """Foreign pods that ask for something that would concern Escher, as reported."""
 
     @property
     def ours(self) -> AbstractSet[str]:
-        """The schedulers that ask us."""
+        """The schedulers that call Escher."""
         return self._ours
 
     def are_ours(self, scheduler: str) -> bool:
         return scheduler in self._ours
 
     def asks(self, pod: Pod) -> bool:
-        """Whether the pod is a stranger's and says what would concern us."""
+        """Whether the pod is foreign and asks for something that would concern Escher."""
         return pod.gang is not None and pod.scheduler not in self._ours
 
     def remember(self, pod: Pod) -> None:
-        """The pod is there, and looks like this."""
         if self.asks(pod):
             self._pods[pod.uid] = pod
         elif self._pods:
@@ -42,7 +41,7 @@ class ForeignPods:
         self._pods.pop(uid, None)
 
     def learn(self, scheduler: str) -> list[Pod]:
-        """This scheduler asks us. Its pods, the living first."""
+        """The scheduler calls Escher. Returns its pods, the unfinished ones first."""
         self._ours.add(scheduler)
         theirs = [pod for pod in self._pods.values() if pod.scheduler == scheduler]
         for pod in theirs:

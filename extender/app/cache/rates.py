@@ -1,4 +1,4 @@
-"""Rates: how many calls a client may make. Pure: time is an argument. Must not know what a client or a call is."""
+"""Rates: how many calls a client may make. Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Hashable
 from extender.core.bounded import Bounded
 
 _CLIENTS = 8192
-"""Of so many it is remembered how much they have left; of others that nothing is used."""
+"""Clients whose use is remembered; the others count as clients that have used nothing."""
 
 
 class Rates:
-    """A bucket for each client, of `burst` calls, into which `per_second` come back."""
+    """A bucket for each client, of `burst` calls, into which `per_second` calls come back."""
 
     def __init__(self, per_second: float, burst: int) -> None:
         self._per_second = per_second
@@ -19,7 +19,7 @@ class Rates:
         self._left: Bounded[Hashable, tuple[float, float]] = Bounded(_CLIENTS)
 
     def take(self, client: Hashable, now: float) -> float:
-        """0: a call is taken from the client's bucket. Else there is none, and one comes within so many seconds."""
+        """0: takes a call from the client's bucket. Else the seconds until there is one."""
         left, at = self._left.get(client, (self._burst, now))
         left = min(self._burst, left + max(0.0, now - at) * self._per_second)
         taken = left >= 1.0

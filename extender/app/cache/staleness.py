@@ -1,9 +1,9 @@
-"""How old what we know is: the seconds since each watch last said anything, be it a bookmark, which comes every minute.
+"""Staleness: how old Escher's facts are, in seconds since each watch last reported anything.
 
-Beyond an age that is a setting nothing new is planned: no gang is given a place, and no room is reserved; what has its
-place already goes on. While a kind cannot be followed at all, a switch or a policy may have changed unseen: after
-`DESTROYS_WITHIN` nothing is evicted. While pods themselves cannot be followed, no pod is evicted for others: pods that
-the service does not see could take the room. Must not know what a watch is made of.
+A bookmark counts, and comes every minute. Beyond an age that is a setting nothing new is planned: no gang is placed,
+and no room is reserved; what has a node already goes on. While a kind cannot be followed at all, a switch or a policy
+may have changed unseen: after `DESTROYS_WITHIN` nothing is evicted. While pods themselves cannot be followed, no pod is
+evicted for others: unseen pods could take the room.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import structlog
 _log = structlog.get_logger(__name__)
 
 STALE = "what Escher knows of the cluster is too old: nothing new is planned before it hears from the API server again"
-"""What kube-scheduler is told. It is constant, for a message that changes would wake the pod."""
+"""Message to kube-scheduler. It is constant, because a message that changes would wake the pod."""
 _STALE_AFTER = 300.0
 _LOOKS_EVERY = 5.0
 DESTROYS_WITHIN = 30.0
@@ -26,7 +26,7 @@ DESTROYS_WITHIN = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A kind that cannot be read: for how long, and why. `meanwhile`: what Escher does without it."""
+    """A kind that cannot be read: how long, why, and what Escher does `meanwhile` without it."""
 
     seconds: float
     why: str
@@ -34,8 +34,10 @@ class Loss:
 
 
 class Staleness:
-    """`ages`: seconds by kind, none of which grows faster than time passes. `limit`: seconds beyond which nothing new
-    is planned; 0: it always is. `lost_for`: seconds for which each kind could not be followed, 0 while it can."""
+    """`limit`: seconds beyond which nothing new is planned; 0: planning never stops.
+
+    `ages`: seconds by kind; none grows faster than time passes. `lost_for`: seconds for which each kind could not be
+    followed, 0 while it can."""
 
     def __init__(
         self,
@@ -48,19 +50,16 @@ class Staleness:
         self._lost_for = lost_for
 
     def is_stale(self) -> bool:
-        """Whether nothing new is to be planned."""
         return 0 < self.limit < self._oldest()
 
     def is_uncertain(self) -> bool:
-        """Whether nothing is to be evicted."""
+        """Whether nothing may be evicted."""
         return self.is_stale() or self._lost_longest() > DESTROYS_WITHIN
 
     def sees(self, kind: str) -> bool:
-        """Whether the kind can be followed now."""
         return not self._lost_for().get(kind)
 
     def age(self, kind: str) -> float:
-        """Seconds since the API server last said anything about the kind."""
         return self.ages().get(kind, 0.0)
 
     def _lost_longest(self) -> float:
@@ -70,7 +69,7 @@ class Staleness:
         return max(self.ages().values(), default=0.0)
 
     def told(self) -> str:
-        """What explain adds: how old it is, and what comes of that; empty while it is young."""
+        """What explain adds: how old the facts are and what follows; empty if they are young."""
         if self._oldest() <= (self.limit or _STALE_AFTER):
             return self._told_of_lost()
         kind, age = max(self.ages().items(), key=lambda each: each[1])
@@ -84,8 +83,9 @@ class Staleness:
         return f"Escher could not follow {kind} for {lost:.0f} s: nothing is evicted before it can again"
 
     async def watch(self, changed: Callable[[], None], uncertain: Callable[[bool], None] = lambda is_so: None) -> None:
-        """Calls `changed` when it has become too old, and when it is so no more, until this is cancelled; `uncertain`
-        likewise, with whether nothing is to be evicted."""
+        """Calls `changed` when facts become too old or young again, until it is cancelled.
+
+        Calls `uncertain` likewise, with whether nothing may be evicted."""
         was = was_uncertain = False
         while True:
             if self.is_uncertain() != was_uncertain:
@@ -100,7 +100,7 @@ class Staleness:
                 else:
                     _log.info("what is known of the cluster is of today again")
                 changed()
-            # What is young cannot be too old at the next looks.
+            # Young facts cannot be too old at the next looks.
             left = min(self.limit - self._oldest(), DESTROYS_WITHIN - self._lost_longest())
             looks = 1 if was or was_uncertain else max(1, int(left / _LOOKS_EVERY))
             await asyncio.sleep(looks * _LOOKS_EVERY)

@@ -1,6 +1,6 @@
-"""Pods that our filters turned away everywhere, and that nothing has woken since.
+"""Unschedulable pods: filters refused them on every node, and nothing has woken them since.
 
-Those that are alike are judged as one: see `waking`.
+Pods that are alike are judged as one: see `wake_search`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from extender.core.ledger import Ledger
 from extender.kube.names import PodUid
 
 Alike = dict[PodUid, Pod]
-"""Pods that one and the same is true of."""
+"""Pods of one kind: the same is true of all."""
 
 
 class Group(NamedTuple):
-    """Kinds that are gone through together: those within the quota of the namespace, or those beyond it."""
+    """Kinds in one pass: those within the quota of the namespace, or those beyond it."""
 
     namespace: str
     beyond: bool = False
@@ -35,14 +35,14 @@ class UnschedulablePods:
         self._version = isolation.version
         self._kinds: dict[Group, dict[Hashable, Alike]] = {}
         self._may_have_room: dict[str, None] = {}
-        """Namespaces of which a kind has gone while others were beyond the quota."""
+        """Namespaces that lost a kind while others were beyond the quota."""
         self._kind_of: dict[PodUid, tuple[str, Hashable]] = {}
-        """Namespace, and what is the same for all of its kind."""
+        """The namespace, and what is the same for all pods of its kind."""
         self._moved: dict[PodUid, None] = {}
         self.unasked: dict[PodUid, None] = {}
-        """Pods that an earlier life of the service may have turned away, and this one has not looked at."""
+        """Pods that an earlier run may have refused, and that this one has not looked at."""
         self._sampled: dict[PodUid, int] = {}
-        """How often each was woken for nothing but to be offered other nodes, since anything has changed for it."""
+        """Wakes of each pod only to be offered other nodes, since anything has changed for it."""
 
     def __contains__(self, uid: PodUid) -> bool:
         return uid in self._kind_of
@@ -51,7 +51,7 @@ class UnschedulablePods:
         return iter(self._kind_of)
 
     def add(self, pod: Pod) -> None:
-        """It sleeps, and is as told."""
+        """The pod sleeps, and looks like this."""
         kind = self._likeness(pod)
         before = self._kind_of.get(pod.uid)
         if before != kind:
@@ -62,17 +62,17 @@ class UnschedulablePods:
         self._kinds.setdefault(self._group(*kind), {}).setdefault(kind[1], {})[pod.uid] = pod
 
     def add_unasked(self, pod: Pod) -> None:
-        """It sleeps, as far as we know, and there may be room for it already."""
+        """The pod sleeps as far as Escher knows, and there may be room for it already."""
         self.add(pod)
         self.unasked[pod.uid] = None
 
     def take_unasked(self) -> Collection[PodUid]:
-        """Those that were added so since this was asked last, and still sleep."""
+        """The pods that `add_unasked` added since the last call, and that still sleep."""
         taken, self.unasked = self.unasked, {}
         return [uid for uid in taken if uid in self]
 
     def _group(self, namespace: str, kind: Hashable) -> Group:
-        """That to which the kind belongs, or is to belong if there is none of it yet."""
+        """The group of the kind, or that of a new kind."""
         within, beyond = Group(namespace), Group(namespace, beyond=True)
         if kind in self._kinds.get(within, ()):
             return within
@@ -85,11 +85,11 @@ class UnschedulablePods:
 
     @property
     def may_have_room(self) -> bool:
-        """Whether a kind beyond its quota may come within it, now that another has gone."""
+        """Whether a kind beyond its quota may come within it, because another has gone."""
         return bool(self._may_have_room)
 
     def take_may_have_room(self) -> Collection[str]:
-        """Namespaces of which kinds beyond the quota may come within it, since this was asked last."""
+        """Namespaces whose kinds beyond the quota may come within it, since the last call."""
         taken, self._may_have_room = self._may_have_room, {}
         if self._version != self._isolation.version:
             self._version = self._isolation.version
@@ -97,7 +97,7 @@ class UnschedulablePods:
         return taken
 
     def bring_in(self, namespace: str) -> None:
-        """As many kinds beyond the quota as it leaves room for are within it, the oldest first."""
+        """Brings kinds beyond the quota within it, as many as it has room for, the oldest first."""
         beyond = self._kinds.get(Group(namespace, beyond=True), {})
         for kind in list(islice(beyond, max(0, self._room(namespace)))):
             self._kinds.setdefault(Group(namespace), {})[kind] = beyond.pop(kind)
@@ -105,31 +105,31 @@ class UnschedulablePods:
             self._kinds.pop(Group(namespace, beyond=True), None)
 
     def counted(self, namespace: str) -> tuple[int, int]:
-        """Kinds within the quota, and beyond it."""
+        """How many kinds are within the quota, and beyond it."""
         within, beyond = (self._kinds.get(Group(namespace, beyond=each), ()) for each in (False, True))
         return len(within), len(beyond)
 
     def _likeness(self, pod: Pod) -> tuple[str, Hashable]:
-        """Of whom it is true alike that they could go to a node: see `core.policy.Policy`."""
+        """The pod's kind: its pods could all go to the same nodes, see `core.policy.Policy`."""
         gang = pod.gang.key if isinstance(pod.gang, GangAsk) else None
-        # What is held for a pod only that one may use.
+        # Only the pod itself may use what is held for it.
         alone = pod.uid if self._ledger.holding(pod.uid) is not None else None
         kind = (gang, pod.priority, equivalence_of(pod), frozenset(pod.annotations.items()), pod.governed, alone)
         return pod.namespace, kind
 
     def kinds_of_others(self, namespace: str) -> Iterator[Pod]:
-        """One of each kind of pods of other namespaces."""
+        """One pod of each kind of the other namespaces."""
         for other, kinds in self._kinds.items():
             if other.namespace != namespace:
                 yield from (next(iter(alike.values())) for alike in kinds.values())
 
     def drop(self, uid: PodUid) -> None:
-        """It is not asleep, or it is gone."""
+        """The pod is woken or gone."""
         self._sampled.pop(uid, None)
         self._take_out(uid)
 
     def woken_for_a_sample(self, uid: PodUid, most: int) -> bool:
-        """It is not asleep, for other nodes may be offered to it; but for the last `most` times none was that helps."""
+        """Wakes the pod because other nodes may be offered; False if `most` such wakes failed."""
         if self._sampled.get(uid, 0) >= most:
             return False
         self._sampled[uid] = self._sampled.get(uid, 0) + 1
@@ -149,26 +149,26 @@ class UnschedulablePods:
                 del self._kinds[group]
 
     def woken_in(self, namespaces: Callable[[str], bool]) -> Iterator[Pod]:
-        """Those of these namespaces: they are dropped."""
+        """Drops and yields the pods of these namespaces."""
         for kinds in [kinds for group, kinds in self._kinds.items() if namespaces(group.namespace)]:
             for pod in [pod for alike in kinds.values() for pod in alike.values()]:
                 self.drop(pod.uid)
                 yield pod
 
     def groups(self) -> Collection[Group]:
-        """Those of which pods are asleep."""
+        """The groups that have sleeping pods."""
         return self._kinds.keys()
 
     def group_of(self, uid: PodUid) -> Group | None:
-        """That of a pod; None if it is not asleep."""
+        """The group of the pod; None if it does not sleep."""
         return self._group(*self._kind_of[uid]) if uid in self._kind_of else None
 
     def kinds(self, group: Group) -> Collection[Alike]:
-        """All of the group."""
+        """All kinds of the group."""
         return self._kinds.get(group, {}).values()
 
     def kinds_of(self, uids: Iterable[PodUid]) -> Iterator[tuple[Alike, Collection[PodUid]]]:
-        """The kinds of those of these that are asleep, each with those that are of it."""
+        """The kinds of these pods that sleep, each with those of these pods that are of it."""
         kinds: dict[tuple[str, Hashable], dict[PodUid, None]] = {}
         for uid in uids:
             if (kind := self._kind_of.get(uid)) is not None:
@@ -176,6 +176,6 @@ class UnschedulablePods:
         return ((self._kinds[self._group(*kind)][kind[1]], of_kind) for kind, of_kind in kinds.items())
 
     def take_moved(self) -> Collection[PodUid]:
-        """Those that have become alike others than before, since this was asked last."""
+        """The pods whose kind has changed since the last call."""
         taken, self._moved = self._moved, {}
         return taken

@@ -1,8 +1,8 @@
-"""Waits: for which reasons pods and gangs wait, since when, and whether that is news.
+"""Wait reasons: why pods and gangs wait, since when, and whether that is news.
 
-People are told once for each change of reason. A reason is the same though its numbers are others; one that comes and
-goes is told again after ten minutes at the earliest. So however often kube-scheduler tries a pod, it is told of no more
-often than it has reasons in ten minutes. Pure; must not know how people are told.
+People are told once for each change of reason. A reason is the same if only its numbers differ. One that comes and goes
+is told again after ten minutes at the earliest. So however often kube-scheduler tries a pod, in ten minutes people are
+told at most once for each of its reasons. Pure.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class _Waiting:
     reasons: frozenset[Reason] = frozenset()
     since: float = 0.0
     told: frozenset[Reason] = frozenset()
-    """Those that people were told of last."""
+    """The reasons that people were told last."""
     told_at: dict[Reason, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class WaitTold:
-    """Event: the pod waits, or the gang for which it stands, for a reason of which people were not told lately."""
+    """Event: the pod, or the gang for which it reports, waits for a reason that is news."""
 
     pod: Pod
     gang: GangKey | None
@@ -52,29 +52,27 @@ class WaitReasons:
     def __init__(self) -> None:
         self._waiting: Bounded[PodUid | GangKey, _Waiting] = Bounded(_REMEMBERED)
         self._told_for: Bounded[PodUid, GangKey] = Bounded(_REMEMBERED)
-        """Members that people were told of, and their gangs."""
+        """Members about which people were told, and their gangs."""
 
     def since(self, subject: PodUid | GangKey) -> float | None:
-        """Since when it waits for the reasons that it was turned away for last, in seconds that only pass. None: it
-        was not turned away."""
+        """Since when it waits for its last reasons, in steady seconds; None: it was not refused."""
         known = self._waiting.get(subject)
         return None if known is None or not known.reasons else known.since
 
     def all_since(self) -> dict[PodUid | GangKey, float]:
-        """The same of all that were turned away."""
+        """The same for all that were refused."""
         return {subject: each.since for subject, each in self._waiting.items() if each.reasons}
 
     def resume(self, since: Mapping[PodUid | GangKey, float]) -> None:
-        """They have waited since then, for reasons that nobody remembers."""
+        """They have waited since then, for reasons that are not known any more."""
         for subject, began in since.items():
             self._waiting[subject] = _Waiting(frozenset({None}), began)
 
     def turned_away(self, subject: PodUid | GangKey, reasons: Collection[Reason], now: float) -> bool:
-        """It waits for these reasons. Whether people are to be told.
+        """It waits for these reasons; returns whether people are to be told.
 
-        A part of the reasons that were told last is no news: kube-scheduler brings other nodes each time, and not each
-        has all of them.
-        """
+        A part of the reasons that were told last is no news: kube-scheduler sends other nodes each time, and not each
+        has all of them."""
         found = frozenset(reasons)
         if (known := self._waiting.get(subject)) is None:
             known = self._waiting[subject] = _Waiting()
@@ -91,20 +89,20 @@ class WaitReasons:
         return True
 
     def passed(self, subject: PodUid | GangKey) -> None:
-        """It waits for none of them any more. If it comes to nothing, the same reasons are no news."""
+        """It waits for none of them any more. If the attempt fails, the same are no news."""
         if subject in self._waiting:
             self._waiting[subject].reasons = frozenset()
 
     def forget(self, uid: PodUid) -> None:
-        """The pod is gone, and with it what people can read of it."""
+        """The pod is gone, and with it what people can read about it."""
         self._waiting.pop(uid, None)
         if (gang := self._told_for.pop(uid, None)) is not None:
             self._waiting.pop(gang, None)
 
-    # -- what is told --------------------------------------------------------------------------------------------
+    # -- what people are told ------------------------------------------------------------------------------------
 
     def of_pod(self, pod: Pod, verdict: Verdict, now: float) -> WaitTold | None:
-        """The pod, which policies govern, was turned away everywhere."""
+        """The note on a pod that policies match and refused on every node; None: no news."""
         if not self.turned_away(pod.uid, {*verdict.rejected.values(), *verdict.unresolvable.values()}, now):
             return None
         counted = Counter((*verdict.rejected.values(), *verdict.unresolvable.values()))
@@ -113,7 +111,7 @@ class WaitReasons:
         return WaitTold(pod, None, note)
 
     def of_gang(self, effect: object, now: float, named: Named = attrgetter("name")) -> WaitTold | None:
-        """What the effect says of a gang that waits; None if that is no news. `named`: what the gang is called."""
+        """What the effect says of a waiting gang; None: no news. `named`: the gang's name."""
         match effect:
             case GangPlanned(key):
                 self.passed(key)

@@ -1,11 +1,11 @@
-"""Binds that wait: for room on their node that is on its way, or for what a policy waits for.
+"""Waiting binds: for room on their node that is about to come, or for what a policy waits for.
 
-Where a node is full as far as we know, kube-scheduler and we know different things. Mostly its watch is ahead of ours:
-somebody has left, and we hear of it in a moment. But one that has just been started may be behind, and not know whom
-its predecessor has bound there: then two pods would have one place. Time tells: such a bind waits until the room is
-there, and is refused if it does not come.
+If a node is full as far as Escher knows, kube-scheduler and Escher know different things. Mostly kube-scheduler's watch
+is ahead: a pod has left, and Escher hears of it in a moment. But a kube-scheduler that has just been started may be
+behind, and not know which pods its predecessor has bound there: then two pods would have the same room. So such a bind
+waits until the room is there, and is refused if it does not come.
 
-What a policy waits for only it knows: it is asked again whenever something has changed.
+Only a policy knows what it waits for: it is asked again whenever something has changed.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from extender.kube.names import NodeName, PodUid
 
 OVERFULL = "the node has no room for the pod, as far as Escher knows: it is tried again"
 WAITS = 2.0
-"""For how many seconds: news of the watch are late by milliseconds, or, on a busy machine, by a second."""
+"""Seconds: news of the watch are late by milliseconds, or by a second on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitForRoom(Wait):
-    """Until its node has room for the pod."""
+    """Waits until the node has room for the pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class BindAnswered:
-    """Effect: a bind that waits to be allowed on that node is answered. Empty: it may be written."""
+    """Effect: answers a bind that waits for that node. Empty `refusal`: it may be written."""
 
     pod: PodUid
     node: NodeName
@@ -48,14 +48,14 @@ class _Waiting:
 
 
 class WaitingBinds:
-    """`ask`: whether the pod may be bound to the node now; if so its units are held there."""
+    """`ask`: whether the pod may be bound to the node now; if so, its units are held there."""
 
     def __init__(self, ask: Callable[[PodUid, NodeName], Permit]) -> None:
         self._ask = ask
         self._for_room: dict[PodUid, _Waiting] = {}
-        """All wait equally long: who was first is overdue first."""
+        """All wait equally long, so the first is overdue first."""
         self._at: dict[NodeName, dict[PodUid, None]] = {}
-        """Those that wait for room, by node."""
+        """Binds that wait for room, by node."""
         self._for_policies: dict[PodUid, _Waiting] = {}
 
     def wait(self, uid: PodUid, node: NodeName, wait: Wait) -> None:
@@ -76,21 +76,21 @@ class WaitingBinds:
         return waiting
 
     def waiting(self) -> list[PodUid]:
-        """Whose binds wait."""
+        """The pods whose binds wait."""
         return [*self._for_room, *self._for_policies]
 
     def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
-        """These nodes have gained room."""
+        """Asks again about the binds to these nodes, which have gained room."""
         for uid in [uid for node in gains for uid in self._at.get(node, ())] if self._at else ():
             yield from self.heed_pod(uid)
 
     def heed_change(self) -> Iterator[BindAnswered]:
-        """Something has changed, of which policies may make something."""
+        """Asks again about the binds that wait for policies: something has changed."""
         for uid in list(self._for_policies):
             yield from self.heed_pod(uid)
 
     def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
-        """The pod may have changed."""
+        """Asks again about the pod's bind: the pod may have changed."""
         waiting = self._for_room.get(uid) or self._for_policies.get(uid)
         if waiting is None:
             return
@@ -112,7 +112,7 @@ class WaitingBinds:
             yield BindAnswered(uid, waiting.node, refusal)
 
     def overdue(self, now: float) -> Iterator[BindAnswered]:
-        """Those that have waited long enough."""
+        """Refuses the binds that have waited long enough."""
         for_room = takewhile(lambda each: each[1].until <= now, self._for_room.items())
         for_policies = (each for each in self._for_policies.items() if each[1].until <= now)
         for uid, waiting in [*for_room, *for_policies]:

@@ -1,1 +1,1 @@
-"""Ports, effects, values and messages that the rooms of the application share."""
+"""Contracts: ports, effects, values and messages that the packages of the application share."""

@@ -1,9 +1,8 @@
-"""What people and programs may ask of the application beyond kube-scheduler's verbs, in the core's words.
+"""Management API: what callers may request beyond kube-scheduler's verbs, in the core's words.
 
-Each noun has a Protocol, which the application implements and adapters/http calls. Must not know JSON,
-HTTP or status codes. Every call either answers, or raises one of the errors below or `ports.Unavailable`, and then
-nothing has changed. Names arrive well formed (`core.names`), numbers not negative.
-"""
+Each noun has a Protocol, which the application implements and adapters/http calls. Every call either answers, or raises
+one of the errors below or `kube.errors.Unavailable`; then nothing has changed. Names arrive well formed (`core.names`),
+numbers not negative."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ from extender.kube.quantities import Vector
 
 
 class ManagementError(Exception):
-    """A call that was refused. `field` names the part of the request at fault, `value` what it said."""
+    """A call was refused. `field` names the part of the request at fault, `value` its content."""
 
     def __init__(self, field: str, value: object, detail: str) -> None:
         super().__init__(detail)
@@ -41,19 +40,19 @@ class ManagementError(Exception):
 
 
 class NotFound(ManagementError):
-    """What was asked for is not there."""
+    """The requested object does not exist."""
 
 
 class Invalid(ManagementError):
-    """Understood, and cannot be done: an unknown node, a caller whose node is unknown."""
+    """Understood, but impossible: an unknown node, a caller whose node is unknown."""
 
 
 class BeingDeleted(ManagementError):
-    """It, or its namespace, is on its way out: nothing can be set until it is gone."""
+    """The object, or its namespace, is being deleted: nothing can be set until it is gone."""
 
 
 class NotInForce(ManagementError):
-    """The policy is there, and nothing of it is in force, or it cannot be carried out."""
+    """The policy exists, but nothing of it is in force, or it cannot be carried out."""
 
 
 class NotYet(ManagementError):
@@ -70,14 +69,13 @@ class VersionConflict(ManagementError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetResource:
-    """Absolute: the chosen nodes have `capacity` units of `name` afterwards; 0 removes it from them.
+    """Absolute: the chosen nodes have `capacity` units of `name` afterwards; 0 removes it there.
 
-    A node's name speaks for that node alone, a rule for the whole: nodes that it does not choose lose the resource.
-    What a rule chose stands as long as the same is asked and no chosen node has left for good: see `node_selection`.
+    A node's name means that node alone. A rule means the whole: nodes that it does not choose lose the resource. The
+    nodes that a rule chose stay, unless the request changes or a chosen node leaves for good: see `node_selection`.
 
-    `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. Where neither tells,
-    the call is Invalid in field `node_spec`. `choice.limit` caps how many nodes are chosen (num_nodes).
-    """
+    `choice` None means the caller's own node: `caller_node`, or else the node of the pod `owner`. If neither is known,
+    the call is Invalid in field `node_spec`. `choice.limit` is the most nodes that are chosen (num_nodes)."""
 
     name: EphemeralName
     capacity: int
@@ -95,7 +93,9 @@ class SetResource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceState:
-    """An ephemeral resource as it is desired now. `nodes`: units by node, all above 0; empty once it is gone."""
+    """An ephemeral resource as it is desired now.
+
+    `nodes`: units by node, all above 0; empty once it is gone."""
 
     name: EphemeralName
     key: ResourceKey
@@ -104,17 +104,17 @@ class ResourceState:
     """What If-Match compares with; empty once it is gone."""
     owner: PodOwner | None = None
     expires_at: float | None = None
-    """Seconds since the epoch; None where it has no time to live."""
+    """Seconds since the epoch; None if it has no time to live."""
     problem: str = ""
-    """Why it is not in force: it cannot be understood, its key is taken, it is being deleted. Empty if it is."""
+    """Why it is not in force: not understood, its key is taken, it is being deleted; or empty."""
     finalizers: Sequence[str] = ()
-    """Who has to let go of it, where it is being deleted; else empty."""
+    """What holds the object while it is being deleted; else empty."""
     exports: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HolderState:
-    """Who holds units on a node. `pod` where it holds for a pod that is known, `gang` where for a gang."""
+    """A holder of units on a node. `pod`, `gang`: for which it holds, if known."""
 
     holder: str
     kind: HoldingKind
@@ -126,7 +126,7 @@ class HolderState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """One row of the ledger. `available` may be below 0 after capacity was lowered under holders."""
+    """One row of the ledger. `available` is below 0 if capacity fell below what is held."""
 
     node: NodeName
     capacity: Vector
@@ -138,7 +138,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """Operation: `units` on `node` are held for `holder`, a name in `namespace`, for so many seconds.
+    """Operation: `units` on `node` are held for `holder`, a name in `namespace`, for `ttl_seconds`.
 
     It replaces what the same holder of the same namespace held before. `units` may name any resource.
     """
@@ -152,7 +152,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """Operation: the holder holds nothing any more; nothing happens if it held nothing."""
+    """Operation: the holder holds nothing any more; no effect if it held nothing."""
 
     namespace: str
     holder: str
@@ -163,9 +163,10 @@ Operation = SetResource | Claim | Release
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transact:
-    """Several operations as one, committed as `mode` says. `read`: the sequence numbers the caller decided on.
+    """Several operations as one, committed as `mode` says.
 
-    `SetResource.if_version` is honoured per operation; its `dry_run` is that of the transaction.
+    `read`: the sequence numbers that the caller decided on. `SetResource.if_version` is honoured per operation; its
+    `dry_run` is that of the transaction.
     """
 
     operations: Sequence[Operation]
@@ -177,7 +178,7 @@ class Transact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """The operation at `index` was not committed: a conflict with numbers, or an error in `field` of it."""
+    """The operation at `index` failed: a conflict with numbers, or an error in its `field`."""
 
     index: int
     cause: Short | Stale | None = None
@@ -187,7 +188,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of a transaction. `resources`: each resource that a committed operation set, by its index."""
+    """Result of a transaction. `resources`: what committed operations set, by their index."""
 
     committed: Sequence[int] = ()
     refused: Sequence[Refusal] = ()
@@ -216,7 +217,7 @@ class MemberState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangState:
-    """One gang, by the key that people name it by. `reason` says in words, with numbers, why it waits; or is empty."""
+    """One gang, by its key for people. `reason`: why it waits, in words with numbers, or empty."""
 
     key: GangKey
     phase: Phase
@@ -228,12 +229,12 @@ class GangState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrakeState:
-    """What holds now. `namespaces`: those whose labels switch something, beside what holds everywhere."""
+    """Safety switches in force. `namespaces`: those with labels that add to `everywhere`."""
 
     everywhere: Switches
     namespaces: Mapping[str, Switches]
     unclear: Mapping[str, list[str]]
-    """Labels, by namespace, that say neither of their two words, and hold the brake for that."""
+    """Labels, by namespace, with neither of their two values; their safety switches hold back."""
     labels_are_read: bool
     """Whether namespaces could be listed at all."""
 
@@ -242,9 +243,9 @@ class ResourceCalls(Protocol):
     """Ephemeral resources."""
 
     async def set_resource(self, request: SetResource) -> ResourceState:
-        """Durable, in the ledger, on its way to the nodes.
+        """Stores the resource; it is in the ledger, and on its way to the nodes.
 
-        Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded, NotFound, Unavailable.
+        Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded, NotFound, NotYet, Unavailable.
         """
         ...
 
@@ -253,15 +254,15 @@ class ResourceCalls(Protocol):
         ...
 
     async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
-        """All of the namespace, in any order."""
+        """Returns all resources of the namespace, in any order."""
         ...
 
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
     ) -> ResourceState | None:
-        """It is gone from every node. None; or, where finalizers hold the object, what is left of it.
+        """Deletes it from every node. Returns None, or what is left if finalizers hold the object.
 
-        Nothing if it was not there. Raises VersionConflict, Unavailable.
+        No effect if it does not exist. Raises VersionConflict, Invalid, NotYet, Unavailable.
         """
         ...
 
@@ -270,12 +271,12 @@ class TransactionCalls(Protocol):
     """Several operations as one."""
 
     async def transact(self, request: Transact) -> Outcome:
-        """Conflicts are an answer, not an error. Raises Unavailable."""
+        """Conflicts are an answer, not an error. Raises Unavailable, NotYet, NotAnnounced."""
         ...
 
 
 class StateCalls(Protocol):
-    """What nodes have, and who holds it."""
+    """What nodes have, and what holds it."""
 
     def cluster_state(
         self,
@@ -285,11 +286,11 @@ class StateCalls(Protocol):
         resource: ResourceKey | None = None,
         after: str | None = None,
     ) -> Iterator[NodeState]:
-        """The nodes that are present, by their names and beginning after that one; reduced to what was asked. Each is
-        looked at when it is asked for, without a turn of the event loop in between.
+        """Yields the nodes by name, those after `after`, with what was asked for.
 
-        `namespace`: only ephemeral resources of it and holders in it; `node`: only that one (NotFound if unknown);
-        `resource`: only that one, and only nodes that have or hold it.
+        Each is read when the iterator reaches it, with no turn of the event loop between. `namespace`: only its
+        ephemeral resources and holders; `node`: only that one (NotFound if unknown); `resource`: only that one, and
+        only nodes that have or hold it.
         """
         ...
 
@@ -298,12 +299,11 @@ class GangCalls(Protocol):
     """How far gangs have come."""
 
     def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
-        """All of the namespace, by their names and beginning after that one. Each is looked at when it is asked for, as
-        nodes are."""
+        """Yields the gangs by name, those after `after`. Each is read when it is reached."""
         ...
 
     def gang(self, key: GangKey) -> GangState:
-        """Raises NotFound; Invalid where several are called so."""
+        """Raises NotFound; Invalid if several have that name."""
         ...
 
 
@@ -311,19 +311,19 @@ class ExplainCalls(Protocol):
     """Why something waits, and what would help."""
 
     async def pod(self, namespace: str, name: str, *, everywhere: bool = True) -> Explanation:
-        """`everywhere`: pods, gangs and claims of other namespaces may be named. Raises NotFound."""
+        """`everywhere`: may name pods, gangs and claims of other namespaces. Raises NotFound."""
         ...
 
     async def gang(self, key: GangKey, *, everywhere: bool = True) -> Explanation:
-        """The same. Raises NotFound; Invalid where several are called so."""
+        """As `pod`. Raises NotFound; Invalid if several have that name."""
         ...
 
 
 class PolicyCalls(Protocol):
-    """Policies that people create, change and remove."""
+    """EscherPolicies that people create, change and remove."""
 
     def list_policies(self, namespace: str) -> Sequence[PolicyState]:
-        """All of the namespace, in any order."""
+        """Returns all policies of the namespace, in any order."""
         ...
 
     def get_policy(self, name: Identity) -> PolicyState:
@@ -338,62 +338,62 @@ class PolicyCalls(Protocol):
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> PolicyState:
-        """It says what `becomes` makes of what it says (None: it is not there, or not understood), and is in force.
+        """Changes the policy to what `becomes` makes of it, and puts it in force.
 
-        What `becomes` raises is raised. Raises Invalid, BeingDeleted, VersionConflict, QuotaExceeded, NotFound,
-        Unavailable.
+        `becomes` gets None if the policy does not exist or is not understood; its errors are raised. Raises Invalid,
+        BeingDeleted, VersionConflict, QuotaExceeded, NotFound, Unavailable.
         """
         ...
 
     async def delete_policy(
         self, name: Identity, *, if_version: str | None = None, dry_run: bool = False
     ) -> PolicyState | None:
-        """It is in force no more, and gone: None; or finalizers hold what is answered.
+        """Deletes the policy; it is no longer in force. Returns what finalizers hold, or None.
 
-        Nothing if it was not there. Raises VersionConflict, Unavailable.
+        No effect if it does not exist. Raises VersionConflict, Unavailable.
         """
         ...
 
     def judge_policy(self, name: Identity, spec: PolicySpec) -> PolicyState:
-        """How it would stand if it said this; nothing is changed. Raises Invalid, QuotaExceeded."""
+        """Returns the state that this spec would have. Raises Invalid, QuotaExceeded."""
         ...
 
 
 class BrakeCalls(Protocol):
-    """What may be done now."""
+    """Safety switches."""
 
     def state(self) -> BrakeState:
-        """What is held back now, everywhere and by namespace."""
+        """Returns what is held back now, everywhere and by namespace."""
         ...
 
 
 class EventCalls(Protocol):
-    """What is decided, as it happens."""
+    """Decisions, as they happen."""
 
     def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
-        """From now on, or after that number; ends with the service."""
+        """Follows from now on, or after number `after`; ends with the service."""
         ...
 
 
 class WhatIfCalls(Protocol):
-    """What would be, on a cluster that is not so."""
+    """Simulation: what would be on a changed cluster."""
 
     async def wonder(self, wondered: Wondered) -> SimulationRequest:
-        """Nothing changes. Raises NotFound, Invalid, Unavailable."""
+        """Changes nothing. Raises NotFound, Invalid, Unavailable."""
         ...
 
 
 class DumpCalls(Protocol):
-    """The whole state, to be asked elsewhere."""
+    """The whole state, for analysis elsewhere."""
 
     async def dump(self) -> bytes:
-        """As it is at this moment, compressed (gzip). Raises Unavailable."""
+        """Returns the state at this moment, compressed (gzip). Raises Unavailable."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Management:
-    """Who answers the calls of `/v1`, noun by noun."""
+    """The objects that answer the calls of `/v1`, noun by noun."""
 
     resources: ResourceCalls
     transactions: TransactionCalls

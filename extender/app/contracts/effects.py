@@ -1,6 +1,6 @@
-"""Decisions: what the `Scheduler` answers, and with it the effects that are to be performed, by one who performs them.
+"""Decisions: what the `Scheduler` answers, with the effects that the `Performer` has to perform.
 
-Effects go out; what became of them comes back as feedback (`feedback`).
+Effects go out; their results come back as feedback (`feedback`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class AdvertiseCapacity:
-    """Effect: the node's status should say what the ledger has of our domain."""
+    """Effect: the node's status should state what the ledger has of Escher's domain."""
 
     node: NodeName
 
@@ -47,7 +47,7 @@ Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded |
 
 @dataclass(frozen=True, slots=True)
 class Decided(Generic[T]):
-    """An answer, and what is to be done before anybody hears of it."""
+    """An answer, and the effects that are to be performed before it is given."""
 
     answer: T
     effects: Sequence[Effect] = ()
@@ -55,5 +55,5 @@ class Decided(Generic[T]):
 
 class Performer(Protocol):
     def do(self, decided: Decided[T]) -> T:
-        """The effects are done, or under way; the answer."""
+        """Performs the effects, or starts them; returns the answer."""
         ...

@@ -1,4 +1,4 @@
-"""Limits: the errors of `management` that a namespace's quota and scheduling domain give rise to."""
+"""Errors of the management API about a namespace's quota and scheduling domain."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from extender.core.isolation import Over
 
 
 class OutsideDomain(ManagementError):
-    """The namespace may not touch that node, or that name."""
+    """The namespace may not use that node, or that name."""
 
 
 class QuotaExceeded(ManagementError):
-    """The namespace would have more than its quota. `over` has the numbers."""
+    """The namespace would exceed its quota. `over` has the numbers."""
 
     def __init__(self, field: str, over: Over) -> None:
         super().__init__(field, over.asked, str(over))

@@ -12,8 +12,9 @@ from extender.kube.names import NodeName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeGroup:
-    """Nodes that the same rule excludes. `examples`: a few of them. `short`: the best of them, where it is room.
-    `policy`: whose rule it is, of the policies that people create, by name; `type`: of which type that is."""
+    """Nodes that the same rule excludes. `examples`: a few; `short`: where least room is missing.
+
+    `policy`, `type`: name and type of the EscherPolicy whose rule it is."""
 
     rule: str
     count: int
@@ -26,7 +27,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What would help. `supposed`: the same as what-if takes it; it was supposed, and whoever waits had a place."""
+    """A remedy. `supposed`: changes for what-if, which gave a placement when they were tried."""
 
     said: str
     supposed: Sequence[Supposed]
@@ -34,12 +35,11 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why a pod or gang waits, or where it is. `remedies`: what may help, most likely first, as far as rules tell;
-    `tried`: what would, for it was tried on a copy of the cluster.
+    """Why a pod or gang waits, or where it is.
 
-    `since`: since when it waits, and `reason_since`: for this reason, in seconds since the epoch; None where that is
-    not known. `for_a_place`: whether it is a place that it waits for, and its like may be tried with others.
-    """
+    `remedies`: what may help by the rules, most likely first; `tried`: what helped on a copy of the cluster. `since`:
+    since when it waits, `reason_since`: for this reason, in seconds since the epoch; None if not known. `for_a_place`:
+    whether it waits for a placement, so that more remedies can be tried."""
 
     subject: str
     waits: bool

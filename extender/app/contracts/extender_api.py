@@ -1,7 +1,6 @@
-"""The four verbs of kube-scheduler's extender protocol, as the application offers them.
+"""Extender API: the four verbs of kube-scheduler's extender protocol, in the core's words.
 
-Knows pods, node names and answers in the core's words. Must not know JSON, HTTP or status codes: see
-adapters/http/wire.
+adapters/http translates them to JSON and HTTP.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ from extender.kube.names import NodeName, PodUid
 class Verdict:
     """The answer to filter.
 
-    `passed`: in the order sent. `rejected` and `unresolvable`: reason by node, for the nodes that did not pass;
-    preemption could help with the first and never with the second. Where some node passed, the others may be left
-    out: kube-scheduler looks at reasons only when none did. `error`: the attempt fails (and costs the pod a
-    back-off); no other field counts. Reasons are constant for the same situation, or kube-scheduler tries again for
-    ever.
+    `passed`: in the order sent. `rejected` and `unresolvable`: reason by node, for the nodes that did not pass.
+    Preemption could help with the first and never with the second. If a node passed, the others may be left out:
+    kube-scheduler looks at reasons only when none did. `error`: the attempt fails (and costs the pod a back-off); no
+    other field counts. Reasons are constant for the same situation; else kube-scheduler tries again without end.
     """
 
     passed: Sequence[NodeName] = ()
@@ -34,27 +32,27 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """Pods that preemption would evict from a node, and how many disruption budgets that would break."""
+    """Pods that preemption would evict from a node, and how many disruption budgets that breaks."""
 
     pods: Sequence[PodUid]
     budget_violations: int = 0
 
 
 class Verbs(Protocol):
-    """What adapters/http calls. None of these raises for anything a caller can send."""
+    """What adapters/http calls. None of these raises for anything that a caller can send."""
 
     def filter(self, pod: Pod, nodes: Sequence[NodeName], *, alone: bool = False) -> Verdict:
-        """`alone`: kube-scheduler asks us nothing else about this pod, neither which node is best nor to bind it."""
+        """`alone`: kube-scheduler calls Escher for nothing else about this pod (score, bind)."""
         ...
 
     def prioritize(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
-        """Scores from 0 to 10; a node left out gets 0."""
+        """Returns scores from 0 to 10; a node left out gets 0."""
         ...
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
-        """Empty when the Binding is written, else why not. May wait long: it is a gang's barrier."""
+        """Returns "" when the Binding is written, else why not. May wait for a permit barrier."""
         ...
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Mapping[NodeName, Victims]:
-        """The nodes on which the pod may preempt, with their victims."""
+        """Returns the nodes on which the pod may preempt, with their victims."""
         ...

@@ -1,4 +1,4 @@
-"""Wording: states and numbers in sentences for people. Must not decide anything."""
+"""Messages: puts states and numbers into sentences for people."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from extender.core.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU, MEMORY, ResourceKey
 
 _RULES = {APART: AntiAffinity, NEAR: CoLocation, SPREAD: Balance}
-"""What a plan keeps to, and the type of policy that makes pods require it."""
+"""Rules of a plan, and the type of policy that makes pods require each."""
 
 
 def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
-    """Why the gang is not placed, with numbers; empty if it waits for nothing. `saved`: room is saved for it."""
+    """Why the gang waits, with numbers, or empty. `saved`: it has a backfill reservation."""
     match gang.phase:
         case Phase.BOUND | Phase.BINDING:
             return ""
@@ -67,7 +67,7 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
 
 
 def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
-    """Of a gang that has fewer bound than its quorum: what becomes of those who are; empty if none is."""
+    """Says what happens to the bound members of a gang below its quorum; empty if none is bound."""
     staying = len(gang.roster.staying())
     if not staying or not gang.needed:
         return ""
@@ -80,7 +80,7 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
 
 
 def in_words(shortfall: Shortfall, governed: Sequence[MatchedPolicy] = (), *, alone: bool = False) -> str:
-    """Why a plan was not found for pods that these govern. `alone`: for a pod that is in no gang."""
+    """Says why no plan was found for pods that `governed` matches. `alone`: a pod in no gang."""
     found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
     if shortfall.rule in (TOO_LARGE, TOO_MANY):
         return f"{found}{shortfall.rule}"
@@ -98,7 +98,7 @@ def in_words(shortfall: Shortfall, governed: Sequence[MatchedPolicy] = (), *, al
 
 
 def in_short(objection: Spent | Overlapping) -> str:
-    """Why pods may not be evicted together."""
+    """Says why pods may not be evicted together."""
     match objection:
         case Spent(budget, asked, allowed):
             return f"disruption budget {budget} allows {allowed} of the {asked} evictions"
@@ -107,7 +107,7 @@ def in_short(objection: Spent | Overlapping) -> str:
 
 
 def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
-    """Why nobody is evicted for the gang that is first in turn, and what would help; the latter may be empty."""
+    """Says why no pod is evicted for the first gang in turn, and what would help, if anything."""
     match why:
         case BudgetsUnknown():
             return (
@@ -142,7 +142,7 @@ def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
 
 
 def left_in_part(unfinished: Unfinished) -> tuple[str, str]:
-    """What happened to a gang that had to leave and could only in part, and what would help."""
+    """Says what happened to a gang that was evicted only in part, and what would help."""
     gone = f"{unfinished.left} of its {unfinished.size} members"
     return (
         f"{gone} were evicted for {unfinished.by}, the others could not be: {unfinished.why}",
@@ -161,7 +161,7 @@ def amount(resource: ResourceKey, units: int) -> str:
 
 
 def number(resource: ResourceKey, units: int) -> str:
-    """Units as people write them: cores, and bytes in the largest unit that leaves no long fraction."""
+    """Returns units as people write them: cores, and bytes in the largest fitting unit."""
     if resource == CPU:
         return f"{units / 1000:g}"
     if resource == MEMORY:

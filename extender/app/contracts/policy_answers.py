@@ -1,4 +1,4 @@
-"""Policy answers: what a policy says that is asked for a task, and who answers. Values, and the noun's Protocol."""
+"""Policy answers: what a policy answers for a task. Values, and the Protocol of the noun."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from extender.esl.policy_esl import Task
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """`requirement`: what the task's pod has to say. `effects`: what is under way for it and for all who asked at the
-    same moment, and `notices` what stands in the way of the policy now, in words."""
+    """`requirement`: what the task's pod must declare.
+
+    `effects`: what is under way for it and for all asked at the same moment. `notices`: what hinders the policy now."""
 
     name: Identity
     type: str
@@ -25,11 +26,10 @@ class Answer:
 
 
 class AskCalls(Protocol):
-    """Policies that are asked."""
+    """Policies that are asked for a task's requirement."""
 
     async def ask_policy(self, name: Identity, task: Task, *, dry_run: bool = False) -> Answer:
-        """What the task's pod has to say. Asking again for the same changes nothing.
+        """Returns what the task's pod must declare. A repeated request changes nothing.
 
-        Raises NotFound, NotInForce, Invalid; NotYet where the policy is not at work yet, or has too many tasks.
-        """
+        Raises NotFound, NotInForce, Invalid; NotYet if the policy is not at work yet, or has too many tasks."""
         ...

@@ -1,7 +1,7 @@
-"""What the application needs of the world, as protocols that adapters and fakes implement.
+"""Ports: what the application needs of the world, as protocols that adapters and fakes implement.
 
-Must not know Kubernetes' JSON, HTTP or clients. Everything here is either a fact coming in (sinks) or an effect
-going out. A port that fails raises one of the errors of `kube.errors`, never a client library's own.
+Everything here is either a fact coming in (sinks) or an effect going out. A port that fails raises one of the errors of
+`kube.errors`, never a client library's own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T", contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class PodRef:
-    """A pod as the API server addresses it; `uid` guards against a namesake."""
+    """A pod as the API server addresses it; `uid` distinguishes pods of the same name."""
 
     namespace: str
     name: str
@@ -38,76 +38,77 @@ class PodRef:
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since the epoch, to compare with what other programs wrote. It may be set forward and back."""
+        """Seconds since the epoch, to compare with what other programs wrote. It may jump."""
         ...
 
     def steady(self) -> float:
-        """Seconds that only ever pass, counted from what `now` said at the start: for deadlines and back-offs."""
+        """Seconds of a monotonic clock that starts at `now`: for deadlines and back-offs."""
         ...
 
 
 class Sink(Protocol[T]):
-    """Takes what a watch says about one kind. Called from the event loop, never concurrently, never blocking."""
+    """Takes what a watch says about one kind. Called in the event loop, serially; never blocks."""
 
     def replace(self, objects: Iterable[T]) -> Iterable[None]:
-        """These and no others exist: the outcome of a list, once the steps are walked through to which it is taken in.
-        Others have their turn between any two, and nothing else is said to this sink meanwhile; there are none where
-        the kind is few."""
+        """These and no others exist: the result of a list, complete after the last step.
+
+        The event loop may do other work between two steps, but this sink gets nothing else. Kinds with few objects have
+        no steps."""
         ...
 
     def upsert(self, item: T) -> None:
-        """It exists, and looks like this now."""
+        """The object exists, and looks like this now."""
         ...
 
     def remove(self, item: T) -> None:
-        """It is gone; this is how it looked last."""
+        """The object is gone; this is its last state."""
         ...
 
 
 class Binder(Protocol):
     async def bind(self, pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
-        """The Binding is written, and the pod has these annotations besides. Does not retry.
+        """Writes the Binding, with these annotations for the pod. Does not retry.
 
         Raises Unavailable, Gone, Occupied, Refused.
         """
         ...
 
     async def node_of(self, pod: PodRef) -> NodeName | None:
-        """Where the API server says the pod is bound; None while it is not. Raises Unavailable, Gone."""
+        """Returns the node where the pod is bound, or None. Raises Unavailable, Gone."""
         ...
 
 
 class LivePods(Protocol):
     async def lives(self, pod: PodRef) -> bool:
-        """Whether the API server has this very pod, and it has not finished. Raises Unavailable, Refused."""
+        """Returns whether this very pod exists and is unfinished. Raises Unavailable, Refused."""
         ...
 
 
 class Evictor(Protocol):
     async def evict(self, pod: PodRef, *, dry_run: bool = False) -> None:
-        """The pod is being deleted, as disruption budgets allow; with `dry_run` it could be, and nothing is done.
+        """Evicts the pod, as disruption budgets allow; with `dry_run` only checks that it could.
 
-        Raises Unavailable where a budget does not allow it now, else as Binder.
+        Raises Unavailable if a budget does not allow it now, else as Binder.
         """
         ...
 
     async def preempt(self, pod: PodRef, why: str, *, dry_run: bool = False) -> None:
-        """The pod is being deleted, whatever disruption budgets say, with its own grace period, and says why.
+        """Deletes the pod despite disruption budgets, with its own grace period, and states why.
 
-        As kube-scheduler deletes its victims. With `dry_run` it could be. Raises as Binder.
+        So does kube-scheduler with its victims. With `dry_run` it only checks. Raises as Binder.
         """
         ...
 
 
 class Disruptions(Protocol):
     async def budgets(self, namespace: str) -> Sequence[Budget]:
-        """The namespace's disruption budgets as they are now. Raises Unavailable, Refused."""
+        """Returns the namespace's present disruption budgets. Raises Unavailable, Refused."""
         ...
 
 
 class Nominator(Protocol):
     async def nominate(self, pod: PodRef, node: NodeName | None) -> None:
-        """kube-scheduler keeps room on the node for the pod, from pods of no higher priority; None: nowhere.
+        """Makes kube-scheduler keep room on `node` from pods of no higher priority; None: on none.
 
         Raises as Binder.
         """
@@ -116,24 +117,24 @@ class Nominator(Protocol):
 
 class Waker(Protocol):
     async def wake(self, pod: PodRef, token: str) -> None:
-        """kube-scheduler tries the rejected pod again: its annotation `escher.dev/wake` says `token`.
+        """Makes kube-scheduler try the rejected pod again: sets `escher.dev/wake` to `token`.
 
         Raises as Binder.
         """
         ...
 
     async def void_attempt(self, pod: PodRef) -> None:
-        """The pod says no more in which attempt it was bound. Raises as Binder."""
+        """Removes the pod's record of the attempt that bound it. Raises as Binder."""
         ...
 
     async def open_gate(self, pod: PodRef) -> None:
-        """The pod has our scheduling gate no more, and kube-scheduler tries it. Raises as Binder."""
+        """Removes Escher's scheduling gate; then kube-scheduler tries the pod. Raises as Binder."""
         ...
 
 
 class Tidier(Protocol):
     async def tidy(self, pod: PodRef) -> None:
-        """The pod has no annotation of a Waker any more. Raises as Binder."""
+        """Removes the annotations of a Waker from the pod. Raises as Binder."""
         ...
 
 
@@ -144,7 +145,7 @@ class EventType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A Kubernetes event about a pod. `reason` is one CamelCase word of a fixed list, `note` is for people."""
+    """A Kubernetes Event about a pod. `reason`: a CamelCase word of a fixed list; `note`: text."""
 
     pod: PodRef
     type: EventType
@@ -154,7 +155,7 @@ class Notice:
 
 class Recorder(Protocol):
     async def record(self, notice: Notice) -> None:
-        """The event is stored, and only once though it is recorded again: what it says is what it is known by.
+        """Stores the event once, even if it is recorded again: its content identifies it.
 
         Raises as Binder.
         """
@@ -163,14 +164,14 @@ class Recorder(Protocol):
 
 class NodeStatusWriter(Protocol):
     async def advertise(self, node: NodeName, desired: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> str:
-        """Capacity and allocatable of the node both say `desired`, and have no key of `absent`. One request.
+        """Sets capacity and allocatable of the node to `desired`, without the keys of `absent`.
 
-        Answers the node's version afterwards, empty if unknown. Raises Unavailable, Gone, Refused.
+        Makes one request. Returns the node's version afterwards, empty if unknown. Raises Unavailable, Gone, Refused.
         """
         ...
 
     async def managers(self, node: NodeName, resources: Iterable[ResourceKey]) -> Sequence[str]:
-        """Who wrote what capacity or allocatable say of these last, by the names of field managers.
+        """Returns the field managers that last wrote these in capacity or allocatable.
 
         Raises Unavailable, Refused.
         """
@@ -178,7 +179,7 @@ class NodeStatusWriter(Protocol):
 
 
 FIRST_MOMENT, LAST_MOMENT = -62_135_596_800.0, 253_402_300_799.0
-"""Seconds since the epoch: 0001-01-01T00:00:00Z to 9999-12-31T23:59:59Z, which is what RFC 3339 and Python hold."""
+"""Epoch seconds of 0001-01-01T00:00:00Z, 9999-12-31T23:59:59Z: limits of RFC 3339 and Python."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +192,9 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """Which nodes a resource is meant for, when they are not named one by one (mission.md section 2).
+    """The nodes that a resource is meant for, if they are not named singly (mission.md section 2).
 
-    At most one of `node`, `available` and `labels` narrows; `limit` caps how many are chosen. All empty: every node.
+    At most one of `node`, `available` and `labels` narrows; `limit` is the most nodes chosen. All empty: every node.
     """
 
     node: NodeName | None = None
@@ -204,9 +205,9 @@ class NodeChoice:
 
 @dataclass(frozen=True, slots=True)
 class MadeChoice:
-    """A choice by rule that was made: for so many units on each node, and the nodes that it took.
+    """A choice by rule that was made: the units on each node, and the nodes that it took.
 
-    It stands until something else is asked for. One that names no nodes says only what was asked.
+    It stays until something else is asked for. Without nodes it says only what was asked.
     """
 
     capacity: int
@@ -215,15 +216,15 @@ class MadeChoice:
 
 
 NO_CHOICE = MadeChoice(0, NodeChoice())
-"""In a `ResourceChange` it removes the choice that is there."""
+"""In a `ResourceChange`, it removes the choice that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class EphemeralResource(OurObject):
     """The durable form of an ephemeral resource.
 
-    `nodes`: units by node, where they are known one by one (what the management API writes). `choice` and
-    `capacity`: the form for kubectl, resolved into `chosen`. Desired on a node is `chosen | nodes`.
+    `nodes`: units by node, if they are known singly (what the management API writes). `choice` and `capacity`: the form
+    for kubectl, resolved into `chosen`. Desired on a node is `chosen | nodes`.
     """
 
     name: EphemeralName
@@ -234,12 +235,12 @@ class EphemeralResource(OurObject):
     chosen_for: MadeChoice | None = None
     """What `chosen` was chosen for, without nodes; None if that is not known."""
     made: MadeChoice | None = None
-    """The last choice by rule of the management API, which it wrote into `nodes`; None if there is none."""
+    """The last choice by rule of the management API, which it wrote into `nodes`; or None."""
     owner: PodOwner | None = None
     exports: tuple[str, ...] = ()
     """Namespaces whose pods may ask for it besides its own."""
     policy: str = ""
-    """Of the policy that has set it, where one has: `queue/slots`. It goes when that is not in force any more."""
+    """The policy that set it, if any: `queue/slots`. It goes when that is no longer in force."""
     created: float = 0.0
     problem: str = ""
     """Why the object cannot be understood, in words for its author; empty if it can.
@@ -248,7 +249,7 @@ class EphemeralResource(OurObject):
     """
 
     def desired(self) -> dict[NodeName, int]:
-        """Units by node that should be there now; nodes with 0 are left out."""
+        """Returns the units by node that should exist now, without nodes with 0."""
         if self.deleting or self.problem:
             return {}
         return {node: units for node, units in {**(self.chosen or {}), **self.nodes}.items() if units}
@@ -256,7 +257,7 @@ class EphemeralResource(OurObject):
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """An object before a transaction; `resource` is None if it was not there. `deletes`: it may be deleted by it."""
+    """An object before a transaction (None: absent). `deletes`: the transaction may delete it."""
 
     name: Identity
     resource: EphemeralResource | None
@@ -265,10 +266,9 @@ class Former:
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a transaction is about to write, from before the first write until it is in force. See
-    `app.resources.intent_log`.
+    """What a transaction is about to write: from before the first write until it is in force.
 
-    `given_up`: the transaction is being taken back, and cannot come into force.
+    See `app.resources.intent_log`. `given_up`: the transaction is being rolled back, and cannot come into force.
     """
 
     formers: tuple[Former, ...]
@@ -277,10 +277,10 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class ResourceChange:
-    """Units of these nodes, None removing a node's, others stay as they are; owner and expiry as given, None removes.
+    """Sets the units of these nodes (None removes), and owner and expiry (None removes).
 
-    `made`: the choice that was made for it; it stays if none is given, and one without nodes removes it. `exports`: to
-    which namespaces it is exported from now on; None: to the same as before.
+    Other nodes stay. `made`: the choice that was made for it; None keeps the former one, and one without nodes removes
+    it. `exports`: the namespaces to which it is exported from now on; None: the same as before.
     """
 
     nodes: Mapping[NodeName, int | None]
@@ -292,7 +292,7 @@ class ResourceChange:
 
 @dataclass(frozen=True, slots=True)
 class ResourceStatus(Status):
-    """`chosen`: units by node as nodeSpec chose them, for what it asks now; None for an object that has no nodeSpec."""
+    """`chosen`: units by node as nodeSpec chose them for its present request; None: no nodeSpec."""
 
     chosen: Mapping[NodeName, int] | None = None
 
@@ -300,4 +300,4 @@ class ResourceStatus(Status):
 ResourceStore = ObjectStore[EphemeralResource, ResourceChange, ResourceStatus]
 """EphemeralResource objects."""
 IntentStore = ObjectStore[Declared[Intent], Replacement[Intent], Standing[Intent]]
-"""TransactionIntent objects: those of the service's own namespace."""
+"""TransactionIntent objects of the service's own namespace."""

@@ -1,4 +1,4 @@
-"""Supposed: what may be supposed of a cluster, one thing a value. Values only."""
+"""Simulation changes: what may be supposed of a cluster, one change a value. Values only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MOST_NODES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """The node is cordoned, and its pods are elsewhere, but for those that are made anew there."""
+    """The node is cordoned; its pods move, except pods that their controller puts there again."""
 
     node: NodeName
 
@@ -27,7 +27,7 @@ class Uncordoned:
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """So many more nodes like this one, empty. `own`: labels of which each has a value that no other node has."""
+    """`count` empty nodes like `like`. `own`: label keys whose value is unique to each new node."""
 
     like: NodeName
     count: int
@@ -44,7 +44,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The node has so many units of the ephemeral resource."""
+    """The node has `capacity` units of the ephemeral resource."""
 
     resource: EphemeralName
     node: NodeName
@@ -53,7 +53,7 @@ class Offered:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What a claim of the namespace holds is free."""
+    """What the claim held is free."""
 
     namespace: str
     holder: str
@@ -61,7 +61,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class QuorumSet:
-    """The gang needs so many members."""
+    """The gang's quorum is `quorum`."""
 
     gang: GangKey
     quorum: int

@@ -1,4 +1,4 @@
-"""Supposition: what is supposed of a cluster, what is asked of it then, and what would be. Values only."""
+"""Simulation request: supposed changes, the question about them, and the result. Values only."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
     "Uncordoned",
 ]
 
-# -- what is asked
+# -- the question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodsAsked:
-    """Pods that are alike. `gang`: as one, all or none; else each for itself."""
+    """Pods that are alike. `gang`: they are placed all or none; else each on its own."""
 
     namespace: str
     name: str
@@ -56,7 +56,7 @@ class PodsAsked:
 
 @dataclass(frozen=True, slots=True)
 class PodThere:
-    """A pod that is there and waits."""
+    """An existing pod that waits."""
 
     namespace: str
     name: str
@@ -64,7 +64,7 @@ class PodThere:
 
 @dataclass(frozen=True, slots=True)
 class GangThere:
-    """A gang that is there and waits."""
+    """An existing gang that waits."""
 
     key: GangKey
 
@@ -78,7 +78,7 @@ Question = PodsAsked | PodThere | GangThere
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pod would be; None: nowhere."""
+    """Where a pod would be; None: on no node."""
 
     pod: str
     node: NodeName | None
@@ -86,8 +86,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationRequest:
-    """What would be. `moved`: the pods of drained nodes. `places`: those of the pods asked about; of a gang that does
-    not fit, none. `explanation`: where some have no place, why."""
+    """The result. `moved`: drained pods. `places`: queried pods; none if the gang does not fit."""
 
     fits: bool
     places: Sequence[Place] = ()
@@ -97,7 +96,7 @@ class SimulationRequest:
 
 @dataclass(frozen=True, slots=True)
 class Wondered:
-    """One thing after the other is supposed, and then something is asked. Without a question: only what had to move."""
+    """Supposed changes, made in order, then a question. Without one: only what had to move."""
 
     supposed: Sequence[Supposed]
     question: Question | None = None

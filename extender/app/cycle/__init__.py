@@ -1,1 +1,1 @@
-"""The decisions: filter, bind, requeue, and what events of pods and policies change."""
+"""The scheduling cycle: filter, bind, requeue, and the effect of pod and policy events."""

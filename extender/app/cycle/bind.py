@@ -1,6 +1,6 @@
-"""Binds: whether a pod may be bound to a node, where its units are held meanwhile, and what is held once it is bound.
+"""Binds: whether a pod may be bound to a node, and which units the ledger holds for it.
 
-Whom a node or a policy has no place for yet waits (`waiting_binds`). Must not know how a Binding is written.
+A bind that a node has no room for, or that a policy does not allow yet, waits: see `waiting_binds`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
 
 
 class Binds:
-    """`effects`: what is to be done is added there."""
+    """Decides binds. Adds what is to be done to `effects`."""
 
     def __init__(self, cache: Cache, assumed_pods: AssumedPods, effects: list[Effect]) -> None:
         self._cache = cache
@@ -32,16 +32,16 @@ class Binds:
         self._effects = effects
         self._waiting_binds = WaitingBinds(self._claim)
 
-    # -- may it be bound -----------------------------------------------------------------------------------------
+    # -- permit --------------------------------------------------------------------------------------------------
 
     def permit(self, uid: PodUid, node: NodeName) -> Permit:
-        """Whether the pod may be bound to the node now; if so, its units are held there."""
+        """Whether the pod may be bound to the node now; if so, the ledger holds its units there."""
         if self._observes(uid):
             return self._let_bind(uid, node)
         permit = self._claim(uid, node)
         self._assumed_pods.ended(uid)
         if isinstance(permit, Refuse):
-            # Until now kube-scheduler counted the pod there, and maybe offered the node to no other.
+            # kube-scheduler counted the pod there until now, and may have offered the node to no other pod.
             self._cache.ledger.capacity.reconsider(node)
         elif isinstance(permit, Wait) and permit.until is not None:
             self._waiting_binds.wait(uid, node, permit)
@@ -52,7 +52,7 @@ class Binds:
         return pod is not None and self._cache.brake.observes(pod.namespace)
 
     def _let_bind(self, uid: PodUid, node: NodeName) -> Permit:
-        """The pod may be bound to the node, of whatever gang it is; its units are held there if they can be."""
+        """Allows the bind whatever the pod's gang says; holds the pod's units there if they fit."""
         cache = self._cache
         pod, held = cache.pods[uid], cache.ledger.holding(uid)
         self._assumed_pods.ended(uid)
@@ -68,7 +68,7 @@ class Binds:
         if uid in cache.ended:
             return Refuse(GONE)
         if pod is None:
-            # Not seen yet: kube-scheduler has matched it, and nothing of ours can be known about it.
+            # Escher has not seen the pod yet: kube-scheduler has matched it, and Escher can know nothing about it.
             return Allow()
         if pod.node is not None and pod.node == node:
             return Allow()
@@ -84,7 +84,7 @@ class Binds:
         return permit
 
     def _is_judged(self, pod: Pod, node: NodeName) -> bool:
-        """Whether it depends on other pods that the pod may be there: also where something is held for others."""
+        """Whether the bind is judged: Escher's rules apply, or others hold unbound units there."""
         ledger = self._cache.ledger
         held = ledger.holding(pod.uid)
         return (node in ledger.totals.unbound_on and (held is None or held.node != node)) or self._cache.judges(pod)
@@ -105,12 +105,12 @@ class Binds:
             return Allow()
         if any(ledger.rows.free(node, resource) < pod.requests.get(resource, 0) for resource in (CPU, MEMORY, PODS)):
             return WaitForRoom(now + WAITS, OVERFULL)
-        # What else may be short kube-scheduler may have been told to ignore.
+        # kube-scheduler may be configured to ignore any other resource that is short.
         ledger.forget(uid)
         return Allow()
 
     def assume(self, pod: Pod, node: NodeName, until: float | None) -> bool:
-        """The pod's units are held on the node, if they fit beside what does not give way to it."""
+        """Holds the pod's units on the node if they fit beside all that does not give way."""
         ledger = self._cache.ledger
         claim = Holding(Holder(pod.uid), node, pod.requests, HoldingKind.ASSUMPTION, until=until)
         giving_way: Sequence[Holder] = ()
@@ -121,7 +121,7 @@ class Binds:
         self._cache.policies.placing.heed_held(pod, node)
         return True
 
-    # -- it is bound, or not -------------------------------------------------------------------------------------
+    # -- outcome of a bind ---------------------------------------------------------------------------------------
 
     def bound(self, told: Bound) -> None:
         cache, uid, now = self._cache, told.pod, self._cache.clock.steady()
@@ -133,7 +133,7 @@ class Binds:
             cache.policies.following.bound(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
-        """Of a try whose answer is lost the place stays held: it may still arrive, whatever was said to a later one."""
+        """Frees units unless the answer is lost: that try may arrive after later, answered ones."""
         held = self._cache.ledger.holding(told.pod)
         if told.surely or told.for_good or held is None or held.owner is not None:
             self._let_go(told.pod)
@@ -141,45 +141,45 @@ class Binds:
             self._cache.ledger.keep(told.pod, self._cache.clock.steady() + self._cache.rules.assume_seconds)
 
     def reconsider(self, uid: PodUid) -> None:
-        """What its filter holds for the pod is free: it is judged again when it comes to be bound."""
+        """Frees what the pod's filter holds for it: bind judges the pod again."""
         held = self._cache.ledger.holding(uid)
         if held is not None and held.until is not None:
             self._let_go(uid)
 
     def _let_go(self, uid: PodUid) -> None:
-        """Nothing is held for the pod that is not bound. Whoever owns what is held for it has the say on that, and on
-        nothing that the pod held before."""
+        """Frees what is held for the pod, unless it is bound or the holding has an owner.
+
+        An owner decides about its own holding, and about nothing that the pod held before."""
         held = self._cache.ledger.holding(uid)
         if held is not None and held.kind is not HoldingKind.BOUND and held.owner is None:
             self._cache.ledger.forget(uid)
 
-    # -- those that wait -----------------------------------------------------------------------------------------
+    # -- waiting binds -------------------------------------------------------------------------------------------
 
     def heed_change(self) -> None:
-        """Something has changed, of which policies may make something."""
+        """Asks the policies again about the binds that wait for them: something has changed."""
         self._answer(self._waiting_binds.heed_change())
 
     def heed_nodes(self, gains: Collection[NodeName]) -> None:
-        """These nodes have gained room."""
+        """Asks again about the binds that wait for room on these nodes, which have gained room."""
         self._answer(self._waiting_binds.heed_nodes(gains))
 
     def is_bound(self, uid: PodUid) -> None:
-        """The watch says so."""
+        """The watch reports that the pod is bound."""
         self._assumed_pods.ended(uid)
         self._answer(self._waiting_binds.heed_pod(uid))
 
     def heed_time(self, now: float) -> None:
-        """Those that have waited long enough are refused."""
         self._answer(self._waiting_binds.overdue(now))
 
     def heed_brake(self) -> None:
-        """Nobody waits where nobody is refused any more."""
+        """Allows each waiting bind where the safety switch now forbids refusals."""
         for uid in self._waiting_binds.waiting():
             if self._observes(uid):
                 self._answer(self._waiting_binds.end(uid, ""))
 
     def end(self, uid: PodUid) -> None:
-        """The pod is no more."""
+        """The pod is deleted or has finished."""
         self._assumed_pods.ended(uid)
         self._answer(self._waiting_binds.end(uid, GONE))
 

@@ -1,7 +1,7 @@
-"""Rivals: whether pods or gangs of other namespaces wait for room that the gangs of one hold, or held until just now.
+"""Contention: whether others wait for room that the gangs of one namespace hold or just held.
 
-They wait for it if they could be there, were nothing held for that namespace's gangs but what is bound. Who waits for
-anything else is no reason for it to hold none. Must not know what follows from that: see `core.gangs.cycle.plan_store`.
+A pod of another namespace waits for that room if it fits once nothing but bound units is held for those gangs. A pod
+that waits for anything else is no reason to give the room up. `core.gangs.cycle.plan_store` acts on the answer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName
 
 MOST_LOOKED_AT = 2000
-"""So many nodes are looked at, for one kind of pods or another: a few milliseconds."""
+"""Checks of one kind of pods on one node, at most: a few milliseconds."""
 
 
 class Contention:
@@ -26,8 +26,9 @@ class Contention:
         self._unschedulable = turned_away
 
     def wait_for_room_of(self, gang: GangKey) -> bool:
-        """Whether somebody of another namespace may wait for what is held for the gang, or was until just now. True,
-        too, where it would take long to know. O(kinds of those who wait x nodes)."""
+        """Whether a pod of another namespace may wait for room that is, or just was, the gang's.
+
+        Also true if the answer would take long. O(kinds of waiting pods x nodes)."""
         waiting = self._of_others(gang.namespace)
         pod = next(waiting, None)
         if pod is None:
@@ -44,7 +45,7 @@ class Contention:
         return False
 
     def _of_others(self, namespace: str) -> Iterator[Pod]:
-        """One of each kind."""
+        """One waiting pod of each kind, from the other namespaces."""
         yield from self._unschedulable.kinds_of_others(namespace)
         cache = self._cache
         for key in cache.gangs.waiting.queue:
@@ -56,11 +57,11 @@ class Contention:
                         yield member
 
     def _freed(self, gang: GangKey) -> Mapping[NodeName, Sequence[Holder]]:
-        """The nodes, and who of the namespace's gangs hold room there without being bound."""
+        """The nodes, each with the unbound holders that the namespace's gangs have there."""
         ledger = self._cache.ledger
         unbound = [held.node for held in ledger.held_for(gang) if held.kind is not HoldingKind.BOUND]
         found: dict[NodeName, Sequence[Holder]] = {}
-        # What has run out is free by now, and nobody was told yet.
+        # Room of an expired holding is free already, and no pod has been woken for it yet.
         for node in (*unbound, *ledger.changes.gains):
             if node not in found and (row := ledger.rows.get(node)) is not None:
                 found[node] = [
@@ -74,7 +75,6 @@ class Contention:
 
     def _could_go(self, pod: Pod, freed: Mapping[NodeName, Sequence[Holder]]) -> bool:
         judging = self._cache.policies.judging
-        # A gang finds places for its members together: one of them says nothing of what the rest make possible. And who
-        # has alternatives is governed by another one soon.
+        # One member does not show where its gang could go, and a pod with alternatives is soon matched by another.
         alone = pod.gang is None and next(self._cache.policy_matching.alternatives(pod), None) is None
         return any(map((judging.passes if alone else judging.has_room)(pod, freed), freed))

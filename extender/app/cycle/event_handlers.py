@@ -1,9 +1,7 @@
-"""The `Scheduler` as the sink of what is listed and watched: nodes, pods, PodGroups, Jobs, DaemonSets, disruption
-budgets.
+"""Event handlers: pass what is listed and watched to the `Scheduler`, and note it in the journal.
 
-News is noted in the journal, but for that of controllers: their status changes with each of their pods.
-
-Must not decide anything.
+Kinds: nodes, pods, PodGroups, Jobs, DaemonSets, disruption budgets. Single events of controllers are not noted, because
+the status of a controller changes with each of its pods.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ _WORDS: dict[type[Fact], str] = {
 
 
 class Facts(Generic[F]):
-    """All of one kind."""
+    """The sink of one kind of objects."""
 
     def __init__(self, kind: type[F], scheduler: Scheduler, performer: Performer, recorder: FlightRecorder) -> None:
         self._kind: type[Fact] = kind

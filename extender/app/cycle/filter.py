@@ -1,7 +1,4 @@
-"""Filtering: where a pod may go, among the nodes sent; for whoever holds its room from then on, the one node.
-
-Must not know kube-scheduler's wire, nor what is to be settled afterwards.
-"""
+"""Filter: which nodes a pod may use; a pod that holds its room from then on gets one node."""
 
 from __future__ import annotations
 
@@ -36,11 +33,11 @@ UNMANAGED = (
     f"Escher has to bind the pod, which does not ask for {MANAGED}: apply deploy/policies/mark-pods.yaml, make it anew"
 )
 _ROUNDS = 8
-"""So often kube-scheduler's samples have gone all around by themselves; others that it tries take from each round."""
+"""Rounds through all nodes for one pod's samples; other pods' samples take a part of each."""
 
 
 class Filtering:
-    """`effects`: what is to be done is added there."""
+    """Answers filter calls. Adds what is to be done to `effects`."""
 
     def __init__(
         self,
@@ -61,8 +58,9 @@ class Filtering:
         self._effects = effects
 
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Verdict:
-        """A gang's member, and whoever reserves, gets exactly one node. `alone`: it is bound without us. So nobody is
-        let pass whose bind has to be judged, and who may go to several nodes gets the best of them."""
+        """Which of the sent nodes the pod may use; one for a gang's member or a pod that reserves.
+
+        `alone`: kube-scheduler binds the pod. It is refused if it needs Escher's bind; else the best nodes pass."""
         cache = self._cache
         if cache.brake.observes(pod.namespace):
             return self._let_pass(pod, sent)
@@ -78,13 +76,13 @@ class Filtering:
         if known.deleting:
             return _nowhere(sent, GONE)
         if pod.gated or pod.at_our_gate:
-            # No kube-scheduler asks about such a pod.
+            # kube-scheduler asks about no such pod.
             return _nowhere(sent, GATED)
         if known.node is not None:
-            # kube-scheduler has not heard of its Binding, or takes it for failed.
+            # kube-scheduler has not seen the pod's Binding yet, or takes the bind for failed.
             passed = [known.node] if known.node in sent else []
             return Verdict(passed, unresolvable=dict.fromkeys((node for node in sent if node not in passed), BOUND))
-        # Of who is bound without us this is all that is asked.
+        # If kube-scheduler binds the pod itself, no bind call follows this filter call.
         guarded = alone and not cache.ledger.totals.unbound_on.keys().isdisjoint(sent)
         if not cache.whole and (guarded or cache.judges(pod)):
             self._assumed_pods.ended(pod.uid)
@@ -110,9 +108,9 @@ class Filtering:
         return verdict
 
     def _have_placed(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        """By the policy that finds the pod's place by itself."""
+        """The verdict for a pod whose node a policy chooses."""
         cache = self._cache
-        # All that has changed counts: who is before it in turn may have it.
+        # Apply all changes first: pods and gangs before this one in the queue may take the room.
         self._settlement.settle()
         allowed = cache.policies.judging.verdict_beside_plans(pod, sent)
         if sent and not allowed.passed:
@@ -121,7 +119,7 @@ class Filtering:
         place = cache.policies.placing.place(pod, allowed.passed, cache.clock.steady())
         if isinstance(place, Refuse):
             if place is REFUSED:
-                # Nobody else wakes it.
+                # Nothing else wakes the pod.
                 self._unschedulable.add(pod)
             of_one = pod.uid in cache.of_one.uids and place.reason == NO_ROOM
             refused = dict.fromkeys(sent, WAITS if of_one else place.reason)
@@ -141,12 +139,13 @@ class Filtering:
         return verdict
 
     def _first_to_be_had(self, pod: Pod, sent: Sequence[NodeName]) -> Pod:
-        """Governed by the first of the alternatives that it names, from that on whose turn it is, that leaves it a
-        node; if none does by that one: another reason each time would have kube-scheduler try it again at once."""
+        """The pod under its first alternative that leaves it a node, from the one whose turn it is.
+
+        If none does, it keeps the present one: a reason that changes would make kube-scheduler retry at once."""
         policy_matching, judging = self._cache.policy_matching, self._cache.policies.judging
         if not sent or policy_matching.its_own(pod) < 2:
             return pod
-        # What all of them share is judged once, and of the nodes that it leaves each by what is its own.
+        # Judge once what all alternatives share; then judge the nodes that remain by what each one adds.
         ahead = policy_matching.ahead(bare(pod))
         shared = frozenset(ahead[0]).intersection(*ahead[1:])
         common = tuple(each for each in ahead[0] if each in shared)
@@ -173,7 +172,7 @@ class Filtering:
         return verdict
 
     def _wake_for_another_sample(self, pod: Pod, sent: Sequence[NodeName]) -> None:
-        """kube-scheduler, which looks at some nodes at a time, may not have come to the few that policies leave it."""
+        """Wakes the pod if kube-scheduler's sample missed the nodes that policies leave it."""
         cache = self._cache
         if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(cache.nodes):
             return
@@ -181,19 +180,19 @@ class Filtering:
         offered = frozenset(sent)
         if not any(could_go(node) for node in cache.nodes if node not in offered):
             return
-        # Or it never will: of volumes and the like we know nothing.
+        # kube-scheduler may never offer them, because of volumes and the like, about which Escher knows nothing.
         if self._unschedulable.woken_for_a_sample(pod.uid, _ROUNDS * -(-len(cache.nodes) // len(sent))):
             self._effects.append(WakePod(pod))
 
     def _reserves(self, pod: Pod, *, alone: bool) -> bool:
-        """Whoever is judged at its bind may do without."""
+        """Whether filter holds a node for the pod; a pod judged at its bind can do without."""
         cache = self._cache
         if alone and cache.policies.judging.judges_bind(pod):
             return True
         return (alone or cache.rules.reserve_at_filter) and (cache.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
     def _reserve_one(self, pod: Pod, verdict: Verdict, *, alone: bool) -> Verdict:
-        """The pod holds its units on one of the nodes that passed: the one it held before, else the best with room."""
+        """Holds the pod's units on a passed node: the one held before, else the best with room."""
         cache = self._cache
         before = cache.ledger.holding(pod.uid)
         kept = before is not None and before.node in verdict.passed
@@ -205,19 +204,20 @@ class Filtering:
                 self._pod_events.holds_without_us(pod.uid, alone)
                 return replace(verdict, passed=[node])
         if alone:
-            # Others would be judged as if it were nowhere. It waits until we know what kube-scheduler knows.
+            # Otherwise others would be judged as if this pod were nowhere. It waits until Escher knows what
+            # kube-scheduler knows.
             self._unschedulable.add(pod)
             full = dict.fromkeys(verdict.passed, OVERFULL)
             return replace(verdict, passed=(), unresolvable=full | dict(verdict.unresolvable))
-        # What is short is none of ours, and kube-scheduler says it fits: it knows of a change that is on its way to us.
+        # kube-scheduler matches what is short and says it fits: it has seen a change that has not reached Escher yet.
         return verdict
 
     def _needs_a_place(self, pod: Pod, placed_by_us: bool, *, alone: bool) -> bool:
-        """Whether a place would have to be found for it: it has none, and kube-scheduler does not place it alone."""
+        """Whether Escher still has to find a node for the pod."""
         return (placed_by_us or self._reserves(pod, alone=alone)) and self._cache.ledger.holding(pod.uid) is None
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName], why: str) -> Verdict:
-        """Nothing is planned; the pod is woken when it may be."""
+        """Refuses every node without planning; the pod is woken when planning is possible."""
         if not self._cache.policies.placing.sleeps(pod, self._cache.clock.steady()):
             self._unschedulable.add(pod)
         self._assumed_pods.ended(pod.uid)
@@ -225,7 +225,7 @@ class Filtering:
         return _nowhere(sent, why)
 
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        """Every node passes, and nothing is held; what would have been refused is told."""
+        """Passes every node and holds nothing; emits what would have been refused."""
         cache, now = self._cache, self._cache.clock.steady()
         self._pod_events.believe(pod)
         self._unschedulable.drop(pod.uid)

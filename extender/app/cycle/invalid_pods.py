@@ -1,6 +1,6 @@
-"""Misunderstood: pods that are turned away for what they ask, which cannot be understood or not be had that way.
+"""Invalid pods: pods refused because their request is malformed or cannot be served in that way.
 
-Nothing wakes one but its PodGroup, or the brake. Must not know where a pod may go.
+Only a change of its PodGroup or the safety switch wakes such a pod.
 """
 
 from __future__ import annotations
@@ -22,39 +22,38 @@ _REMEMBERED = 16_384
 
 
 class InvalidPods:
-    """`effects`: what is to be done is added there."""
+    """Keeps the refused pods. Adds what is to be done to `effects`."""
 
     def __init__(self, cache: Cache, groups: PodGroups, effects: list[Effect]) -> None:
         self._cache = cache
         self._groups = groups
         self._effects = effects
         self._misread: Bounded[PodUid, None] = Bounded(_REMEMBERED)
-        """All of them."""
+        """All refused pods."""
         self.left_out: dict[PodUid, MalformedAsk] = {}
-        """Those that need us to bind them, and that kube-scheduler would bind without us; and what they are told."""
+        """Pods that need Escher's bind but would not get it, and the reason given to each."""
 
     def refuse(self, pod: Pod, ask: MalformedAsk) -> None:
-        """It is turned away for what it asks: nothing wakes it but its group, or the brake."""
+        """Refuses the pod for what it asks; only its PodGroup or the safety switch wakes it."""
         self.add(pod)
         self._effects.append(AskRefused(pod, ask))
 
     def add(self, pod: Pod) -> None:
-        """It was turned away for that, and has been told."""
+        """Notes that the pod was refused for this; its user has the reason already."""
         self._groups.turned_away(pod)
         self._misread[pod.uid] = None
 
     def is_understood(self, uid: PodUid) -> None:
-        """What the pod asks makes sense by now."""
+        """What the pod asks is valid now."""
         if uid in self._misread:
             del self._misread[uid]
 
     def end(self, uid: PodUid) -> None:
-        """Nothing is to be done about it any more."""
         self.left_out.pop(uid, None)
         self._misread.pop(uid, None)
 
     def heed_brake(self) -> None:
-        """Nobody is turned away for what it asks where nobody is refused."""
+        """Wakes the refused pods of namespaces where the safety switch now forbids refusals."""
         for uid in list(self._misread):
             pod = self._cache.pods.get(uid)
             if pod is not None and self._cache.brake.observes(pod.namespace):
@@ -62,11 +61,12 @@ class InvalidPods:
                 if pod.node is None:
                     self._effects.append(WakePod(pod))
 
-    # -- who would be bound without us ---------------------------------------------------------------------------
+    # -- pods that would be bound without Escher -----------------------------------------------------------------
 
     def leave_out(self, pod: Pod, reason: str) -> None:
-        """The pod needs us to bind it, and kube-scheduler would do so itself: it is turned away, and its gang does not
-        count on it. Only the brake wakes it."""
+        """Refuses a pod that needs Escher's bind, and that kube-scheduler would bind itself.
+
+        Its gang does not count on it. Only the safety switch wakes it."""
         cache = self._cache
         self._misread[pod.uid] = None
         ask = self.left_out[pod.uid] = MalformedAsk("spec.containers", MANAGED, reason, _MARK_IT)
@@ -76,6 +76,6 @@ class InvalidPods:
             cache.policies.following.observe(known, cache.clock.steady())
 
     def take_back_in(self, pod: Pod) -> None:
-        """kube-scheduler asks as one that has us bind the pod, or that need not."""
+        """kube-scheduler asks again, and now Escher binds the pod or need not."""
         if self.left_out.pop(pod.uid, None) is not None and (known := self._cache.pods.get(pod.uid)) is not None:
             self._cache.keep(replace(known, gang=pod.gang))

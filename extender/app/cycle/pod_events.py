@@ -1,7 +1,7 @@
-"""Population: the pods as they come, change, end and go, and what each is to the `Cache`.
+"""Pod events: applies what lists, watches and calls report about pods to the `Cache`.
 
-A pod is understood as it asks: by its PodGroup, and not at all where its scheduler does not ask us. A call may tell of
-a pod before any watch does. Must not know where a pod may go.
+A pod's ask is read through its PodGroup, and ignored if its scheduler does not call Escher. A call may report a pod
+before any watch does.
 """
 
 from __future__ import annotations
@@ -31,18 +31,17 @@ from extender.core.timers import earliest
 from extender.kube.names import PodUid
 
 SLICE = 200
-"""Pods that are taken in at once: some ten milliseconds."""
+"""Pods that are taken in at once: about ten milliseconds."""
 _TURNS = 120
-"""Pods that are governed by another of their alternatives at once, each counting as one more than it has policies:
-some ten milliseconds."""
+"""Limit of alternative changes at once, each 1 + policies of the pod: about ten milliseconds."""
 _HEARD_WITHIN = 5.0
-"""Seconds. What is said of any pod tells that a Binding of before would have been told too."""
+"""Seconds. News of pods within this time shows that a Binding would have been reported too."""
 _UNSEEN_SECONDS = 120.0
-"""So late can our watch be behind kube-scheduler's; a pod that it has not told of by then was gone before."""
+"""Seconds by which Escher's watch may lag; a pod not reported by then was gone before."""
 
 
 class PodEvents:
-    """`effects`: what is to be done is added there."""
+    """Takes in pods. Adds what is to be done to `effects`."""
 
     def __init__(self, cache: Cache, binds: Binds, turned_away: UnschedulablePods, effects: list[Effect]) -> None:
         self._cache = cache
@@ -56,37 +55,37 @@ class PodEvents:
         self.anew = PolicyRematch(cache.policy_matching, cache.pods.get, self._is_known_anew)
         cache.known_anew = cache.gangs.planning.plans.known_anew = self.anew.namespaces
         self._disproved: set[PodUid] = set()
-        """Of whom a list that is being taken in says that they are not as they are known, or not at all."""
+        """Pods that the list being taken in shows to be gone, or other than the cache has them."""
         self._listed = False
         self._finished: set[PodUid] = set()
-        """Pods that have run to their end and that the API server still has."""
+        """Finished pods that the API server still has."""
         self.not_asked_about: set[PodUid] = set()
-        """Pods that waited when this life began, and that kube-scheduler has not asked about since: an earlier one may
-        have turned them away."""
+        """Pods waiting since the start without any call; an earlier run may have refused them."""
         self._hold_without_us: set[PodUid] = set()
-        """Pods that hold a node since their filter, and whose bind nobody judges."""
+        """Pods that hold a node since their filter, and whose bind Escher does not judge."""
         self._alternatives = Alternatives()
         self._unseen: dict[PodUid, float] = {}
-        """Pods that a call has told of and no watch yet; and until when they are believed, oldest first."""
+        """Pods that only calls have reported, and until when they are believed, oldest first."""
 
     # -- the watch -----------------------------------------------------------------------------------------------
 
     def begin(self, pods: Iterable[Pod], left_out: Mapping[PodUid, MalformedAsk]) -> None:
-        """These pods exist, and another life has looked at them already."""
+        """These pods exist, and another run of the service has looked at them already."""
         self._listed = True
         self.invalid_pods.left_out = dict(left_out)
         for pod in sorted(pods, key=lambda pod: pod.finished):
             self.observe(pod)
 
     def replace(self, pods: Iterable[Pod]) -> Iterator[None]:
-        """These pods and no others exist, and are as they are listed, once the slices are walked through. What is told
-        between two is newer, and so is what a call of ours was answered since the list was asked for."""
+        """These pods and no others exist, as listed, once the caller has walked through the slices.
+
+        News between two slices is newer, and so are the answers to Escher's writes since the list was requested."""
         present = {pod.uid: pod for pod in pods}
         newer = self.answered.listed()
         gone = [uid for uid in self._known() if uid not in present and not self._may_be_newer(uid, newer)]
         self._disproved = {*gone, *(uid for uid in self._undone(present.values()) if uid not in newer)}
-        # Those that are gone come first, and those that have not ended after all: a gang is not whole by either. And a
-        # policy may count those that have finished only beside the living.
+        # Pods that are gone, and pods that have not finished after all, come first: neither makes a gang whole.
+        # Finished pods come last, because a policy may count them only beside the living.
         first = sorted(uid for uid in self._disproved if uid not in present or uid in self._finished)
         listed = sorted(present.values(), key=lambda pod: pod.finished)
         for number, uid in enumerate([*first, *(pod.uid for pod in listed)], 1):
@@ -107,7 +106,7 @@ class PodEvents:
         return self._cache.pods.keys() | bound | self._finished
 
     def _undone(self, listed: Iterable[Pod]) -> Iterator[PodUid]:
-        """Those that had ended, were bound, about to go or let through our gate, as we heard, and are not."""
+        """Listed pods that went back: from finished, bound, deleting, or past Escher's gate."""
         for pod in listed:
             before = self._cache.pods.get(pod.uid, pod)
             is_back = pod.uid in self._finished and not pod.finished
@@ -117,7 +116,6 @@ class PodEvents:
                 yield pod.uid
 
     def observe(self, pod: Pod) -> None:
-        """The pod is there and looks like this."""
         self._unseen.pop(pod.uid, None)
         before = self._cache.pods.get(pod.uid)
         if before is not None and pod.node == before.node and pod.deleting >= before.deleting:
@@ -128,39 +126,39 @@ class PodEvents:
             self._is_governed_otherwise(after)
 
     def _is_governed_otherwise(self, pod: Pod) -> None:
-        """Its labels have changed, and no policy has."""
+        """The pod's labels have changed, and thus its policies; no policy has changed."""
         self._reconsider(pod.uid)
         if pod.uid in self._unschedulable:
-            # It was turned away for what is true no more, and kube-scheduler does not try it for that.
+            # The reason of the refusal is not true any more, and kube-scheduler does not retry the pod for that.
             self._unschedulable.drop(pod.uid)
             self._effects.append(WakePod(pod))
         self._cache.policies.following.heed(PoliciesChanged(pod.namespace), self._cache.clock.steady())
 
     def _take(self, pod: Pod) -> None:
-        """The pod, as a watch has told of it, or a call, is known as it is governed now."""
+        """Takes in a pod that a watch or a call reported, with the policies that match it now."""
         pod = self._as_it_asks(pod)
         if pod.finished:
             self._finish(pod)
             return
         cache, now = self._cache, self._cache.clock.steady()
         if pod.uid in cache.ended:
-            # A list older than the pod had left it out, and a call about it may have been rejected for that.
+            # A list older than the pod lacked it, and a call about the pod may have been rejected for that.
             del cache.ended[pod.uid]
             if pod.node is None and cache.ours(pod) and not pod.at_our_gate:
                 self._effects.append(WakePod(pod))
         known = cache.pods.get(pod.uid)
         if known is not None:
             if known.requests is not pod.requests and known.requests == pod.requests:
-                # One vector a pod: members of a gang then share theirs, and comparisons are by identity first.
+                # Keep one vector a pod: members of a gang then share theirs, and comparisons are by identity first.
                 pod = replace(pod, requests=known.requests)
             if pod.node is None and known.node is not None:
-                # Told before its Binding was written, and heard after.
+                # The report was made before the pod's Binding was written, and arrived after.
                 pod = replace(pod, node=known.node, attempt=known.attempt)
             if known.deleting and not pod.deleting:
-                # Or before its eviction was taken: nobody about to go stays.
+                # Or it was made before the eviction was accepted: a deleting pod does not stay.
                 pod = replace(pod, deleting=True)
         if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
-            # No filter will come to say so.
+            # No filter call will come to report this.
             self._effects.append(AskRefused(pod, pod.gang))
         cache.keep(pod)
         if pod.node is not None:
@@ -178,7 +176,7 @@ class PodEvents:
             self._is_none_any_more(pod, now)
 
     def take_for_one(self, pod: Pod) -> Pod:
-        """The pod of which kube-scheduler asks is a gang of one from now on, and known as that."""
+        """Makes the pod that kube-scheduler asks about a gang of one, and returns it as that."""
         cache = self._cache
         self.believe(pod)
         cache.of_one.uids.add(pod.uid)
@@ -189,7 +187,7 @@ class PodEvents:
         return cache.of_one.understood(pod)
 
     def _is_none_any_more(self, pod: Pod, now: float) -> None:
-        """A gang of one is bound, and what holds for gangs holds for the pod no more."""
+        """A gang of one is bound: the rules for gangs apply to the pod no more."""
         cache, pod = self._cache, replace(pod, gang=None)
         cache.keep(pod)
         if pod.node is not None:
@@ -203,7 +201,7 @@ class PodEvents:
             self._alternatives.forget(pod.uid)
 
     def _as_it_asks(self, pod: Pod) -> Pod:
-        """The pod with its ask as it is to be understood: a stranger's says nothing to us."""
+        """Remembers the pod and returns it with its ask as Escher reads it (none if foreign)."""
         cache = self._cache
         self.groups.remember(pod)
         cache.foreign_pods.remember(pod)
@@ -212,7 +210,7 @@ class PodEvents:
         return self._resolved(pod)
 
     def _resolved(self, pod: Pod) -> Pod:
-        """The pod with its ask, as others' news have it."""
+        """The pod with its ask, as its PodGroup, its policies and its scheduler define it."""
         pod = self._cache.policy_matching.resolved(pod)
         if self._cache.foreign_pods.asks(pod):
             pod = replace(pod, gang=None)
@@ -222,7 +220,7 @@ class PodEvents:
         return replace(pod, gang=told) if told and pod.node is None and isinstance(pod.gang, GangAsk) else pod
 
     def as_asked(self, pod: Pod) -> Pod:
-        """The pod of which kube-scheduler asks, with its ask as it is to be understood."""
+        """The pod that kube-scheduler asks about, with its ask as Escher reads it."""
         self.not_asked_about.discard(pod.uid)
         return self._cache.of_one.understood(self.groups.resolved(self._cache.policy_matching.resolved(pod)))
 
@@ -239,7 +237,6 @@ class PodEvents:
         cache.policies.following.finished(pod, cache.clock.steady())
 
     def forget(self, uid: PodUid) -> None:
-        """The pod is deleted."""
         cache = self._cache
         cache.ended[uid] = None
         self._unseen.pop(uid, None)
@@ -256,7 +253,7 @@ class PodEvents:
         cache.ledger.forget(uid)
 
     def _leave(self, uid: PodUid) -> None:
-        """Nothing is to be done about it any more, and it is in nobody's way."""
+        """Nothing is left to do about the pod, and it blocks no other pod."""
         self._binds.end(uid)
         self._cache.of_one.end(uid)
         self.not_asked_about.discard(uid)
@@ -268,13 +265,13 @@ class PodEvents:
         self.answered.heard(uid)
 
     def told(self) -> Iterator[Pod]:
-        """All that are there as they are told of, and as far as we have brought them meanwhile."""
+        """All pods as last reported, with the node and deletion that Escher itself has caused."""
         for told in self._cache.policy_matching.told():
             pod = self._cache.pods.get(told.uid, told)
             yield replace(told, node=pod.node, attempt=pod.attempt, deleting=pod.deleting)
 
     def is_leaving(self, uid: PodUid) -> None:
-        """The API server has taken its eviction."""
+        """The API server has accepted the pod's eviction."""
         known = self._cache.pods.get(uid)
         if known is not None and not known.deleting:
             self.observe(replace(known, deleting=True))
@@ -288,7 +285,7 @@ class PodEvents:
             self._take_for_asleep(pod for uid in uids if (pod := self._cache.pods.get(uid)) is not None)
 
     def _take_for_asleep(self, pods: Iterable[Pod]) -> None:
-        """An earlier life of the service may have turned these away: nobody else would wake them."""
+        """An earlier run of the service may have refused these pods: nothing else wakes them."""
         cache = self._cache
         for pod in [pod for pod in pods if pod.node is None and cache.ours(pod)]:
             if cache.policies.placing.places(pod):
@@ -299,7 +296,7 @@ class PodEvents:
                 elif cache.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._unschedulable.add_unasked(pod)
                     if cache.of_one.why_none(pod) is None:
-                        # That it is to be a gang of one is seen when kube-scheduler asks about it again.
+                        # Whether it becomes a gang of one is decided when kube-scheduler asks about it again.
                         self._effects.append(WakePod(pod))
                 else:
                     self.not_asked_about.add(pod.uid)
@@ -307,7 +304,7 @@ class PodEvents:
     # -- groups --------------------------------------------------------------------------------------------------
 
     def _understand_anew(self, members: Iterable[Pod]) -> None:
-        """Their PodGroup says something else, or is not there any more."""
+        """Takes the members in again: their PodGroup has changed or does not exist any more."""
         for pod in members:
             self.observe(pod)
             if self.groups.to_wake(pod):
@@ -316,13 +313,13 @@ class PodEvents:
     # -- policies ------------------------------------------------------------------------------------------------
 
     def governed_anew(self, namespace: str, name: str, policy: PolicyInForce | None) -> None:
-        """Whom the policy governs from now on, or has governed, is to be known as it is governed now."""
+        """Matches pods again: the policy is in force as given, or has ended (None)."""
         policy_matching = self._cache.policy_matching
         if policy_matching.drop(namespace, name) if policy is None else policy_matching.put(namespace, name, policy):
             self.anew.changed(namespace)
 
     def are_known_anew(self, done: Iterable[Done]) -> Iterator[str]:
-        """Whoever is concerned looks at these namespaces again; their names."""
+        """Policies and waiting pods look at these namespaces again; yields the names."""
         cache = self._cache
         for each in done:
             if each.changed or each.asked:
@@ -334,7 +331,7 @@ class PodEvents:
             yield each.namespace
 
     def _is_known_anew(self, told: Pod) -> None:
-        # What was held for it was so as it was governed before; bind is the decision.
+        # What was held for the pod was held under its former policies; bind decides.
         self._reconsider(told.uid)
         self._know_anew(told)
 
@@ -352,12 +349,11 @@ class PodEvents:
             if known.node is not None:
                 self._stands_anew(told)
             else:
-                # Nobody has told of it again: one that no watch knows is believed for no longer than before.
+                # No news of the pod: if no watch knows it, it is believed no longer than before.
                 self._take(told)
 
     def _stands_anew(self, told: Pod) -> None:
-        """As `_take`, of a pod that is known to be bound, and of which nothing has changed but what governs it: a
-        policy may govern many thousands."""
+        """As `_take`, but fast: thousands of bound pods may get other policies at once."""
         cache = self._cache
         pod = self._resolved(told)
         if (known := cache.pods[pod.uid]).requests is not pod.requests:
@@ -366,14 +362,15 @@ class PodEvents:
         cache.policies.following.observe(pod, cache.clock.steady())
 
     def next_alternative(self, pod: Pod, by: int) -> Pod:
-        """The pod of which kube-scheduler asks, governed by another of the alternatives that it names, so far on."""
+        """The pod that kube-scheduler asks about, under the alternative `by` places further on."""
         if (told := self._cache.policy_matching.take_turn(pod.uid, POLICY, by)) is not None:
             self._know_anew(told)
         return self.as_asked(pod)
 
     def heed_turns(self, now: float) -> list[PodUid]:
-        """Who has waited for long enough is governed by the next of its alternatives, so many at a time. Those are in
-        nobody's way, as they were before."""
+        """Moves pods that waited long enough to their next alternatives, in limited numbers.
+
+        They block no other pod, as before."""
         cache, changed, in_gangs = self._cache, list[PodUid](), set[str]()
         left = _TURNS
         for uid, which in self._alternatives.due(now):
@@ -390,32 +387,34 @@ class PodEvents:
         return changed
 
     def _waits_in_vain(self, uid: PodUid) -> bool:
-        """Whether nothing is held for the pod, and, if it is in no gang, it is asleep: who was woken is to be tried by
-        what woke it."""
+        """Whether nothing is held for the pod, and, if it is in no gang, it is asleep.
+
+        A woken pod is tried under the alternative that woke it."""
         pod = self._cache.pods.get(uid)
         if pod is None or self._cache.ledger.holding(uid) is not None:
             return False
         return uid in self._unschedulable or self._cache.policies.placing.places(pod)
 
-    # -- who is bound without us ---------------------------------------------------------------------------------
+    # -- pods that are bound without Escher ----------------------------------------------------------------------
 
     def holds_without_us(self, uid: PodUid, alone: bool) -> None:
-        """The pod holds a node from its filter on. `alone`: nobody judges its bind."""
+        """The pod holds a node since its filter. `alone`: Escher does not judge its bind."""
         if alone:
             self._hold_without_us.add(uid)
         else:
             self._hold_without_us.discard(uid)
 
     def stays_held(self, held: Holding) -> float:
-        """For how many seconds more something is held for a pod that others bind: it may be bound, and no watch has
-        said anything of late."""
+        """Seconds for which an expired holding stays, for a pod that is bound without Escher.
+
+        The pod may be bound, and no watch has reported anything lately."""
         binds_itself = held.kind is HoldingKind.ASSUMPTION and held.owner is None
         return _HEARD_WITHIN if binds_itself and self._cache.staleness.age("pods") > _HEARD_WITHIN else 0.0
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def learn(self, scheduler: str) -> None:
-        """This profile of kube-scheduler has called: its pods are ours to look after."""
+        """The kube-scheduler profile has called: Escher looks after its pods from now on."""
         cache = self._cache
         if cache.foreign_pods.are_ours(scheduler):
             return
@@ -428,11 +427,11 @@ class PodEvents:
                 cache.around.staying.observe(pod, None)
 
     def believe(self, pod: Pod) -> None:
-        """A call has told of the pod, which is there for as long as our watch can be late."""
+        """Takes in a pod that a call reported, for as long as Escher's watch can be late."""
         cache = self._cache
         if pod.uid in cache.pods or pod.uid in cache.ended or pod.node is not None:
             return
-        # The scheduler's watch was ahead of ours; or behind, and the pod is no more.
+        # kube-scheduler's watch was ahead of Escher's; or it was behind, and the pod is gone.
         cache.policy_matching.remember(pod)
         cache.keep(pod)
         self._heed_alternatives(pod, cache.clock.steady())
@@ -440,18 +439,19 @@ class PodEvents:
         self._unseen[pod.uid] = cache.clock.steady() + _UNSEEN_SECONDS
 
     def is_there(self, uid: PodUid) -> None:
-        """The API server has it, though no watch may have told of it yet, nor the list that is being taken in."""
+        """The API server has the pod, though no watch and no list may have reported it yet."""
         self.answered.note(uid, told=uid not in self._unseen)
         self._unseen.pop(uid, None)
         self._disproved.discard(uid)
 
     def _may_be_newer(self, uid: PodUid, answered: Mapping[PodUid, bool]) -> bool:
-        """Whether a list that lacks the pod may be older than it: it was bound since the list was asked for, or is
-        being bound, and nothing but calls has told of it."""
+        """Whether a list that lacks the pod may be older than the pod.
+
+        It was bound since the list was requested, or is being bound and only calls have reported it."""
         return not answered.get(uid, True) or self._is_on_its_way(uid)
 
     def _is_on_its_way(self, uid: PodUid) -> bool:
-        """Whether the Binding is being written of a pod of which no watch has told: a list may be older than it."""
+        """Whether the pod's Binding is being written, and no watch knows the pod."""
         held = self._cache.ledger.holding(uid)
         return uid in self._unseen and held is not None and held.until is None
 
@@ -460,12 +460,12 @@ class PodEvents:
         return earliest(unseen, self._alternatives.next_deadline(), self.group_news.next_deadline())
 
     def heed_time(self, now: float) -> None:
-        """Whom no watch has told of in time was gone before."""
+        """Forgets the pods that no watch reported in time: they were gone before."""
         self.group_news.heed_time(now)
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
             if self._is_on_its_way(uid):
-                # Its Binding is on its way, and would come to room that others were given: as where the whole process
-                # was stopped for so long. The answer settles it.
+                # The pod's Binding is on its way, and would take room that others were given: for example if the whole
+                # process was stopped for that time. The answer to the write decides.
                 del self._unseen[uid]
                 self._unseen[uid] = now + _UNSEEN_SECONDS
             else:

@@ -1,7 +1,4 @@
-"""Policy events: the `Scheduler` hears of each EscherPolicy that comes into force, changes or ends.
-
-Must not know where policies are kept, nor what any of them says.
-"""
+"""Policy events: tell the `Scheduler` which EscherPolicies come into force, change or end."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ class GovernedByKeeper:
         self._performer = performer
 
     def put(self, name: Named, policy: PolicyInForce) -> None:
-        """This is in force of it now."""
+        """This version of the policy is in force now."""
         self._performer.do(self._scheduler.govern(name.namespace, name.name, policy))
 
     def drop(self, name: Named) -> None:
-        """Nothing is in force of it any more."""
+        """The policy is not in force any more."""
         self._performer.do(self._scheduler.govern(name.namespace, name.name, None))

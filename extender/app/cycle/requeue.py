@@ -1,7 +1,7 @@
-"""Settlement: whoever waits and could go now is planned for and woken, once for each change.
+"""Requeue: finds the waiting pods and gangs that may fit after a change, plans and wakes them.
 
-Nothing is planned while what is known is too old, and nothing is settled at all while a list is being taken in. Must
-not know what has changed, nor who told of it.
+A pod is woken at most once for each change. Nothing is planned while the cache is stale, and nothing is settled while a
+list is being taken in.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from extender.core.gangs.state.gang import WakePod
 from extender.kube.names import NodeName, PodUid
 
 _WITHDRAWN = 500
-"""Steps that it costs to look whether what some were told for ever is true still."""
+"""Steps that it costs to check whether final refusals are still true."""
 
 
 class Requeue:
-    """`effects`: what is to be done is added there."""
+    """Plans gangs and wakes pods. Adds what is to be done to `effects`."""
 
     def __init__(self, cache: Cache, binds: Binds, turned_away: UnschedulablePods, effects: list[Effect]) -> None:
         self._cache = cache
@@ -29,19 +29,19 @@ class Requeue:
         self._unschedulable = turned_away
         self._effects = effects
         self.more_to_do = False
-        """Whether a slice of work was over before all was settled."""
+        """Whether a slice of work ended before all was settled."""
         self._was_stale = False
         self._gained: dict[NodeName, None] = {}
-        """Nodes that gained room, which those who were turned away were not asked about yet."""
+        """Nodes that gained room, and that unschedulable pods were not compared with yet."""
         policies = cache.policies
         self.waking = WakeSearch(turned_away, policies.judging, cache.nodes.keys(), policies.following.order)
 
     def governed_anew(self, namespace: str) -> None:
-        """Its policies have changed."""
+        """The policies of the namespace have changed."""
         self.waking.stirred(namespace, all_kinds=True)
 
     def governed_otherwise(self, pods: Iterable[PodUid]) -> None:
-        """Others of their alternatives govern these; no policy has changed."""
+        """Other alternatives match these pods now; no policy has changed."""
         self.waking.concerns(pods)
 
     def settle(self) -> None:
@@ -66,12 +66,12 @@ class Requeue:
                 cache.ledger.capacity.reconsider(node)
         policies.begin_slice(now)
         while (gains := changes.drain_gains()) or policies.has_work(now):
-            # First: kube-scheduler counts those pods there already.
+            # First, because kube-scheduler counts those pods there already.
             self._binds.heed_nodes(gains)
             policies.settle(gains, now)
             self._gained |= dict.fromkeys(gains)
             if not changes.has_gains:
-                # What was given up on the way is saved again by now.
+                # Room that was given up on the way is reserved again by now.
                 gained, self._gained = policies.left_for_others(self._gained), {}
                 self.waking.gained(gained)
             if policies.slice_is_over():
@@ -81,7 +81,7 @@ class Requeue:
         self.more_to_do = policies.slice_is_over() or cache.around.daemons.has_work or more_to_wake
 
     def _wake(self) -> None:
-        """Whoever lacked room, or was kept away by policies, and could go somewhere now."""
+        """Wakes pods that lacked room or that policies refused, and that may fit now."""
         cache = self._cache
         for namespace in cache.policies.following.take_requeue_hints():
             self.waking.stirred(namespace, all_kinds=False)
@@ -89,13 +89,13 @@ class Requeue:
         in_slices = cache.policies.judging.in_doubt and not self.waking.work.is_over
         if in_slices:
             self.waking.work.take(_WITHDRAWN)
-        # Not that they could go anywhere: they were told for ever, and it is not.
+        # These pods may fit nowhere, but they were refused for good, and that is not true any more.
         for pod in cache.policies.judging.take_withdrawn(in_slices=in_slices):
             if pod.uid in self._unschedulable:
                 self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))
 
     def next_deadline(self, due: float | None) -> float | None:
-        """When to settle next, where others have something to do at `due`."""
+        """When to settle next, if other parts have work at `due`."""
         # What is not planned now stays due.
         return max(due, self._cache.clock.steady() + 1.0) if due is not None and self._was_stale else due

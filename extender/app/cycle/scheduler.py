@@ -1,9 +1,8 @@
 """The `Scheduler`: sole owner of the ledger, of the tables of nodes and pods, and of the gangs.
 
-Facts and feedback come in, questions are answered; what should be done about it is returned as effects, for a
-`effects.Performer`. Every method is synchronous: nothing else runs between what it reads and what it writes, so there
-are no locks. Dispatch and nothing else: each of its parts knows one thing. It knows the clock's reading but waits for
-nothing; it must not know the network.
+It takes in facts and feedback, answers questions, and returns what should be done as effects for an
+`effects.Performer`. Every method is synchronous: nothing else runs between its reads and its writes, so there are no
+locks. It only dispatches to its parts. It reads the clock but waits for nothing.
 """
 
 from __future__ import annotations
@@ -39,20 +38,21 @@ from extender.core.timers import earliest
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 Fact = Node | Pod | PodGroup | Promise | Budget | DaemonSet
-"""What the cluster has: each of these is listed and watched."""
+"""The kinds of objects that are listed and watched."""
 T = TypeVar("T")
 
 
 class Scheduler:
-    """`policies`: in the order in which they are asked; None: those that come with Escher. `life` names this life of
-    the service: no other has the same."""
+    """Dispatches facts, calls and feedback to its parts.
+
+    `policies`: in the order of calls; None: those of Escher. `life`: this run of the service; no other has the same."""
 
     def __init__(
         self, clock: Clock, rules: Rules = DEFAULT_RULES, policies: Sequence[Policy] | None = None, life: str = "0"
     ) -> None:
         self.cache = cache = Cache(clock, rules, policies, life)
         self.decisions = 0
-        """How often anything was decided: while it is the same, invariants need no second look."""
+        """Number of decisions. While it is the same, invariants need no second look."""
         self._effects: list[Effect] = []
         self._assumed_pods = AssumedPods(cache.ledger)
         self._unschedulable = UnschedulablePods(cache.ledger, cache.isolation)
@@ -73,7 +73,6 @@ class Scheduler:
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Fact) -> Decided[None]:
-        """It is there and looks like this."""
         match fact:
             case Node():
                 self.cache.removed_nodes.hear(self.cache.clock.steady())
@@ -93,14 +92,14 @@ class Scheduler:
         return self.settle()
 
     def forget(self, fact: Fact) -> Decided[None]:
-        """It is deleted; this is how it looked last."""
+        """The object is deleted; this is how it looked last."""
         match fact:
             case Node():
                 self._drop_node(fact.name)
             case Pod():
                 self.pod_events.forget(fact.uid)
             case PodGroup():
-                # Members that are bound stay; the others wait until it is there again, or its kind is uninstalled.
+                # Bound members stay; the others wait until the PodGroup exists again, or its kind is uninstalled.
                 self.pod_events.group_news.hear(fact, gone=True)
             case Promise():
                 self.cache.around.promises.lose(fact.controller)
@@ -113,19 +112,20 @@ class Scheduler:
         return self.settle()
 
     def _heed_controller(self, promise: Promise) -> bool:
-        """Whether its gang has another quorum for that."""
+        """Whether the quorum of the controller's gang changes."""
         members, now = self.cache.gangs.members, self.cache.clock.steady()
         return promise.gang is not None and members.heed_controllers([promise.gang], now)
 
     def pod_groups_uninstalled(self) -> Decided[None]:
-        """The cluster has no PodGroups any more: whose label names one is of no gang."""
+        """The cluster has no PodGroups any more: a pod whose label names one is in no gang."""
         self.pod_events.group_news.uninstalled()
         return self.settle()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> Iterator[None]:
-        """These of the kind and no others exist, once the steps are walked through; settle then. Pods may be many, and
-        are taken in by slices: calls and other facts may come between two, and time may pass. Until all are known
-        nothing is decided, and no effect goes out."""
+        """These objects of the kind and no others exist, once all steps are walked through.
+
+        Settle then. Pods may be many, and are taken in by slices: calls and other facts may come between two, and time
+        may pass. Until all pods are known nothing is decided, and no effect goes out."""
         if kind is Node:
             self._replace_nodes(_of(Node, facts))
         elif kind is Pod:
@@ -174,8 +174,10 @@ class Scheduler:
             self._effects.append(AdvertiseCapacity(node.name))
 
     def govern(self, namespace: str, name: str, policy: PolicyInForce | None) -> Decided[None]:
-        """This is in force of the policy of that name; None: nothing is. Whom it governs, or has governed, is known
-        anew, in slices, and who waits and could go somewhere for that is woken."""
+        """The policy is in force as given; None: it is not in force any more.
+
+        The pods that it matches or matched are matched again, in slices. Pods that could then go to a node are
+        woken."""
         self.pod_events.governed_anew(namespace, name, policy)
         self._heed_known_anew(self.pod_events.anew.go_on())
         return self.settle()
@@ -185,19 +187,18 @@ class Scheduler:
             self._settlement.governed_anew(namespace)
 
     def _hurry(self, pod: Pod) -> None:
-        """Of what policies that have changed come to for a pod of which kube-scheduler asks, as much as one slice
-        holds is done first."""
+        """Matches the pod, and its namespace if one slice suffices, to changed policies first."""
         if pod.namespace in self.cache.known_anew:
             self._heed_known_anew(self.pod_events.anew.finish_soon(pod.namespace, pod.uid))
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
     def set_capacity(self, node: NodeName, resource: ResourceKey, units: int) -> Decided[None]:
-        """The node should have so many units of an ephemeral resource; 0 removes it. Holders stay."""
+        """Sets the node's units of an ephemeral resource; 0 removes it. Holders stay."""
         return self.set_capacities(resource, {node: units})
 
     def set_capacities(self, resource: ResourceKey, units: Mapping[NodeName, int]) -> Decided[None]:
-        """The same for several nodes, and who waits is looked at once."""
+        """The same for several nodes; waiting pods are looked at once."""
         for node, count in units.items():
             self.cache.ledger.capacity.set(node, resource, count)
             if node in self.cache.nodes:
@@ -214,8 +215,7 @@ class Scheduler:
         *,
         given_up: Sequence[Holder] = (),
     ) -> Decided[Commit]:
-        """Somebody's claims, and what is given up with them: see `core.ledger.Ledger.commit`. What `given_up` hold is
-        released before, whatever becomes of the claims."""
+        """Releases `given_up` in any case, then commits the claims: `core.ledger.Ledger.commit`."""
         ledger = self.cache.ledger
         for holder in given_up:
             ledger.release(holder)
@@ -231,22 +231,22 @@ class Scheduler:
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Decided[Verdict]:
-        """Where the pod may go, among the nodes sent. A gang's member, and whoever reserves, gets exactly one. `alone`:
-        as for `Verbs.filter`."""
+        """Which of the sent nodes the pod may use; one for a gang's member or a pod that reserves.
+
+        `alone`: as for `Verbs.filter`."""
         self.pod_events.learn(pod.scheduler)
         self._hurry(pod)
         return self._decided(self._filtering.filter(self.pod_events.as_asked(pod), sent, alone=alone))
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
-        """How good the nodes are for the pod, from 0 to 10; those left out have 0."""
+        """The scores of the nodes for the pod, from 0 to 10; nodes that are left out have 0."""
         return self.cache.policies.judging.scores(self.cache.policy_matching.resolved(pod), sent)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Decided[Mapping[NodeName, Victims]]:
-        """Nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
+        """The nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
 
-        None for a gang's member: it would evict for half a gang. Its gang preempts as a whole, by itself. None for a
-        pod that is gone, or about to go.
-        """
+        None for a gang's member: it would evict for half a gang, and its gang preempts as a whole. None for a pod that
+        is gone or deleting."""
         cache = self.cache
         self.pod_events.learn(pod.scheduler)
         self._hurry(pod)
@@ -255,7 +255,7 @@ class Scheduler:
             return self._decided(dict(victims))
         known = cache.pods.get(pod.uid, pod)
         if pod.uid in cache.ended or known.deleting:
-            # It went while kube-scheduler was trying it.
+            # The pod went while kube-scheduler was trying it.
             return self._decided({})
         if pod.gang is not None:
             self.pod_events.believe(pod)
@@ -263,7 +263,7 @@ class Scheduler:
                 self._settlement.settle()
             return self._decided({})
         if not cache.whole:
-            # Nobody leaves for what may not be so: it is tried again when all is known.
+            # No pod is evicted on facts that may be wrong: the pod is tried again when all is known.
             self._effects.append(WakePod(known))
             return self._decided({})
         if not cache.is_decided(pod) and cache.judges(pod):
@@ -271,7 +271,7 @@ class Scheduler:
             return self._decided({})
         if cache.tenancy.foreign(pod.namespace, pod.requests) is not None:
             return self._decided({})
-        # kube-scheduler offers nodes about which it has not asked us: nobody leaves one where the pod may not be.
+        # kube-scheduler offers nodes that it never sent to filter: no pod leaves a node that the pod may not use.
         open_to_it = cache.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
         with_units = cache.of_one.with_units(pod, victims, open_to_it)
         if open_to_it and not with_units and cache.of_one.wants_more(pod, open_to_it):
@@ -283,8 +283,9 @@ class Scheduler:
         return self._decided({node: each for node, each in victims.items() if node in safe})
 
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
-        """Whether the pod may be bound to the node now; if so, its units are held there. If it is to wait, an effect
-        will tell: BindAnswered, or for a gang's member OpenBarrier or TurnBack."""
+        """Whether the pod may be bound to the node now; if so, the ledger holds its units there.
+
+        If it must wait, an effect follows: `BindAnswered`, or `OpenBarrier` or `TurnBack` for a gang's member."""
         if (pod := self.cache.pods.get(uid)) is not None:
             self._hurry(pod)
         permit = self._binds.permit(uid, node)
@@ -294,7 +295,7 @@ class Scheduler:
     # -- feedback ------------------------------------------------------------------------------------------------
 
     def heed(self, told: Feedback) -> Decided[None]:
-        """What became of an effect, or what else has happened."""
+        """Takes in what became of an effect, or what else has happened."""
         if isinstance(told, Bound):
             self.pod_events.is_there(told.pod)
             self._binds.bound(told)
@@ -313,10 +314,10 @@ class Scheduler:
                 pass
         return self.settle()
 
-    # -- another life of it ----------------------------------------------------------------------------------------
+    # -- another run of the service --------------------------------------------------------------------------------
 
     def asleep(self) -> list[PodUid]:
-        """Pods that our filters turned away everywhere, and that nothing has woken since."""
+        """The unschedulable pods that nothing has woken since."""
         return list(self._unschedulable)
 
     def begin(
@@ -326,15 +327,16 @@ class Scheduler:
         left_out: Mapping[PodUid, MalformedAsk],
         held: Sequence[Holding],
     ) -> None:
-        """All of this is so, as another life knew it; nothing is decided for that. Policies, and what is known beside
-        nodes and pods, are there already. See `snapshot`."""
+        """Takes in the state that another run of the service knew; decides nothing.
+
+        Policies, and what is known beside nodes and pods, are there already. See `snapshot`."""
         self._replace_nodes(nodes)
         self.pod_events.begin(pods, left_out)
         for holding in held:
             self.cache.ledger.resume(holding)
 
     def resume(self, asleep: Sequence[PodUid], not_asked_about: Sequence[PodUid]) -> None:
-        """These pods sleep, or were not asked about; whatever has happened until now is settled."""
+        """These pods sleep, or were not asked about; changes and effects until now are dropped."""
         for pod in (self.cache.pods.get(uid) for uid in asleep):
             if pod is not None:
                 self._unschedulable.add(pod)
@@ -347,7 +349,7 @@ class Scheduler:
     # -- time ----------------------------------------------------------------------------------------------------
 
     def tick(self) -> Decided[None]:
-        """What has passed its deadline is released, gang by gang."""
+        """Releases what has passed its deadline, gang by gang, and continues the work in slices."""
         cache, now = self.cache, self.cache.clock.steady()
         if not cache.whole:
             return Decided(None)
@@ -364,7 +366,7 @@ class Scheduler:
         return self.settle()
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `tick` has something to do, in seconds that pass; None: nothing waits."""
+        """When `tick` has work next, in seconds of the steady clock; None: nothing waits."""
         cache = self.cache
         if not cache.whole:
             return None
@@ -381,29 +383,27 @@ class Scheduler:
 
     @property
     def more_to_do(self) -> bool:
-        """Whether a slice of work was over before all was settled: `tick` goes on."""
+        """Whether a slice of work ended before all was settled: `tick` goes on."""
         return self._settlement.more_to_do or bool(self.cache.known_anew)
 
     def take_no_turns(self) -> None:
-        """From now on nobody else waits for this one: what is done in slices is done at once."""
+        """Does work in slices at once from now on: no caller waits for this `Scheduler`."""
         self.pod_events.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
-        """Whether our filters turned the pod away everywhere, and nothing has woken it since."""
         return uid in self._unschedulable
 
     def waiting_kinds(self, namespace: str) -> tuple[int, int]:
-        """How many kinds of pods of the namespace sleep, within its quota and beyond."""
+        """How many kinds of pods of the namespace sleep, within its quota and beyond it."""
         return self._unschedulable.counted(namespace)
 
     def settle(self) -> Decided[None]:
-        """Whoever waits and could go now is planned for and woken, once for each change."""
+        """Plans and wakes the waiting pods and gangs that may fit now, once for each change."""
         self._settlement.settle()
         return self._decided(None)
 
     def _decided(self, answer: T) -> Decided[T]:
-        """The answer, and all that is to be done by now: nothing before all is known. A wake is held back while
-        somebody is in its way."""
+        """The answer, with the effects that are due and not held back; none before all is known."""
         self.decisions += 1
         cache = self.cache
         if not cache.whole:
@@ -422,7 +422,7 @@ class Scheduler:
 
 
 def _welcomes(node: Node) -> tuple[object, ...]:
-    """What of a node, beside its resources, decides which pods it accepts, and which are its own."""
+    """What, beside resources, decides which pods a node accepts, and which are its own."""
     return (node.labels, node.taints, node.unschedulable, node.uid)
 
 

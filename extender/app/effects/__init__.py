@@ -1,1 +1,1 @@
-"""Carrying out decisions: Bindings, evictions, wakes, gates and Events, with retries."""
+"""Effects: carry out decisions (Bindings, evictions, wakes, gates and Events), with retries."""

@@ -1,8 +1,7 @@
-"""kube-scheduler's verbs, done: the `Scheduler` decides, here it is waited for and written.
+"""Binding cycle: carries out kube-scheduler's verbs, as the `Scheduler` decides.
 
-Knows asyncio and the ports; must not decide anything about placement. A bind of a gang's member waits here for its
-barrier, which the `Scheduler` opens; then every member writes its own Binding, all at the same time.
-"""
+It decides nothing about placement. The bind of a gang's member waits here for the permit barrier, which the `Scheduler`
+opens. Then every member writes its own Binding, all at the same time."""
 
 from __future__ import annotations
 
@@ -32,15 +31,17 @@ _REMEMBERED = 4096
 
 @dataclass(slots=True)
 class _Tries:
-    """Of one Binding. `lost`: the answer to one never came, or was that the API server cannot say."""
+    """State of a Binding. `lost`: a try got no answer, or the API server cannot say its result."""
 
     lost: bool = False
     said: Attempt | None = None
-    """What the Binding says that was surely written by us."""
+    """The annotation of the Binding that Escher certainly wrote."""
 
 
 class BindingCycle:
-    """The verbs. `write_within`: for how many seconds a Binding is tried again before its caller is told no."""
+    """kube-scheduler's verbs.
+
+    `write_within`: seconds for which a Binding is tried again before the caller gets a refusal."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class BindingCycle:
         self._announced = announced
         self._binding: dict[PodUid, tuple[NodeName, asyncio.Task[str]]] = {}
         self._refused: Bounded[PodUid, NodeName | None] = Bounded(_REMEMBERED)
-        """Pods of which a bind was called since filter was, and to which node it was refused."""
+        """Pods with a bind since their last filter, and the node where it was refused, if any."""
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ class BindingCycle:
         if under_way is not None:
             return "an earlier bind of this pod, to another node, is still under way"
         if self._refused.get(pod.uid) == node:
-            # kube-scheduler counts the pod nowhere by now, and may have given its room to others.
+            # kube-scheduler no longer counts the pod on any node, and may have given its room to other pods.
             return CAME_TWICE
         self._refused[pod.uid] = None
         task = asyncio.ensure_future(self._bind(pod, node))
@@ -119,7 +120,7 @@ class BindingCycle:
         try:
             await self._write(pod, node, passage.attempt, tries)
         except Refused as error:
-            # A try whose answer was lost may have bound the pod, which is gone since.
+            # A try whose answer was lost may have bound the pod, which was deleted since.
             self._told(NotBound(pod.uid, for_good=isinstance(error, Gone), surely=not tries.lost))
             return f"the API server refuses the binding: {error}"
         except Unavailable as error:
@@ -132,7 +133,7 @@ class BindingCycle:
         self._performer.do(self._scheduler.heed(feedback))
 
     async def _pass_barrier(self, pod: PodRef, node: NodeName) -> Passage:
-        # Before the `Scheduler` is asked: its answer may be to let this very one through.
+        # The gate exists before the `Scheduler` is called: its answer may open the gate of this very pod.
         gate = self._gates.enter(pod.uid)
         if not gate.done():
             match self._performer.do(self._scheduler.permit(pod.uid, node)):
@@ -145,10 +146,9 @@ class BindingCycle:
         return await gate
 
     async def _write(self, pod: PodRef, node: NodeName, attempt: Attempt | None, tries: _Tries) -> None:
-        """The Binding is written, whatever becomes of single tries.
+        """Writes the Binding, however single tries end.
 
-        Raises Refused, and Unavailable after a while.
-        """
+        Raises Refused; raises Unavailable after `write_within` seconds."""
         said = None if attempt is None else replace(attempt, at=self._scheduler.cache.clock.now())
         await until_answered(
             lambda: self._try_to_write(pod, node, said, tries), self._write_within, what="bind", pod=str(pod), node=node
@@ -159,7 +159,7 @@ class BindingCycle:
             await self._binder.bind(pod, node, {} if said is None else {ATTEMPT: to_annotation(said, pod.uid)})
             tries.said = said
         except Occupied:
-            # Written by a try that seemed to fail, or by somebody else.
+            # An earlier try that seemed to fail has written it, or another writer has.
             if await self._binder.node_of(pod) != node:
                 raise
         except Unavailable:

@@ -1,6 +1,6 @@
-"""Effects: what the `Scheduler` has decided is done, here and nowhere else, or is under way.
+"""Effects: carries out what the `Scheduler` has decided. No other module does.
 
-Knows asyncio and the ports; must not decide anything about placement. What takes longer is done in the background.
+It decides nothing about placement. Long work runs in the background.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ T = TypeVar("T")
 
 
 class Effects:
-    """The one `Performer`. `gates`: where binds wait that effects let through.
+    """The only `Performer`. `gates`: where binds wait until an effect lets them through.
 
-    `announced` is told every effect; `advertise` takes the nodes whose status should be written; `ended` the pods that
-    are over; `placed` the seconds that a gang took; `destroyed` each pod that was evicted, and why; `withheld` what the
-    brake holds back.
+    `announced` gets every effect; `advertise` the nodes whose status is to be written; `ended` the pods that have
+    ended; `placed` the seconds that a gang took; `destroyed` each evicted pod, and why; `withheld` what a safety switch
+    holds back.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Effects:
         self._wakes = 0
 
     def do(self, decided: Decided[T]) -> T:
-        """The effects are done, or under way. What has a deadline now has its alarm, though no call may follow."""
+        """Starts the effects. Sets the timer, as no later call may come that sees new deadlines."""
         self._alarm.set()
         for effect in decided.effects:
             self._flight_recorder.note(type(effect).__name__, *_subject(effect))
@@ -215,7 +215,7 @@ class Effects:
             case Withheld(act):
                 self._withheld(act)
             case PolicyFailed(policy, defect):
-                # Asked at every call it would fill the log.
+                # A policy that fails at every call would fill the log.
                 if (known := (policy, repr(defect))) not in self._failed and len(self._failed) < _DEFECTS_TOLD:
                     self._failed[known] = None
                     _log.error("a policy has failed", policy=policy, exc_info=defect)
@@ -223,11 +223,11 @@ class Effects:
                 pass
 
     async def _evict_part(self, key: GangKey, quorum: int, members: Sequence[Pod], proof: Proof) -> None:
-        """The part of a quorum goes, if the API server itself says that what proves it is so: our watch may be late."""
+        """Evicts a part of a quorum if the API server confirms the proof: the watch may be late."""
         async with self._evicting.share(key.namespace, len(members)) as share:
             why = await self._disproved(members, proof)
             if not self._scheduler.cache.brake.allows(Act.EVICT_PART, key.namespace):
-                # Put on while that was asked.
+                # The safety switch was set during the check.
                 why = "the brake is on"
             if why:
                 _log.warning("a gang's part is left alone", gang=str(key), why=why)
@@ -239,7 +239,7 @@ class Effects:
             share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof), note) for pod in members)))
 
     async def _disproved(self, members: Sequence[Pod], proof: Proof) -> str:
-        """Also who is to go may not be where our watch says: a restore of etcd may have taken its Binding back."""
+        """Also checks `members`: a restore of etcd may remove Bindings that the watch shows."""
         for pod in (*proof.unbound, *members):
             try:
                 await confirm(self._binder, pod)
@@ -250,7 +250,7 @@ class Effects:
         return ""
 
     async def _evict_member(self, pod: Pod, why: str, note: str) -> bool:
-        """Whether it is evicted."""
+        """Returns whether the pod is evicted."""
         evicted = await self._evict(pod)
         if evicted:
             self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
@@ -260,7 +260,7 @@ class Effects:
         return evicted
 
     async def _evict(self, pod: Pod) -> bool:
-        """Once: what is still there after a while is to be evicted again, or another in its place."""
+        """Tries once. If the pod is still there later, a new order evicts it, or another pod."""
         ref = PodRef.of(pod)
         try:
             await self._evictor.evict(ref)
@@ -280,8 +280,7 @@ class Effects:
         task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """No bind waits any more: those that did are told that the service stops. Wakes and events are given up; a
-        Binding that is being written goes on, and answers its caller."""
+        """Refuses waiting binds and gives up wakes and Events. Bindings under way go on."""
         self._gates.close()
         self._alarm.stop()
         for task in list(self._background):
@@ -290,7 +289,7 @@ class Effects:
 
 
 def _subject(effect: Effect) -> Sequence[object]:
-    """Whom the effect is about, in a few words."""
+    """Returns what the effect is about, in a few words."""
     match effect:
         case OpenBarrier(gang, members) | TurnBack(gang, members):
             return (gang, *members)

@@ -1,27 +1,24 @@
-"""Evicting: orders of eviction carried out, one unit at a time, at a rate, with as little harm as can be.
+"""Eviction: carries out eviction orders, one unit at a time, at a limited rate, with least harm.
 
-A *unit* is a pod of no gang, or a gang with all its members, which leave together. Before the first of a unit is
-evicted it is made as sure as it can be that all may be: the disruption budgets about them are read anew and counted,
-for the API server counts one pod at a time, and a dry run spends nothing; then each eviction is tried as a dry run. The
-order within a unit: first those that are likeliest to be refused, so that what is refused is refused before anybody is
-gone. Units follow each other, and for a namespace none is begun while another is unfinished.
+A *unit* is a pod without a gang, or a gang with all its members, which are evicted together. Before the first eviction
+of a unit, the disruption budgets that cover it are read again and counted. The API server counts only one pod at a
+time, and a dry run spends nothing. Then each eviction of a unit of several pods is tried as a dry run. Within a unit,
+the pods whose eviction is most likely to be refused come first, so that a refusal comes before any pod is gone. Units
+follow each other. For one namespace, no unit begins while another is unfinished.
 
-An order may break disruption budgets, where the core found no room otherwise. Then those pods of a unit that the
-budgets let go are evicted, and the others are deleted after them: with their grace period, as kube-scheduler deletes
-its victims. Nothing else is ever deleted, and no other order breaks a budget. Before the first pod leaves for such an
-order, each deletion is tried as a dry run: a right may be lacking.
+An order may break disruption budgets, if the core found no room otherwise. Then the pods of a unit that the budgets
+permit are evicted. The others are deleted after them, with their grace period, as kube-scheduler deletes its victims.
+Nothing else is ever deleted, and no other order breaks a budget. Before the first eviction of such an order, each
+deletion is tried as a dry run: a right may be missing.
 
-What is refused after all, when some have gone (a budget was spent by others meanwhile), is tried again with longer and
-longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: a pod that is gone cannot be had back,
-but those that are left may be of use, where a gang can run with fewer, or is made whole by its controller; they are
-worth more than a preemption that might not come to its end. After that time, or when what they left for wants it no
-more, the rest stays for good, and it is told, unless the gang is whole again by then: by an event on each, a metric,
-and by explain.
+An eviction may be refused after others of the unit succeeded, because other evictions have spent a budget meanwhile. It
+is tried again with longer and longer pauses, for `UNFINISHED_SECONDS`. Meanwhile no other member is evicted: an evicted
+pod cannot come back, but the remaining members may still be useful. The gang may run with fewer members, or its
+controller may complete it again. After that time, or when the preemptor no longer needs the room, the rest stays for
+good. Unless the gang is whole again, this is reported by an Event on each pod, by a metric, and by explain.
 
-Namespaces for which pods leave take turns at each unit, and each waits only for what was evicted for itself. What a try
-takes of the rate is given back for pods that did not leave.
-
-Knows asyncio and the ports; who is to leave and why was decided in the core.
+The namespaces of the preemptors take turns at each unit, and each waits only for its own evictions. The part of the
+rate that a try took is given back for pods that were not evicted. The core decides which pods are evicted, and why.
 """
 
 from __future__ import annotations
@@ -60,10 +57,12 @@ UNFINISHED_SECONDS = 120.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 20.0
 _LOOKS_EVERY = 0.1
 _NOMINATES_AGAIN_AFTER = (5.0, 20.0, 60.0)
-"""Seconds after which a pod whose nomination was taken away is nominated again; after the last it is not.
-kube-scheduler takes it away at each try that fails, but not while a victim is about to end on that very node."""
+"""Seconds until a pod that lost its nomination is nominated again; after the last, it is not.
+
+kube-scheduler clears it at each failed try, but not while a victim is about to end on that node.
+"""
 _ASKED_ABOUT = 16
-"""Of how many members it is asked whether they wait still, before a unit leaves for them."""
+"""Number of members for which Escher checks, before a unit is evicted, whether they still wait."""
 _UNWANTED = "it is not wanted any more"
 
 _Start = Callable[[Coroutine[Any, Any, None]], None]
@@ -71,17 +70,17 @@ _Start = Callable[[Coroutine[Any, Any, None]], None]
 
 @dataclass(slots=True)
 class Share:
-    """For whom pods leave together, and how many of them were evicted."""
+    """The namespace for which pods are evicted together, and how many were evicted."""
 
     namespace: str
     evicted: int = 0
 
 
 class Evicting:
-    """`per_second`: how many evictions are made in the long run; a unit's are made at once.
+    """Carries out eviction orders.
 
-    `tell` puts an event on a pod, `start` runs something beside. `destroyed(kind, pod, why)` is told of each pod that
-    is gone through us, when the API server has taken its eviction.
+    `per_second`: evictions in the long run; those of one unit are made at once. `telling` puts Events on pods, `start`
+    runs work in the background. `destroyed(kind, pod, why)` is called when the API server has accepted an eviction.
     """
 
     def __init__(
@@ -110,10 +109,10 @@ class Evicting:
         self._start = start
         self._destroyed = destroyed
         self._next_of_each = FairSemaphore(each=1)
-        """For those of each namespace that leave next."""
+        """Lets one unit of each namespace be next."""
         self._turn = FairSemaphore(at_once=1)
         self._nominated: dict[PodUid, int] = {}
-        """How often pods were nominated again."""
+        """How often each pod was nominated again."""
         self._to_nominate: set[PodUid] = set()
 
     def _told(self, feedback: Feedback) -> None:
@@ -122,7 +121,7 @@ class Evicting:
     # -- for a gang ----------------------------------------------------------------------------------------------
 
     def preempt(self, order: EvictFor) -> None:
-        """The order is carried out as far as it goes; the `Scheduler` is told of each step."""
+        """Carries the order out as far as possible, and reports each step to the `Scheduler`."""
         self._start(self._preempt(order))
 
     async def _preempt(self, order: EvictFor) -> None:
@@ -162,7 +161,7 @@ class Evicting:
             self._told(EvictionDone(key))
 
     async def _waits(self, order: EvictFor) -> bool:
-        """Whether members that wait are there still, as the API server has it: our watch may be silent."""
+        """Returns whether waiting members exist on the API server: the watch may be silent."""
         try:
             asked = (self._live_pods.lives(PodRef.of(pod)) for pod in order.members[:_ASKED_ABOUT])
             if not all(await asyncio.gather(*asked)):
@@ -174,8 +173,11 @@ class Evicting:
         return True
 
     async def _others_are_bound(self, order: EvictFor) -> bool:
-        """Whether the API server confirms where each unit after the first is; each is asked about again when it leaves,
-        as the first is. Else no pod leaves: the room would not be what is counted on."""
+        """Returns whether the API server confirms where each unit after the first is.
+
+        If not, no pod is evicted: the order would not free the room that it counts on. Each unit is confirmed again
+        later.
+        """
         units = iter(order.units[1:])
         while several := list(islice(units, _ASKED_ABOUT)):
             asked = (self._check.confirm(unit) for unit in several)
@@ -189,7 +191,7 @@ class Evicting:
         return True
 
     async def _all_may_go(self, order: EvictFor) -> bool:
-        """Whether each pod may be deleted that a budget protects: a right may be lacking. Else no pod leaves."""
+        """Returns whether each budget-protected pod may be deleted: a right may be missing."""
         why = await self._check.refusal(order.victims)
         if why:
             _log.warning("no budget is broken, and no pod evicted", gang=str(order.gang), why=why)
@@ -197,7 +199,7 @@ class Evicting:
         return not why
 
     async def _announce(self, order: EvictFor) -> None:
-        """Somebody leaves now: whoever it is for is told, and kube-scheduler keeps the room for them."""
+        """Reports the evictions by Events; nominations make kube-scheduler keep the room."""
         if not self._scheduler.cache.gangs.waiting.preempting.tells(order.gang):
             return
         name = self._scheduler.cache.gangs.naming.of(order.gang)
@@ -211,7 +213,7 @@ class Evicting:
     # -- for an ordinary pod -------------------------------------------------------------------------------------
 
     def follow(self, order: EvictRest) -> None:
-        """The rest of a gang, of which kube-scheduler has evicted a part for a pod, leaves too."""
+        """Evicts the rest of a gang after kube-scheduler has evicted a part of it for a pod."""
         self._start(self._follow(order))
 
     async def _follow(self, order: EvictRest) -> None:
@@ -235,13 +237,13 @@ class Evicting:
                 self._told(RestStays(order, left, why))
 
     def _still_wants(self, order: EvictRest) -> bool:
-        """Whether the pod that a gang leaves for is there, waiting or bound: what was begun for it is gone on with."""
+        """Returns whether the preemptor exists, waiting or bound, and safety switches allow it."""
         brake, known = self._scheduler.cache.brake, self._scheduler.cache.pods.get(order.preemptor.uid)
         allowed = not brake.protects(order.gang.namespace) and brake.allows(Act.PREEMPT, order.preemptor.namespace)
         return known is not None and not known.deleting and allowed
 
     def heed(self, preempted: Preempted) -> None:
-        """kube-scheduler has evicted a pod that it asked us about."""
+        """Records that kube-scheduler has evicted a victim that Escher had allowed."""
         victim, pod = preempted.victim, preempted.preemptor
         self._destroyed(
             EvictionAudit.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
@@ -263,11 +265,11 @@ class Evicting:
         gone: int = 0,
         despite_budgets: bool = False,
     ) -> tuple[int, str] | None:
-        """The unit has left, or is about to: None. Else how many of it have, and what kept the next one.
+        """Evicts the unit; returns None when all have left or are about to.
 
-        `why` is logged. On the pods `told` stands instead, if there is one: they learn no name of another namespace.
-        `by`: the event that each is told of. `gone`: how many others of it have left before. `despite_budgets`: those
-        that a budget protects are deleted.
+        Otherwise returns how many have left, and what kept the next. `why` is logged. The pods get `told` instead, if
+        it is not empty: it names nothing of another namespace. `by`: the reason of the Event on each pod. `gone`: how
+        many others of the unit left before. `despite_budgets`: pods that a budget protects are deleted.
         """
         told = told or why
         protected: dict[PodUid, str] = {}
@@ -315,10 +317,10 @@ class Evicting:
                 async with self._turn.lent(share.namespace):
                     await asyncio.sleep(pause)
                 if despite_budgets:
-                    # What refused it may be a budget that others have spent meanwhile.
+                    # Other evictions may have spent the budget that refused this one.
                     looked, _ = await self._check.look(pods, protected)
                     pods = looked or pods
-                # What was begun is brought to its end, as long as nothing is in the way.
+                # A unit that was begun is finished if nothing prevents it: so the checks are made again.
                 begun = False
             else:
                 pods.pop(0)
@@ -332,22 +334,20 @@ class Evicting:
         return None
 
     async def _pods_are_followed(self, key: GangKey) -> None:
-        """The service sees which pods take the room that it makes free, or the order is not wanted any more. Others
-        have their turn meanwhile."""
+        """Waits until the pod watch is current or the order unwanted; lends its turn meanwhile."""
         cache = self._scheduler.cache
         while not cache.staleness.sees("pods") and cache.gangs.waiting.preempting.is_wanted(key):
             async with self._turn.lent(key.namespace):
                 await asyncio.sleep(_LOOKS_EVERY)
 
     async def _all_is_known(self) -> None:
-        """No list of pods is being taken in: that somebody has to leave is not judged by a part of it."""
+        """Waits while a list of pods is taken in: evictions are not decided on a part of it."""
         while not self._scheduler.cache.whole:  # noqa: ASYNC110 -- a list is rare, and taken in within seconds
             await asyncio.sleep(_LOOKS_EVERY)
 
     @asynccontextmanager
     async def share(self, namespace: str, count: int) -> AsyncIterator[Share]:
-        """So many pods may leave together for the namespace: the rate has room for that, and no others of it are before
-        them."""
+        """Lets `count` pods leave together for the namespace, as its turn and the rate permit."""
         loop = asyncio.get_running_loop()
         async with self._next_of_each.held(namespace):
             while (wait := self._rate.wait(namespace, loop.time())) > 0:  # noqa: ASYNC110 -- others may spend meanwhile
@@ -363,7 +363,7 @@ class Evicting:
     def _tell_unfinished(self, rest: Sequence[Pod], left: int, size: int, why: str, error: str) -> None:
         gang = self._scheduler.cache.gangs.of(rest[0].uid)
         if gang is not None and not gang.needed:
-            # Its owner has made it whole again.
+            # Its controller has made it whole again.
             return
         note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
         for pod in rest:
@@ -372,7 +372,7 @@ class Evicting:
     # -- nominations ---------------------------------------------------------------------------------------------
 
     def keep_room(self, effect: KeepRoomFor) -> None:
-        """kube-scheduler has taken a nomination away: it is made again after a while, a few times."""
+        """kube-scheduler has cleared a nomination: writes it again after a pause, a few times."""
         pod = effect.pod
         times = self._nominated.get(pod.uid, 0)
         if pod.uid not in self._to_nominate and times < len(_NOMINATES_AGAIN_AFTER):
@@ -389,7 +389,7 @@ class Evicting:
             await self._nominate(pod, node)
 
     def ended(self, pod: Pod) -> None:
-        """The pod is gone, or has finished: no nomination of it is counted any more."""
+        """The pod is gone, or has finished: forgets its nominations."""
         self._nominated.pop(pod.uid, None)
         self._to_nominate.discard(pod.uid)
 
@@ -399,7 +399,7 @@ class Evicting:
             self._start(self._nominate(pod, None))
 
     async def _nominate(self, pod: Pod, node: NodeName | None) -> None:
-        """As well as it goes: room is kept by us too, and this only helps."""
+        """A failure is only logged: Escher reserves the room too, and a nomination only helps."""
         try:
             await self._nominator.nominate(PodRef.of(pod), node)
         except (Unavailable, Refused) as error:

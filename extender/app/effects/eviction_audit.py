@@ -1,6 +1,6 @@
-"""What was destroyed by us: each pod that the API server let us evict is counted, and told with its proof.
+"""Eviction audit: counts and logs each pod that Escher evicted, with the proof that it was allowed.
 
-Called by whoever carried it out, after the API server has agreed; must not decide anything.
+It is called after the API server has accepted the eviction.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ class EvictionAudit(Enum):
     """Why a pod was evicted. The value is its name in metrics."""
 
     PART = "part"
-    """It was bound as a part of a gang that was never whole."""
+    """The pod was bound as a part of a gang that was never whole."""
     PREEMPTED = "preempted"
-    """A gang of higher priority has its room."""
+    """A gang of higher priority gets its room."""
     PREEMPTED_BY_POD = "preempted_by_pod"
-    """A pod of higher priority has its room, and that of the rest of its gang."""
+    """A pod of higher priority gets its room, and the room of the rest of its gang."""
 
 
 Destroyed = Callable[[EvictionAudit, Pod, str], None]
-"""Takes what was destroyed, and the proof, in words, that it was allowed."""
+"""Takes the kind of eviction, the pod, and the proof, in words, that it was allowed."""
 
 
 def logged(count: Callable[[str], None] = lambda kind: None) -> Destroyed:
-    """Each is one line of the log and one of the metric."""
+    """Returns a `Destroyed` that writes one log line and counts one in the metric."""
 
     def destroyed(kind: EvictionAudit, pod: Pod, why: str) -> None:
         _log.warning(

@@ -1,4 +1,4 @@
-"""Gates: calls of bind that wait to be let through, or to be told why not. Must not know what they wait for."""
+"""Permit gates: bind calls wait here until they are let through or refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STOPPING = "Escher is shutting down: the pod is tried again"
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """How a bind has passed: empty, and what its pod is to say of that; or why it has not."""
+    """How a bind's wait ended: `refusal` is empty, or says why. `attempt` is for the Binding."""
 
     refusal: str
     attempt: Attempt | None = None
@@ -28,7 +28,7 @@ class PermitGates:
         return len(self._waiting)
 
     def enter(self, uid: PodUid) -> asyncio.Future[Passage]:
-        """Done once somebody lets the pod's bind through, or refuses it."""
+        """Returns a future that is done when the pod's bind is let through or refused."""
         gate: asyncio.Future[Passage] = asyncio.get_running_loop().create_future()
         self._waiting[uid] = gate
         if self._closed:
@@ -36,13 +36,13 @@ class PermitGates:
         return gate
 
     def let(self, uid: PodUid, refusal: str, attempt: Attempt | None = None) -> None:
-        """The pod's bind waits no more; nothing happens if it did not."""
+        """Ends the wait of the pod's bind; does nothing if it does not wait."""
         gate = self._waiting.pop(uid, None)
         if gate is not None and not gate.done():
             gate.set_result(Passage(refusal, attempt))
 
     def close(self) -> None:
-        """Nobody waits any more: those that did, and all that come, are told that the service stops."""
+        """Refuses all waiting binds, and all later ones, because the service stops."""
         self._closed = True
         for uid in list(self._waiting):
             self.let(uid, _STOPPING)

@@ -1,7 +1,6 @@
-"""Telling: pods have events that say what became of them, each once for the same pod and note.
+"""Pod events: writes Events on pods, each note once for the same pod.
 
-Must not decide what is told: see `effects`.
-"""
+The callers decide what is written: see `dispatcher`."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ _log = structlog.get_logger(__name__)
 _EVENTS_REMEMBERED = 4096
 _TELL_WITHIN = 120.0
 MOST_WAITING = 4096
-"""Events of one namespace that wait to be stored: one edit of what thousands of its pods name makes one for each."""
+"""Most Events of a namespace that wait to be stored: one edit may cause thousands at once."""
 
 
 class EventRecorder:
-    """`start` has work done in the background."""
+    """Writes Events. `start` runs work in the background."""
 
     def __init__(self, recorder: Recorder, start: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._recorder = recorder
@@ -36,7 +35,7 @@ class EventRecorder:
         self._waiting: Counter[str] = Counter()
 
     def tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
-        """The pod has an event that says so; once for the same pod and note. What is lost may be told again."""
+        """Puts an Event on the pod, once for the same note. A lost Event may be written again."""
         seen = (pod.uid, note)
         if seen in self._told or self._waiting[pod.namespace] >= MOST_WAITING:
             return
@@ -45,13 +44,14 @@ class EventRecorder:
         self._start(self._record(Notice(PodRef.of(pod), kind, reason, note)))
 
     def tell_of_deed(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
-        """As `tell`, of what was done to the pod just now: after a restore of etcd it may be done once more, and the
-        event of the first time is gone."""
+        """As `tell`, for an act on the pod just now, also if the same note was written before.
+
+        After a restore of etcd the act may happen again, and its first Event is gone."""
         self._told.pop((pod.uid, note), None)
         self.tell(pod, kind, reason, note)
 
     async def _record(self, notice: Notice) -> None:
-        """Tried for a while: that the API server was away may be what there is to tell."""
+        """Retries for a while: the Event may be about an outage of the API server."""
         try:
             await until_answered(lambda: self._recorder.record(notice), _TELL_WITHIN, what="tell", pod=str(notice.pod))
         except Unavailable as error:

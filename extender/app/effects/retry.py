@@ -1,7 +1,4 @@
-"""Insisting: a request is made again until it is answered, with longer pauses from one to the next.
-
-Knows asyncio and the errors of ports; must not know what is asked for.
-"""
+"""Retry: makes a request again until it is answered, with longer and longer pauses."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 _TELLS_AT = 8
-"""So many failures in a row are told to people: of those that are usual, few last so long."""
+"""The failure in a row at which a warning is logged: usual outages are mostly shorter."""
 
 
 async def until_answered(
@@ -29,9 +26,9 @@ async def until_answered(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     **about: str,
 ) -> None:
-    """It has succeeded, with longer pauses from attempt to attempt, and such as the API server asks for.
+    """Returns when `attempt` has succeeded. Pauses grow; the API server may ask for longer ones.
 
-    Raises Refused, and Unavailable where the next attempt would come later than `within` seconds.
+    Raises Refused, and Unavailable if the next attempt would come later than `within` seconds.
     """
     loop = asyncio.get_running_loop()
     give_up, back_off = loop.time() + within, back_off or BackOff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -43,7 +40,7 @@ async def until_answered(
             wait = back_off.failed(error.retry_after)
             if loop.time() + wait > give_up:
                 raise
-            # Once for each outage: all that is to be written may have to wait for the same API server.
+            # Once an outage: all writes may have to wait for the same API server.
             tell = _log.warning if back_off.failures == _TELLS_AT else _log.info
             tell("tried again", **about, why=str(error))
             await sleep(wait)

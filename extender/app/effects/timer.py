@@ -1,7 +1,4 @@
-"""Timer: calls `Scheduler.tick` at the next deadline. There is one timer for all deadlines.
-
-Knows the event loop's timers; must not know what is due.
-"""
+"""Timer: calls `Scheduler.tick` at the next deadline. There is one timer for all deadlines."""
 
 from __future__ import annotations
 
@@ -21,7 +18,7 @@ class Timer:
         self._stopped = False
 
     def set(self) -> None:
-        """The `Scheduler` ticks at its next deadline."""
+        """Makes the `Scheduler` tick at its next deadline."""
         if self._stopped:
             return
         deadline = self._scheduler.next_deadline()
@@ -31,7 +28,7 @@ class Timer:
             self._timer.cancel()
         self._at = deadline
         wait = max(0.0, deadline - self._scheduler.cache.clock.steady())
-        # What is due then is nobody's who is being answered now.
+        # A fresh context: what is due then has nothing to do with the request that is being answered now.
         self._timer = asyncio.get_running_loop().call_later(wait, self._ring, context=Context())
 
     def _ring(self) -> None:
@@ -39,11 +36,11 @@ class Timer:
         try:
             self._performer.do(self._scheduler.tick())
         finally:
-            # Whatever happened: a clock that has stopped would be the end of every gang.
+            # Also after an error: without a timer, no gang would reach a deadline.
             self.set()
 
     def stop(self) -> None:
-        """It does not ring any more."""
+        """Stops the timer for good."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -1,9 +1,9 @@
-"""Stale wakes: the annotation by which a pod was woken is taken off once it has done its work.
+"""Wake cleanup: removes the wake annotation from pods that are bound.
 
-A pod that is bound needs it no more. One of a scheduler that is not ours was never woken by us: it is a copy's, and is
-let be. There is no hurry, and a pod may be gone soon: it is taken only from those that have been bound for a whole
-round, one after the other, so that what is urgent is not held up. What fails is done in the next round, and keeps no
-pods of other namespaces waiting. It is taken off a pod once: whoever puts it there again, it was not Escher.
+A bound pod needs it no more. Escher never wakes pods of other schedulers; such a pod has a copied annotation, which
+stays. Removal is not urgent, and a pod may end soon. So only pods that have been bound for a whole round lose it, one
+after the other, so that urgent writes do not wait. A failure is tried again in the next round, and does not delay pods
+of other namespaces. It is removed once a pod: if it is there again, another writer put it there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class WakeCleanup:
         self._every = every
 
     async def run(self) -> None:
-        """Takes them off until it is cancelled."""
+        """Removes the annotations, until it is cancelled."""
         before: frozenset[PodUid] = frozenset()
         done: set[PodUid] = set()
         while True:
@@ -46,7 +46,7 @@ class WakeCleanup:
             before = frozenset(stale)
 
     async def _take_off(self, stale: Mapping[PodUid, PodRef], done: set[PodUid]) -> None:
-        """From all of these but those of namespaces where it fails; `done`: it was, or is refused."""
+        """Skips namespaces after a failure. `done` gets pods that succeeded or were refused."""
         failed: set[str] = set()
         for uid, pod in stale.items():
             if pod.namespace in failed:

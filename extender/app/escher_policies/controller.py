@@ -1,11 +1,9 @@
-"""EscherPolicies: the policies that people create, change and remove while the cluster runs.
+"""EscherPolicy controller: policies that people create, change and remove at run time.
 
-What is in force of each is told to whoever heeds it (`PolicyMatching`), as soon as it is known, and its status says
-whether it is, for how many pods, and which policies it names that are not there: these may come later. One that would
-be led back to itself, by parents or by preferences, is refused; whoever closes the circle is. So is one more than the
-namespace's quota; those that are in force stay so. Where the circle opens again, or another is gone, it comes into
-force. Must not know how a policy is carried out, nor how its parameters are spelt.
-"""
+What is in force of each policy goes to `PolicyMatching` as soon as it is known. The status says whether the policy is
+in force, for how many pods, and which policies it names that do not exist yet. A policy that leads back to itself, by
+parents or by preferences, is refused: the policy that closes the circle. A policy beyond the namespace's quota is
+refused too; policies in force stay so. A refused policy comes into force when the circle opens, or another is gone."""
 
 from __future__ import annotations
 
@@ -42,29 +40,31 @@ _SHOWN = 8
 """Policies of a circle that its message names."""
 
 Understand = Callable[[PolicySpec], PolicyInForce]
-"""What is in force of a policy that says this. Raises ValueError, in words for its author."""
+"""Returns what is in force of a policy with this spec. Raises ValueError for its author."""
 
 Try = Callable[[Identity, PolicyInForce], object]
-"""Carries the policy out as far as can be without a cluster. Raises ValueError where it cannot be, in words for its
-author, which begin with the parameter that is at fault, if it is one."""
+"""Carries the policy out as far as possible without a cluster. Raises ValueError for its author.
+
+The message begins with the parameter at fault, if there is one."""
 
 
 class Governing(Protocol):
-    """Who heeds policies."""
+    """Receives the policies in force."""
 
     def put(self, name: Identity, policy: PolicyInForce) -> None:
-        """This is in force of it now."""
+        """This is in force of the policy now."""
         ...
 
     def drop(self, name: Identity) -> None:
-        """Nothing is in force of it any more."""
+        """Nothing is in force of the policy any more."""
         ...
 
 
 class EscherPolicies:
-    """`management.PolicyCalls`. `understand`: see `Understand`. `pods`: how many a policy governs. `installed`: whether
-    the cluster has the kind at all. `trouble`: what stands in the way of one that is in force, in words. `chance` gives
-    numbers from 0 to 1."""
+    """Implements `api.PolicyCalls`. `pods`: how many pods a policy matches.
+
+    `installed`: whether the cluster has the kind. `trouble`: what hinders a policy that is in force, in words. `chance`
+    gives numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class EscherPolicies:
         self._named_by: dict[Identity, dict[Identity, None]] = {}
         self.quota = PolicyQuota(isolation or Isolation())
         self._refused: dict[Identity, str] = {}
-        """Those that may come into force though they do not change, and why they are not, in one word."""
+        """Policies that may come into force without a change of theirs, and why they are not."""
         self._standings: PolicyStatus | None = None
 
         def reports(in_force: Effective[Object, PolicyInForce]) -> PolicyStatus:
@@ -100,7 +100,7 @@ class EscherPolicies:
         self.tending = ObjectController(kind, store, clock, marks=marks, reports=reports, chance=chance)
         self.tending.in_force.followers.append(self._follow)
         self.sink = _WellFirst(self.tending.known)
-        """That of the kind's watch."""
+        """The sink of the kind's watch."""
 
     # -- what is in force ------------------------------------------------------------------------------------------
 
@@ -121,12 +121,12 @@ class EscherPolicies:
             field = f"parameters.{parameter}"
             way = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "...", *circle[-2:]]
             return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} leads back; name another", field=field)
-        # What was in force before a restart says so.
+        # The status of a policy that was in force before a restart says so: the quota does not refuse it.
         over = self.quota.over(item.name) if former is None and item.in_force is None else None
         return policy if over is None else NotInForce(QUOTA_EXCEEDED, str(over), field="name")
 
     def _circle(self, name: Identity, policy: PolicyInForce) -> list[str]:
-        """The way by which a policy that is this one would be led back to itself; empty if it is not."""
+        """Returns the way by which the policy would lead back to itself; empty if it would not."""
         ways = [[name.name, each] for each in _led_to(policy)]
         seen: set[str] = set()
         while ways:
@@ -157,14 +157,14 @@ class EscherPolicies:
             self._refused[name] = why_not.reason
         else:
             self._refused.pop(name, None)
-        # Of those who name it something else may be true now, and those whom it refused may come into force.
+        # Policies that name this one may have another status now. Policies that it refused may come into force.
         return [*self._named_by.get(name, ()), *self._opened(name)]
 
     def _opened(self, changed: Identity) -> Iterator[Identity]:
         return self._let_in([each for each in self._refused if each != changed and each.namespace == changed.namespace])
 
     def _let_in(self, names: Iterable[Identity]) -> Iterator[Identity]:
-        """Those of them that may be in force now are; of these, and others, something else is true for that."""
+        """Puts those in force that may be now; yields them, and others that this changes."""
         for name in names:
             if self._refused.get(name) == QUOTA_EXCEEDED and self.quota.over(name) is not None:
                 continue
@@ -174,13 +174,12 @@ class EscherPolicies:
                 yield from self.tending.in_force.take(name, entry.item)
 
     def heed_quota(self, namespace: str | None = None) -> None:
-        """There may be room for more in the namespace; None: in any."""
+        """The namespace (None: any) may have room for more: puts waiting policies in force."""
         waiting = [each for each in self._refused if namespace is None or each.namespace == namespace]
         for name in list(self._let_in(waiting)):
             self.tending.known.tell(name)
 
     def waiting_for_quota(self, namespace: str) -> int:
-        """How many of the namespace are not in force for its quota."""
         return sum(why == QUOTA_EXCEEDED and name.namespace == namespace for name, why in self._refused.items())
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ class EscherPolicies:
         return self._state(entry)
 
     def in_force(self, name: Identity) -> PolicyInForce:
-        """What is in force of it. Raises NotFound, `management.NotInForce`."""
+        """Returns what is in force of it. Raises NotFound, `management.NotInForce`."""
         policy = self.tending.in_force.get(name)
         if policy is None:
             state = self.get_policy(name)
@@ -269,8 +268,9 @@ class EscherPolicies:
 
 
 class _WellFirst:
-    """`ports.Sink`: of a list those that were in force come first. Of a circle that was refused before a restart the
-    same one is then refused again, and a quota is used by the same."""
+    """A `ports.Sink` that takes policies of a list first that were in force before.
+
+    So after a restart the same policy of a circle is refused, and the same ones use the quota."""
 
     def __init__(self, known: Known[Object]) -> None:
         self.upsert, self.remove, self._known = known.upsert, known.remove, known
@@ -295,7 +295,7 @@ def _stands(
 
 
 def _led_to(policy: PolicyInForce) -> Iterable[str]:
-    """The policies that are asked in place of this one, or above it."""
+    """Returns the policies that this one names as its parent or preferences."""
     if not isinstance(policy.parameters, FairShare | Soft):
         return ()
     return [each for names in names_of(policy.parameters).values() for each in names]

@@ -1,13 +1,13 @@
-"""Asked: EscherPolicies that applications ask are at work in the service, from when one is in force until it is not.
+"""ESL controller: runs the EscherPolicies that applications ask, while they are in force.
 
-Each is an ESL in a space of its own (`esl_host`). It is told of other parameters as soon as they are in force, and goes
-on after a restart from the objects and the pods that are there. What it has set says so (`EphemeralResource.policy`),
-and is removed when the policy is gone, or of another type: by what is there and not by what has happened, so that
-neither a crash nor a silent API server leaves anything for good. Pods that run are left alone.
+Each is an ESL in a space of its own (`esl_host`). It gets other parameters as soon as they are in force. After a
+restart it goes on from the objects and the pods that exist. The objects that it has set name it
+(`EphemeralResource.policy`). They are removed when the policy is gone, or of another type. Removal depends on what
+exists, not on events, so that neither a crash nor a silent API server leaves anything for good. Running pods are left
+alone.
 
-An answer is good for as long as the policy is there. What is remembered of it before there is a pod does not outlive
-the process, nor `_LAPSES_SECONDS`: the pod says itself which task it is, and is known when it comes.
-"""
+An answer is valid while the policy exists. A task without a pod is remembered only in the process, and for at most
+`_LAPSES_SECONDS`: the pod itself says which task it is."""
 
 from __future__ import annotations
 
@@ -39,18 +39,17 @@ _ROUND_SECONDS, _SOON_SECONDS = 60.0, 5.0
 _LAPSES_SECONDS = 600.0
 _BEGUN_WITHIN_SECONDS = 2.0
 MOST_TASKS = 5000
-"""Tasks that one policy remembers. Whoever asks for one more is told to come again."""
+"""Most tasks that one policy remembers. A request for one more has to come again later."""
 _SHOWN_NODES = 3
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 Find = Callable[[Identity], PolicyInForce]
-"""What is in force of the policy. Raises NotFound, NotInForce."""
+"""Returns what is in force of the policy. Raises NotFound, NotInForce."""
 
 
 @dataclass(slots=True)
 class _Host:
-    """One policy. `parameters`: those in force; None: it is to end. `turn`: these are of another type, or none.
-    `begun`: it is `at_work`."""
+    """One policy. `parameters`: None if it has to end. `turn`: set when their type changes."""
 
     name: Identity
     parameters: Hosted | None
@@ -58,7 +57,7 @@ class _Host:
     begun: asyncio.Event = field(default_factory=asyncio.Event)
     at_work: tuple[HostedPolicies, PolicyEsl] | None = None
     asked: dict[str, float] = field(default_factory=dict)
-    """Until when a task is remembered though it has no pod."""
+    """Until when a task without a pod is remembered."""
 
     @property
     def mark(self) -> str:
@@ -66,8 +65,9 @@ class _Host:
 
 
 class EslController:
-    """`escher_policies.Governing`, and `management.AskCalls`. `first` is told of every policy before; `listed`: whether
-    all policies that there are have been told of."""
+    """Implements `controller.Governing` and `api.AskCalls`.
+
+    `first` gets every policy before this object. `listed`: whether all existing policies have been passed."""
 
     def __init__(self, hosting: EslHost, first: Governing, find: Find, listed: Callable[[], bool]) -> None:
         self._hosting = hosting
@@ -106,7 +106,7 @@ class EslController:
             self._adapt(space, esl, parameters)
 
     def _adapt(self, space: HostedPolicies, esl: PolicyEsl, parameters: Hosted) -> None:
-        """A defect is the policy's own: it begins anew."""
+        """Passes new parameters on. A defect in that is the policy's own, and restarts it."""
         if not space.failed.is_set():
             try:
                 space.perform(hosted.change(esl, parameters, space.now()))
@@ -116,7 +116,7 @@ class EslController:
     # -- at work -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until it is cancelled: what policies have set stays then, for the next to go on with."""
+        """Runs policies until it is cancelled; what they have set stays for the next process."""
         async with asyncio.TaskGroup() as group:
             self._group = group
             try:
@@ -138,7 +138,7 @@ class EslController:
             finally:
                 host.at_work = None
                 host.begun.clear()
-            # Of another type, it finds what it has set itself as somebody else's.
+            # If it has another type now, it would take what it has set itself for another owner's.
             await self._remove_what_is_nobodys()
         self._nudged.set()
         del self._hosts[host.name]
@@ -168,7 +168,7 @@ class EslController:
             wait = _ROUND_SECONDS if await self._remove_what_is_nobodys() else _SOON_SECONDS
 
     def _forget_asks(self, host: _Host) -> None:
-        """For tasks without a pod nothing is kept ready for ever."""
+        """Releases tasks that had no pod for too long: nothing is kept ready for ever."""
         if host.at_work is None or host.at_work[0].failed.is_set():
             return
         space, esl = host.at_work
@@ -185,7 +185,7 @@ class EslController:
         for task in over:
             del host.asked[task]
         try:
-            # At once: each by itself would be a comparison of all nodes, and thousands may be over together.
+            # In one call: each release compares all nodes, and thousands of tasks may be over together.
             space.perform(esl.release_all(over, space.now()))
         except Exception as error:
             space.fail(error)
@@ -198,14 +198,14 @@ class EslController:
             self._nudged.set()
 
     def _is_nobodys(self, resource: EphemeralResource) -> bool:
-        """Whether a policy has set it that is not in force any more."""
+        """Returns whether a policy has set it that is no longer in force."""
         if not resource.policy or resource.deleting or not self._listed():
             return False
         host = self._hosts.get(Identity(resource.name.namespace, resource.policy.partition("/")[2]))
         return host is None or host.mark != resource.policy
 
     async def _remove_what_is_nobodys(self) -> bool:
-        """Whether all of it could be."""
+        """Removes what policies no longer in force have set. Returns whether all could be."""
         removed = self._listed()
         resources = self._hosting.resources
         for resource in [entry.item for entry in resources.known.entries() if self._is_nobodys(entry.item)]:
@@ -258,7 +258,7 @@ class EslController:
         )
 
     def trouble(self, name: Identity) -> list[str]:
-        """What of its resources cannot be set now, and why, in words."""
+        """Says which of its resources cannot be set now, and why."""
         host = self._hosts.get(name)
         if host is None or host.at_work is None:
             return []
@@ -267,14 +267,14 @@ class EslController:
 
 
 def tried(name: Identity, policy: PolicyInForce) -> None:
-    """`escher_policies.Try`."""
+    """Implements `controller.Try`."""
     if isinstance(policy.parameters, Hosted):
-        # One that is only looked at may have no name.
+        # A policy that is only judged may have no name.
         hosted.made(name.namespace, name.name or "unnamed", policy.parameters)
 
 
 def _heeded(name: Identity, task: Task) -> PodRequirement:
-    """What a pod has to say that a policy is to govern. Raises InvalidName."""
+    """Returns what a pod needs so that the policy matches it. Raises InvalidName."""
     require_label("task", task.name)
     if task.group:
         require_label("group", task.group)
@@ -282,7 +282,7 @@ def _heeded(name: Identity, task: Task) -> PodRequirement:
 
 
 def _worded(effects: list[Effect]) -> Iterator[str]:
-    """The effects in words, those alike in one line."""
+    """Puts the effects into words, with one line for equal ones."""
     alike: dict[tuple[ResourceKey, int], list[NodeName]] = {}
     for effect in effects:
         match effect:
@@ -299,7 +299,7 @@ def _worded(effects: list[Effect]) -> Iterator[str]:
 
 
 async def _either(*events: asyncio.Event, within: float | None = None) -> None:
-    """One of them is set, or so many seconds have passed."""
+    """Waits until one of the events is set, or `within` seconds have passed."""
     waits = [asyncio.create_task(event.wait()) for event in events]
     try:
         await asyncio.wait(waits, timeout=within, return_when=asyncio.FIRST_COMPLETED)

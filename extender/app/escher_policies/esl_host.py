@@ -1,19 +1,18 @@
-"""Hosting: policies for applications at work in the service, unchanged, on what it knows and by what it may set.
+"""ESL host: runs ESL policies of applications in the service, on its state, through its writes.
 
     async with application.hosting.space([apart], namespace="team-a") as space:
         requirement = await space.ask(apart, Task("web-1", group="web"))
 
-Instead of node status they change EphemeralResource objects, one for each of their keys, with all of its nodes: durable
-first, then in the ledger, from there on the nodes, like all else that is set. So no application needs rights on node
-status, and a kubelet that forgets is no concern of a policy's. Such a policy is of the service's own domain, and its
-pods of a scheduler that asks the service. The service makes and deletes no pods for applications: a policy that
-launches its tasks by itself is refused that here.
+The policies are the same as in applications. Instead of node status they change EphemeralResource objects, one for each
+of their keys, with all of its nodes. A write is durable first, then in the ledger, then on the nodes, like any other.
+So no application needs rights on node status, and no policy has to handle a kubelet that forgets. Such a policy is of
+the service's own domain, and its pods have a scheduler that calls Escher. The service creates and deletes no pods for
+applications: a policy that launches its tasks itself is refused that here.
 
-A policy is told of the pods of its own namespace, and of the nodes of its scheduling domain: one that leaves that later
-it goes on to know, for what it has there stays. Knows no policy. Those of people's EscherPolicies (`mark`) outlive the
-process: what they set says whose it is, and what somebody else has set in such a name is left alone. What is refused to
-them is tried again for as long as they are at work.
-"""
+A policy gets the pods of its own namespace, and the nodes of its scheduling domain. It still knows a node that leaves
+the domain later, because what it has there stays. Hosted EscherPolicies (`mark`) outlive the process. What they set
+names its owner, and an object of such a name that another owner has set is left alone. What is refused to them is tried
+again as long as they run."""
 
 from __future__ import annotations
 
@@ -68,21 +67,21 @@ _NO_PODS = "the service makes and deletes no pods of applications: run this poli
 
 
 class EslHost:
-    """All spaces that are at work in the service."""
+    """All spaces that run in the service."""
 
     def __init__(self, cache: Cache, resources: Resources, known: Callable[[], Awaitable[object]]) -> None:
-        """`known`: waits until there is a first list of everything."""
+        """`known`: waits until everything has been listed once."""
         self.cache = cache
         self.resources = resources
         self.known = known
         self.spaces: list[HostedPolicies] = []
         self.pace = Pace()
         self.told = Nodes({cache.ledger.capacity.domain}, self._node_seen, self._node_gone)
-        """Nodes as policies know them: looked through once for all."""
+        """Nodes as policies know them: compared once for all policies."""
         self.finished: dict[PodUid, Pod] = {}
-        """Pods of tasks that have finished and are there, which the `Cache` does not keep."""
+        """Finished task pods that still exist; the `Cache` does not keep them."""
         self.listed: list[Pod] | None = None
-        """All pods, while a list of them is being taken in, and the `Cache` knows a part."""
+        """All pods, while a list of them is taken in and the `Cache` knows only a part."""
         resources.known.listeners.append(self._hear)
 
     def space(
@@ -95,9 +94,11 @@ class EslHost:
         on_notice: Tell = lambda notice: None,
         mark: str = "",
     ) -> HostedPolicies:
-        """These policies at work, from entering the block to leaving it; the rest as `Policies` says it, of
-        `adapters.kubernetes`. `mark`: what the objects that they set are known by as theirs; empty: by their names
-        alone. Raises ValueError as `Several`, and where a policy is not of the service's domain."""
+        """Returns a space: its policies run from entering the block to leaving it.
+
+        The rest is as in `Policies` of `adapters.kubernetes`. `mark`: the owner that identifies the objects that they
+        set; empty: their names alone do. Raises ValueError as `Several`, and if a policy is not of the service's
+        domain."""
         several, domain = Several(policies, namespace), self.cache.ledger.capacity.domain
         for policy in several.policies:
             if policy.domain != domain:
@@ -105,11 +106,11 @@ class EslHost:
         return HostedPolicies(self, several, namespace, keep, end_within, on_notice, mark)
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
-        """What tells these policies of nodes, after `first`."""
+        """Returns a sink that passes nodes to `first`, then to these policies."""
         return NodesTold(first, self.told)
 
     def pods(self, first: Sink[Pod]) -> Sink[Pod]:
-        """What tells these policies of pods, after `first`."""
+        """Returns a sink that passes pods to `first`, then to these policies."""
         return _PodsTold(first, self)
 
     def _node_seen(self, node: Node) -> None:
@@ -159,7 +160,7 @@ def _is_a_finished_task(pod: Pod) -> bool:
 
 
 class HostedPolicies(PolicyAsks):
-    """Several policies of one namespace at work in the service."""
+    """Several policies of one namespace that run in the service."""
 
     def __init__(
         self,
@@ -179,30 +180,30 @@ class HostedPolicies(PolicyAsks):
         self._capacities: Capacities = hosting.resources.capacities
         self.mark = mark
         self.failed = asyncio.Event()
-        """Set when these are no longer followed, for a defect."""
+        """Set when these policies have stopped because of a defect."""
         self.trouble: dict[ResourceKey, str] = {}
-        """What cannot be set now of their resources, and why."""
+        """Their resources that cannot be set now, and why."""
         self.others: dict[ResourceKey, str] = {}
-        """What somebody else has set of their resources, in words."""
+        """Their resources that another owner has set, in words."""
         self._taking: dict[str, tuple[list[Task], asyncio.Task[list[Effect]]]] = {}
-        """By policy, the tasks that it will be asked for at its next turn."""
+        """By policy, the tasks that it gets at its next turn, and the work that passes them."""
         self._again: set[ResourceKey] = set()
-        """Those that are tried again in a while: once, or each refusal would be followed by a series of its own."""
+        """Keys with a retry to come: only one each, else each refusal would start a series."""
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
         self._work = PolicyLoop(policies, self._heed, self._failed, hosting.pace)
         self._first: list[Event] | None = []
-        """What was there at first, until all of it is told."""
+        """Events of the initial state, until all of them are passed."""
         self._seen: set[NodeName] = set()
         """Nodes that the policies know."""
         self._told: dict[ResourceKey, dict[NodeName, int]] = {}
-        """What is in force of the policies' keys, as it was last told."""
+        """What is in force of the policies' keys, as it was last passed to them."""
         self._waiting: dict[ResourceKey, dict[NodeName, int]] = {}
-        """By key, what nodes are to have: a key has one object, which is written once at a time."""
+        """By key, the units to write: a key has one object, with one write at a time."""
 
     async def __aenter__(self) -> Self:
-        """What there is is known to the policies."""
+        """Passes the present state to the policies."""
         await self._hosting.known()
         self._work.begin()
         with await self._work.turn() as now:
@@ -232,11 +233,10 @@ class HostedPolicies(PolicyAsks):
             await self._work.end()
 
     async def ask_together(self, policy: PolicyEsl, task: Task) -> list[Effect]:
-        """The task is asked for, with all those for which that is done before it is the policies' turn to think: so
-        many who ask cost one comparison, and a fifth of the loop at most. Answers what is under way for all of them.
+        """Adds the task to the policy's next turn; returns what is under way for all tasks of it.
 
-        Raises NotYet where the space has ended. The policy's `would_require` has said what the task's pod has to say.
-        """
+        However many requests there are, a turn costs one comparison, and all take at most a fifth of the loop. Raises
+        NotYet if the space has ended. The policy's `would_require` has said what the task's pod must declare."""
         if policy.tasks.get(task.name) == task:
             return []
         taking = self._taking.get(policy.name)
@@ -260,7 +260,7 @@ class HostedPolicies(PolicyAsks):
         return effects
 
     def fail(self, error: BaseException) -> None:
-        """For a defect these are no longer followed."""
+        """Stops these policies because of a defect."""
         self._work.fail(error)
 
     def perform(self, effects: Iterable[Effect]) -> None:
@@ -274,7 +274,7 @@ class HostedPolicies(PolicyAsks):
     # -- what happens --------------------------------------------------------------------------------------------
 
     def look_at(self, name: Identity) -> None:
-        """An object of the namespace has changed, or is gone."""
+        """Takes in an object of the namespace that has changed, or is gone."""
         resource = EphemeralName(name.namespace, name.name)
         key = self._capacities.key_of(resource)
         if not any(policy.owns(key) for policy in self._policies.policies):
@@ -298,7 +298,7 @@ class HostedPolicies(PolicyAsks):
         (self._work.tell if self._first is None else self._first.append)(event)
 
     def _sees(self, node: Node) -> bool:
-        """Whether the policies are told of the node."""
+        """Returns whether the policies get the node."""
         return self._hosting.cache.isolation.of(self.namespace).has_node(node.labels) or node.name in self._seen
 
     def node_seen(self, node: Node) -> None:
@@ -315,7 +315,7 @@ class HostedPolicies(PolicyAsks):
         self._seen.discard(name)
         self._tell(NodeGone(name))
         for key, _ in self._keys_of(name):
-            # Should there be a node of that name again, it begins with nothing.
+            # A later node of that name has to begin with nothing.
             self._set(key, name, 0)
 
     def _keys_of(self, node: NodeName) -> list[tuple[ResourceKey, int]]:
@@ -353,7 +353,7 @@ class HostedPolicies(PolicyAsks):
         del self._waiting[key]
 
     async def _write(self, key: ResourceKey, waiting: dict[NodeName, int]) -> None:
-        """All that waits is written, and told as done or refused, but where something else is wanted by then."""
+        """Writes all that waits, and reports each result unless another value is wanted by then."""
         units = dict(waiting)
         name = EphemeralName(self.namespace, key.partition("/")[2].removeprefix(f"{self.namespace}."))
         why = ""
@@ -395,7 +395,7 @@ class HostedPolicies(PolicyAsks):
         self._try_again(key)
 
     def _try_again(self, key: ResourceKey) -> None:
-        """What was refused of it is no longer held against its nodes."""
+        """Reports all nodes again, so that policies retry what was refused of the key."""
         if self.trouble.pop(key, None) is not None:
             for node in self._hosting.told:
                 self._tell(NodeSeen(node))

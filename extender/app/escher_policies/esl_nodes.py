@@ -1,4 +1,4 @@
-"""What tells policies that the service hosts of nodes: all at first, then what changes of what a policy reads."""
+"""ESL nodes: passes nodes to hosted policies: all at first, then changes that policies read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from extender.esl.facts import Nodes
 
 
 class NodesTold:
-    """`ports.Sink`: `first` hears it before `told` does."""
+    """A `ports.Sink`: passes each change to `first`, then to `told`."""
 
     def __init__(self, first: Sink[Node], told: Nodes) -> None:
         self._first, self._told = first, told

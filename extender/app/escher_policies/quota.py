@@ -1,7 +1,4 @@
-"""Quota of policies: how many of a namespace are in force, and which wait for one of these to go.
-
-Must not know what a policy says, nor how one comes into force.
-"""
+"""Policy quota: how many policies of a namespace are in force, and whether one more may be."""
 
 from __future__ import annotations
 
@@ -20,25 +17,25 @@ class PolicyQuota:
         self._isolation = isolation
         self._in_force: dict[str, dict[Identity, None]] = {}
         self._underway: dict[str, dict[Identity, None]] = {}
-        """Those that calls are about to write, and that were let through."""
+        """Policies that calls are about to write, after `let_through`."""
 
     def used(self, namespace: str) -> int:
-        """How many of it are in force."""
+        """Returns how many of its policies are in force."""
         return len(self._in_force.get(namespace, ()))
 
     def over(self, name: Identity) -> Over | None:
-        """Whether this one would be too many, beside those that are in force or about to be."""
+        """Returns what it exceeds, beside policies that are in force or about to be; or None."""
         namespace = name.namespace
         others = {**self._in_force.get(namespace, {}), **self._underway.get(namespace, {})}
         others.pop(name, None)
         return self._isolation.over(namespace, Counted.POLICIES, 1, len(others))
 
     def has(self, name: Identity) -> bool:
-        """Whether it is in force."""
+        """Returns whether it is in force."""
         return name in self._in_force.get(name.namespace, ())
 
     def count(self, name: Identity, *, in_force: bool) -> None:
-        """Whether it is in force from now on."""
+        """Records whether it is in force from now on."""
         names = self._in_force.setdefault(name.namespace, {})
         if in_force:
             names[name] = None
@@ -48,7 +45,7 @@ class PolicyQuota:
             del self._in_force[name.namespace]
 
     def let_through(self, name: Identity) -> None:
-        """A call is about to write it: it has its place. Raises QuotaExceeded."""
+        """Reserves quota for a policy that a call is about to write. Raises QuotaExceeded."""
         if not self.has(name):
             over = self.over(name)
             if over is not None:
@@ -57,7 +54,7 @@ class PolicyQuota:
 
     @contextmanager
     def until_written(self, name: Identity) -> Iterator[None]:
-        """A place that it was given is kept while the block lasts."""
+        """Keeps that quota reserved while the block lasts."""
         try:
             yield
         finally:

@@ -1,7 +1,6 @@
-"""Policy standings: what the status of each EscherPolicy says, and how many pods it governs.
+"""Policy status: what the status of each EscherPolicy says, and how many pods it matches.
 
-Pure, but for what was counted. Must not know how a status is written.
-"""
+It is pure, except for the cached counts."""
 
 from __future__ import annotations
 
@@ -26,15 +25,16 @@ from extender.kube.label_match import LabelRequirement, Selector, matches
 NAMED = f"{DOMAIN}/policy"
 """The annotation by which a pod names policies of its namespace."""
 _AS_OLD = 0.05
-"""Seconds for which a namespace's pods, once sorted, are not sorted again: so long its policies are counted for."""
+"""Seconds for which a namespace's sorted pods are used, to count for all of its policies."""
 _SHOWN = 3
 
 Object = Declared[PolicySpec]
 
 
 class GovernedPods:
-    """How many of the pods a policy governs: those of its namespace that name it, and those that it selects; of one
-    that is asked, those that have its answer. `pods`: those of a namespace."""
+    """Counts the pods that a policy matches: pods that name it, and pods that it selects.
+
+    For a hosted policy: pods that have its answer. `pods`: returns those of a namespace."""
 
     def __init__(self, pods: Callable[[str], Collection[Pod]], clock: Clock) -> None:
         self._pods = pods
@@ -48,7 +48,7 @@ class GovernedPods:
         return there.governed(name.name, policy.selector)
 
     def _there(self, namespace: str) -> _Namespace:
-        # All policies are counted for together, once a minute.
+        # All policies are counted together, once a minute.
         now = self._clock.steady()
         if self._sorted is None or now - self._sorted[0] > _AS_OLD:
             self._sorted = now, {}
@@ -59,7 +59,7 @@ class GovernedPods:
 
 
 class _Namespace:
-    """The pods of one, by what policies choose them by: nobody looks at every pod for every policy."""
+    """The pods of one namespace, indexed by label and by the policies that they name."""
 
     def __init__(self, pods: Sequence[Pod]) -> None:
         self._pods = pods
@@ -90,7 +90,7 @@ class _Namespace:
         return sum(ANSWERED + name in pod.labels for pod in self._pods)
 
     def _candidates(self, selector: Selector) -> Iterable[Pod]:
-        """All that may be selected, each once."""
+        """Returns all pods that may be selected, each once."""
         if selector is None:
             return ()
         lists = [each for each in selector if each.operator == "In"]
@@ -100,13 +100,13 @@ class _Namespace:
 
 
 def named(pod: Pod) -> Collection[str]:
-    """The policies that the pod names: `a,b` asks for both, `a|b` for the first that can be had."""
+    """Returns the policies that the pod names: `a,b` for both, `a|b` for the first available."""
     said = pod.annotations.get(NAMED)
     return [each.strip() for each in re.split(r"[,|]", said)] if said else ()
 
 
 class _Side(NamedTuple):
-    """Whom a policy selects, and whether it wants them together or apart."""
+    """The pods that a policy selects, and whether it wants them together or apart."""
 
     namespace: str
     selector: frozenset[LabelRequirement]
@@ -124,9 +124,10 @@ def _side(name: Identity, policy: PolicyInForce) -> _Side | None:
 
 
 class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
-    """What the status of each says: also which policies it names that are not there, and how many pods it governs, as
-    counted when it came into force and in each full round since. Counting at each look would have a status written for
-    every pod that comes and goes."""
+    """What the status of each says, also which policies it names that do not exist.
+
+    Pods are counted when the policy comes into force, and in each full round. A count at each look would write a status
+    for every pod that comes and goes."""
 
     def __init__(
         self, in_force: Effective[Object, PolicyInForce], pods: Callable[[Identity, PolicyInForce], int]
@@ -142,7 +143,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         return self._standing(item, self._count)
 
     def now(self, item: Object) -> Standing[PolicySpec]:
-        """As `judge`, with the pods that it governs at this moment."""
+        """As `judge`, with the pods that it matches at this moment."""
         return self._standing(item, self._pods)
 
     def _standing(self, item: Object, pods: Callable[[Identity, PolicyInForce], int]) -> Standing[PolicySpec]:
@@ -155,7 +156,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         return replace(standing, message=message, counts={"pods": count})
 
     def of(self, name: Identity, policy: PolicyInForce) -> Standing[PolicySpec]:
-        """How one that is not there would stand."""
+        """Returns the status that a policy would have if it existed."""
         count = self._pods(name, policy)
         message = _worded("what the spec says can be in force", count, self._doubts(name, policy))
         return Standing(True, "InForce", message, counts={"pods": count})
@@ -189,7 +190,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         return self._counted[name][1]
 
     def _doubts(self, name: Identity, policy: PolicyInForce) -> list[str]:
-        """What of it cannot be carried out, in words."""
+        """Says what of it cannot be carried out."""
         missing = self._not_there(name, policy)
         words = [f"it names {', and '.join(missing)}"] if missing else []
         for key, others in self._at_odds(name, policy).items():
@@ -199,8 +200,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         return words
 
     def _at_odds(self, name: Identity, policy: PolicyInForce | None) -> Mapping[str, Sequence[str]]:
-        """Policies for the same pods, by both of which no two of these could be there whatever nodes there are; by the
-        label of the places."""
+        """Returns policies for the same pods that allow no two of them, by the domains' label key."""
         kind = None if policy is None else _side(name, policy)
         if policy is None or kind is None:
             return {}
@@ -212,7 +212,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         return found
 
     def _not_there(self, name: Identity, policy: PolicyInForce) -> list[str]:
-        """What it names and cannot use now, in words."""
+        """Says what it names and cannot use now."""
         words = []
         for parameter, others in names_of(policy.parameters).items():
             for each in others:

@@ -1,1 +1,1 @@
-"""Answers about the cluster: explanations, what-if, remedies and dumps."""
+"""Explain: answers about the cluster: explanations, what-if, remedies and dumps."""

@@ -1,8 +1,7 @@
-"""Explain: why a pod or a gang waits, with numbers, and what would help. Only reads the `Cache`.
+"""Explain: why a pod or a gang waits, with numbers, and what would help. It only reads the `Cache`.
 
-The same rules that decide are asked again, node by node (`node_groups`), and policies that people create are told with
-what they come to (`policy_details`). What is told here as a remedy is what rules say; `remedy_search` tries what would
-help.
+It evaluates the rules that decide, node by node (`node_groups`), and adds the numbers of EscherPolicies
+(`policy_details`). Remedies here come from the rules; `remedy_search` tries what would help.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ def _rests(subject: str, summary: str, node: NodeName | None = None) -> Explanat
 
 
 def _adding(explanation: Explanation, said: str, remedy: str) -> Explanation:
-    """With this besides; either may be empty."""
+    """Returns the explanation with these added; either may be empty."""
     summary = f"{explanation.summary}; {said}" if said else explanation.summary
     return replace(explanation, summary=summary, remedies=[*explanation.remedies, *([remedy] if remedy else [])])
 
 
 class Explain:
-    """`why_withheld`: why there is less of an ephemeral resource than is asked for; empty where there is not."""
+    """`why_withheld`: why an ephemeral resource has less than is asked for; empty if it has not."""
 
     def __init__(self, cache: Cache, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._cache = cache
@@ -71,7 +70,7 @@ class Explain:
         self._within: str | None = None
 
     def within(self, namespace: str) -> Self:
-        """The same, which names no pods, gangs and claims of other namespaces."""
+        """Returns a copy that names no pods, gangs and claims of other namespaces."""
         found = copy(self)
         found._within = namespace
         return found
@@ -90,7 +89,7 @@ class Explain:
         return self._aged(self._dated(self._gang(gang), list(gang.roster.unplaced()), gang.key))
 
     def _dated(self, explanation: Explanation, pods: Sequence[Pod], subject: PodUid | GangKey) -> Explanation:
-        """With since when these wait, and for this reason."""
+        """Adds since when these pods wait, and since when for this reason."""
         if not explanation.waits:
             return explanation
         cache, since = self._cache, self._cache.waits.since(subject)
@@ -101,7 +100,7 @@ class Explain:
         return replace(explanation, since=min(created, default=None), reason_since=reason_since)
 
     def _aged(self, explanation: Explanation) -> Explanation:
-        """With how old what it rests on is, where that is of weight."""
+        """Adds the age of the data, if it matters."""
         told = self._cache.staleness.told() if explanation.waits else ""
         if not told:
             return explanation
@@ -136,7 +135,7 @@ class Explain:
         summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
         never = None if judged.fitting else self._cache.policies.judging.why_never(pod)
         if never is not None:
-            # Whatever else lets this one be placed keeps another of its policies' pods waiting.
+            # Whatever else lets this pod be placed keeps another pod of its policies waiting.
             summary = f"{summary}; {never.explained or never.reason}"
             remedies.insert(0, "change one of these policies, or add or label nodes")
         found, groups = _waits(subject, summary, *remedies), list(self._nodes.shown(pod, judged.groups))
@@ -146,7 +145,7 @@ class Explain:
         return replace(_adding(found, said, remedy), groups=groups, for_a_place=not judged.fitting and never is None)
 
     def _observed(self, subject: str, pod: Pod) -> Explanation:
-        """What would be answered, where nothing is refused."""
+        """Says what filter would answer if it refused pods."""
         now = self._cache.clock.steady()
         would = self._cache.observing.would_refuse(pod, list(self._cache.nodes), now)
         said = f"it would be turned away: {would}" if would else "it would pass"
@@ -198,7 +197,7 @@ class Explain:
         judged = self._nodes.judge(template)
         fitting, remedies = judged.fitting, self._remedies(template, Judged(judged.groups, []))
         if gang.wait.shortfall is None and judged.groups and not fitting:
-            # No plan was looked for: there is no node to begin with.
+            # No plan was looked for: no node can have a member.
             reason = f"none of {len(self._cache.nodes)} nodes can have one of its {gang.needed} members"
         if template.governed:
             reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"

@@ -1,7 +1,7 @@
-"""Node groups: which nodes may not have a pod, by the rule that keeps it from them, and which may.
+"""Node groups: which nodes cannot have a pod, grouped by the rule that refuses it, and which can.
 
-The same rules that decide are asked again, node by node: what kube-scheduler knows of nodes (`node_match`), our
-filters, and room in the ledger. Nodes that fail by the same rule and resource, or the same policy, are one group.
+The rules that decide are evaluated for each node: kube-scheduler's (`node_match`), Escher's filters, and the ledger's
+room. Nodes that fail by the same rule and resource, or the same policy, form one group.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ NOT_SELECTED = "not-selected"
 NO_ROOM = "no-room"
 ABSENT = "absent"
 _ALONE = ("policy-anti-affinity", "policy-balance")
-"""What these say of where others stand now holds for a gang's member too, which they leave to its plan."""
+"""What these filters say also holds for a gang's member, for which they leave it to the plan."""
 
 
 @dataclass(slots=True)
 class Group:
-    """`numbers`: what the policy, whose rule it is, comes to."""
+    """`numbers`: the present numbers of the policy whose rule it is."""
 
     rule: str
     said: str
@@ -72,7 +72,7 @@ class Group:
 
 @dataclass(slots=True)
 class Judged:
-    """`groups`: largest first. `fitting`: the nodes that may have the pod."""
+    """`groups`: largest first. `fitting`: the nodes that can have the pod."""
 
     groups: list[Group]
     fitting: list[NodeName]
@@ -84,9 +84,9 @@ class NodeGroups:
         self._numbers = PolicyNumbers(cache)
 
     def judge(self, pod: Pod) -> Judged:
-        """All nodes, for the pod; of a gang's member by what is there now, without its plan."""
+        """Judges all nodes for the pod; a gang's member by the present state, without its plan."""
         judging = self._cache.policies.judging
-        # A gang's plan names the node that the gang filter lets pass; without a plan it would only say that again.
+        # The gang filter passes the node that the plan names; without a plan it would only say that again.
         judges = judging.judges_of_nodes(pod)
         if pod.governed and pod.gang is not None:
             alone = judging.judges_of_nodes(replace(pod, gang=None))
@@ -117,7 +117,7 @@ class NodeGroups:
 def _first_rule(
     node: Node, pod: Pod, judges: Sequence[tuple[str, NodeFilter]], room: Callable[[NodeName], Short | None]
 ) -> tuple[str, Refuse]:
-    """Name of the rule that keeps the pod off the node, and what it says; an empty name if none."""
+    """Returns the rule that refuses the pod on the node, and its reason; empty if none does."""
     if not accepts(node, pod):
         unselective = replace(pod, node_selector={}, affinity=())
         if accepts(node, unselective):

@@ -1,7 +1,6 @@
-"""Policy numbers: what policies that people create come to for a pod just now, in words with numbers.
+"""Policy details: the present numbers of EscherPolicies for a pod, in words.
 
-Worked out from the `Cache` when somebody asks, pod by pod: who decides (`filters.governing`) gives constant reasons.
-Must not decide anything.
+They are computed from the `Cache` for each request, because the filters give constant reasons. It decides nothing.
 """
 
 from __future__ import annotations
@@ -34,8 +33,9 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places where a pod may be as far as its spec goes, by a label's value, and how many pods of a policy stand in
-    each; `standing`: one of these in each."""
+    """Topology domains that a pod's spec allows, and the number of a policy's pods in each.
+
+    `nodes` and `counts` are by label value; `standing`: one of these pods in each."""
 
     key: str
     nodes: Mapping[str, Sequence[NodeName]]
@@ -56,7 +56,7 @@ class PolicyNumbers:
         self._cache = cache
 
     def summed_up(self, pod: Pod) -> str:
-        """All that governs the pod, with numbers."""
+        """Returns all EscherPolicies that match the pod, with numbers."""
         said = []
         for each in pod.governed:
             numbers = self.of(pod, each.name)
@@ -65,7 +65,7 @@ class PolicyNumbers:
         return ", ".join(said)
 
     def of(self, pod: Pod, policy: str) -> str:
-        """What that policy comes to for the pod; empty where there is nothing to count."""
+        """Returns the policy's numbers for the pod; empty if there is nothing to count."""
         governed = next((each for each in pod.governed if each.name == policy), None)
         if governed is None:
             return self._kept_away_by(pod, policy)
@@ -87,16 +87,16 @@ class PolicyNumbers:
         return ""
 
     def _kept_away_by(self, pod: Pod, policy: str) -> str:
-        """By one that governs others, which are to be away from such pods."""
+        """Numbers of a policy that matches other pods, which have to keep away from such pods."""
         found = self._cache.policy_matching.in_force(pod.namespace).get(policy)
         if found is None or not isinstance(found.parameters, AntiAffinity):
             return ""
         return self._taken(self.places(pod, (policy,), found.parameters.topology_key), "one of its pods")
 
-    # -- places --------------------------------------------------------------------------------------------------
+    # -- topology domains ----------------------------------------------------------------------------------------
 
     def places(self, pod: Pod, policies: Sequence[str], key: str, *, living: bool = False) -> Places:
-        """Of pods of these policies, the pod itself aside."""
+        """Counts the pods of these policies in each topology domain, without the pod itself."""
         nodes: dict[str, list[NodeName]] = {}
         for node in self._cache.nodes.values():
             if key in node.labels and accepts(node, pod):

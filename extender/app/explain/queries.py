@@ -1,4 +1,4 @@
-"""Queries: the present state of the cluster, its gangs and their members. Only reads the `Cache`."""
+"""Queries: the present state of the cluster, its gangs and members. It only reads the `Cache`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Queries:
         resource: ResourceKey | None = None,
         after: str | None = None,
     ) -> Iterator[NodeState]:
-        """As `management.StateCalls` says. O(nodes x log nodes), and what is held on those that are told of."""
+        """See `api.StateCalls`. O(nodes x log nodes), plus what is held on the nodes shown."""
         rows = self._cache.ledger.rows
         if node is None:
             names = sorted(name for name in self._cache.nodes if after is None or name > after)
@@ -50,7 +50,7 @@ class Queries:
         return (self._node_state(name, rows[name], namespace, resource, shown) for name in names)
 
     def _shown(self, namespace: str | None, resource: ResourceKey | None) -> Callable[[ResourceKey], bool]:
-        """Which resources were asked for: of a namespace its own, those exported to it, and shared ones."""
+        """Returns which resources are shown: a namespace's own, exported to it, and shared."""
         domain = self._cache.ledger.capacity.domain
 
         def shown(key: ResourceKey) -> bool:
@@ -103,7 +103,7 @@ class Queries:
     # -- gangs ---------------------------------------------------------------------------------------------------
 
     def gangs(self, namespace: str, *, after: str | None = None) -> Iterator[GangState]:
-        """As `management.GangCalls` says."""
+        """See `api.GangCalls`."""
         by_key, naming = self._cache.gangs.by_key, self._cache.gangs.naming
         theirs = (key for key in by_key if key.namespace == namespace and not lone_pod(key))
         named = sorted((naming.of(key), key) for key in theirs)
@@ -125,7 +125,7 @@ class Queries:
         )
 
     def _time_of_day(self, deadline: float | None) -> float | None:
-        """When a deadline passes, in seconds since the epoch, as the machine's clock stands now."""
+        """Returns when a deadline passes, in seconds since the epoch, by the clock as it is now."""
         clock = self._cache.clock
         return None if deadline is None else clock.now() + deadline - clock.steady()
 
@@ -144,7 +144,7 @@ class Queries:
 
 
 def gang_of(cache: Cache, key: GangKey, field: str = "name") -> Gang:
-    """The gang that is called so. Raises NotFound, Invalid."""
+    """Returns the gang of that name. Raises NotFound, Invalid."""
     try:
         gang = cache.gangs.naming.find(key)
     except Ambiguous as error:
@@ -156,7 +156,7 @@ def gang_of(cache: Cache, key: GangKey, field: str = "name") -> Gang:
 
 
 def pod_of(cache: Cache, namespace: str, name: str) -> Pod:
-    """The unfinished pod of that name. Raises NotFound. O(pods)."""
+    """Returns the unfinished pod of that name. Raises NotFound. O(pods)."""
     found = [pod for pod in cache.pods.values() if pod.name == name and pod.namespace == namespace]
     if not found:
         raise NotFound("pod", name, f"there is no unfinished pod {name} in namespace {namespace}")

@@ -1,9 +1,8 @@
-"""Remedies: what may help a pod or a gang that waits for a place, each as something that can be supposed.
+"""Remedies: what may help a pod or gang that waits for room, each as a change to simulate.
 
-Made from what is in its way: the nodes by rule, the policies that govern it, and who stands where. Whether one helps is
-for `remedy_search` to try: here it is enough that it might, and that there are few. What can be had in numbers (nodes,
-a quorum, a skew) is a ladder, of which the lowest rung that helps is told. Reads the `Cache`, changes nothing.
-"""
+They are derived from what is in the way: the nodes by rule, the matching EscherPolicies, and the resident pods. Here it
+is enough that a remedy might help, and that there are few; `remedy_search` tries them. What has a number (nodes, a
+quorum, a skew) is a ladder; the lowest rung that helps is reported. It reads the `Cache`, and changes nothing."""
 
 from __future__ import annotations
 
@@ -47,8 +46,9 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """`rung(n)`, from `lowest` to `highest`: the higher, the more is asked of people, and the likelier it helps.
-    `guess`: which is likely the lowest that does."""
+    """Remedies `rung(n)`, from `lowest` to `highest`; `guess`: likely the lowest that helps.
+
+    A higher rung asks more of people, and more likely helps."""
 
     rung: Callable[[int], Remedy]
     lowest: int = 1
@@ -61,7 +61,7 @@ def _one(said: str, *supposed: Supposed) -> Ladder:
 
 
 class Remedies:
-    """`why_withheld`: why more of an ephemeral resource would not come into force; empty where it would."""
+    """`why_withheld`: why more of an ephemeral resource would not come into force, or empty."""
 
     def __init__(self, cache: Cache, why_withheld: Callable[[ResourceKey], str] = lambda key: "") -> None:
         self._cache = cache
@@ -70,11 +70,11 @@ class Remedies:
         self._numbers = PolicyNumbers(cache)
 
     def for_pod(self, pod: Pod) -> Iterator[Iterator[Ladder]]:
-        """In families: of each the first that helps is enough. What asks least of people comes first."""
+        """Yields families: the first of each that helps is enough. The least costly comes first."""
         return self._families(pod, None)
 
     def for_gang(self, gang: Gang) -> Iterator[Iterator[Ladder]]:
-        """The same. Of a gang whose members do not exist there is none."""
+        """As `for_pod`; nothing for a gang with missing members."""
         member = next(gang.roster.unplaced(), None)
         return iter(()) if member is None or gang.missing else self._families(member, gang)
 
@@ -103,8 +103,7 @@ class Remedies:
             )
 
     def _added(self, pod: Pod, gang: Gang | None, count: int) -> Iterator[Ladder]:
-        """More nodes like those that would have such pods; where places are larger than nodes, in places of their
-        own."""
+        """Nodes like those that could have such pods, also in topology domains of their own."""
         if self._cache.asks_ephemeral(pod):
             return
         asked = " and ".join(amount(each, pod.requests[each]) for each in (CPU, MEMORY) if pod.requests.get(each))
@@ -124,7 +123,7 @@ class Remedies:
                 yield Ladder(more, 1, most, max(1, -(-lacking // per_node)))
 
     def _others_waiting(self, pod: Pod) -> int:
-        """Who may be tried before it."""
+        """Returns the number of pods that may be tried before it."""
         holding = self._cache.ledger.holding
         return sum(
             other.node is None and other.gang is None and other.priority >= pod.priority and holding(other.uid) is None
@@ -133,7 +132,7 @@ class Remedies:
         )
 
     def _kinds(self, pod: Pod) -> Iterator[tuple[NodeName, int]]:
-        """One node of each kind that would have the pod if it were empty, the most frequent first; and how many."""
+        """A node of each kind that fits the pod if empty, frequent kinds first; how many fit."""
         asked, domain = asked_of(pod.requests), self._cache.ledger.capacity.domain
         kinds: dict[tuple[object, ...], list[Node]] = {}
         for node in sorted(self._cache.nodes.values(), key=lambda node: node.name):
@@ -146,7 +145,7 @@ class Remedies:
                 yield nodes[0].name, fits
 
     def _keys(self, pod: Pod) -> tuple[str, ...]:
-        """The labels by which its policies know places that are larger than nodes."""
+        """Returns the label keys of its policies' topology domains that are larger than nodes."""
         kinds = (AntiAffinity, Balance, CoLocation)
         found = (each.parameters.topology_key for each in pod.governed if isinstance(each.parameters, kinds))
         return tuple(dict.fromkeys(key for key in found if key != HOSTNAME))
@@ -154,7 +153,7 @@ class Remedies:
     # -- resources -----------------------------------------------------------------------------------------------
 
     def _offered(self, pod: Pod, judged: Judged, count: int) -> Iterator[Ladder]:
-        """More of an ephemeral resource on the nodes where least of anything else is missing."""
+        """More of an ephemeral resource, on the nodes where least of anything else is missing."""
         for group, resource in self._ephemeral(judged):
             if self._why_withheld(resource):
                 continue
@@ -165,7 +164,7 @@ class Remedies:
                 yield _one(self._set(resource, name, units, [node]), Offered(name, node, units))
 
     def _data(self, pod: Pod, judged: Judged, count: int) -> Iterator[Ladder]:
-        """Nodes have the data that a policy wants near."""
+        """Nodes get the data that a policy requires near."""
         required = [(each, near) for each, near in of_type(pod.governed, DataLocality) if near.required]
         lacking = [node for group in judged.groups if self._wants_data(pod, group) for node in group.nodes]
         domain = self._cache.ledger.capacity.domain
@@ -200,7 +199,7 @@ class Remedies:
         return node in self._cache.ledger.totals.providers.get(key, ())
 
     def _released(self, pod: Pod, judged: Judged) -> Iterator[Ladder]:
-        """Who of another namespace, or of an agent's, holds what is short, on the node where least is missing."""
+        """Other namespaces, or agents, release what is short on the node where least is missing."""
         for group, resource in self._ephemeral(judged):
             if group.rule == ABSENT or group.best_node is None:
                 continue
@@ -245,11 +244,11 @@ class Remedies:
         where = f"--shared {name.name}" if name.shared else f"--namespace {name.namespace} {name.name}"
         return f"{resource} is {units} on {nodes[0]}: escher resource set {where} {units} --node {nodes[0]}"
 
-    # -- who else is there ---------------------------------------------------------------------------------------
+    # -- resident pods -------------------------------------------------------------------------------------------
 
     def _ended(self, pod: Pod, gang: Gang | None, judged: Judged) -> Iterator[Ladder]:
-        """Others end: those that policies keep it from, then those in whose room it would be; a gang as a whole."""
-        # Of all pods that there are these few: to look at each would hold up whoever calls meanwhile.
+        """Other units end: units that policies keep it from, then units in whose room it fits."""
+        # Only a few: to look at every pod would delay other callers.
         seen = list(islice(self._units(pod, gang, judged), _MOST_ENDING))
         for unit in seen[: 2 * _FEW]:
             yield _one(self._end_in_words(unit), *self._ending(unit))
@@ -257,7 +256,7 @@ class Remedies:
             yield _enough(seen, self._all_end, lowest=2)
 
     def _units(self, pod: Pod, gang: Gang | None, judged: Judged) -> Iterator[list[Pod]]:
-        """Who ends together, each once; none of the gang itself."""
+        """Yields sets of pods that end together, each once; none of the gang itself."""
         seen: set[tuple[PodUid, ...]] = set()
         for unit in chain(map(self._unit, self._in_the_way(pod, judged)), self._in_its_room(pod)):
             who = tuple(sorted(each.uid for each in unit))
@@ -279,14 +278,14 @@ class Remedies:
         return f"pod {unit[0]} on {unit[0].node} ends"
 
     def _unit(self, pod: Pod) -> list[Pod]:
-        """Who ends together with it; nobody where it would come again."""
+        """Returns the pods that end together with it; none if it would be created again."""
         comes_again = self._cache.around.daemons.comes_again
         gang = self._cache.gangs.of(pod.uid)
         members = [pod] if gang is None else gang.roster.members.values()
         return sorted((each for each in members if each.node is not None and not comes_again(each)), key=str)
 
     def _in_the_way(self, pod: Pod, judged: Judged) -> Iterator[Pod]:
-        """One pod of each place that has another of the policy's, such places first that have one alone."""
+        """Yields a policy pod of each occupied topology domain, of domains with fewest first."""
         for policy in dict.fromkeys(group.policy for group in judged.groups if group.policy):
             governed = next((each.parameters for each in pod.governed if each.name == policy), None)
             names: tuple[str, ...] = (policy,)
@@ -306,8 +305,9 @@ class Remedies:
             yield from (places.standing[value] for value in sorted(places.taken, key=lambda each: places.counts[each]))
 
     def _in_its_room(self, pod: Pod) -> Iterator[list[Pod]]:
-        """Who stands on nodes that would have it, on those first where it lacks least; the smallest first that makes
-        room for one, then the largest."""
+        """Yields the units on nodes that could have it, first on nodes that lack least.
+
+        On a node, units that make room for one pod come first, and smaller ones before larger ones."""
         rows = self._cache.ledger.rows
         for name in self._by_room(pod, (node.name for node in self._cache.nodes.values() if accepts(node, pod))):
             there = [self._cache.pods.get(PodUid(holder)) for holder in rows[name].holdings]
@@ -315,7 +315,7 @@ class Remedies:
             yield from sorted(filter(None, units), key=lambda unit: (not _makes_room(rows[name], unit, pod), len(unit)))
 
     def _by_room(self, pod: Pod, names: Iterable[NodeName]) -> list[NodeName]:
-        """Those on which least is missing first."""
+        """Returns the nodes, those first on which least is missing."""
         asked, rows = asked_of(pod.requests), self._cache.ledger.rows
 
         def lacking(name: NodeName) -> float:
@@ -386,7 +386,7 @@ def _makes_room(row: Row, unit: Sequence[Pod], pod: Pod) -> bool:
 
 
 def _enough(names: Sequence[T], remedy: Callable[[Sequence[T]], Remedy], lowest: int = 1) -> Ladder:
-    """The first so many of these."""
+    """A ladder over the first n of these."""
     return Ladder(lambda number: remedy(names[:number]), lowest, len(names), lowest)
 
 

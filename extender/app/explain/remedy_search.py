@@ -1,10 +1,9 @@
-"""Helping: explanations with what would help, each thing tried on a copy of the cluster before it is told.
+"""Remedy search: adds to explanations what would help, each tried on a copy of the cluster.
 
-A remedy is told if, when it is supposed, whoever waits has a place by the rules that decide: as `what-if` would answer.
-Of what can be had in numbers the least that helps is told. Only so much is tried for one explanation, and for so long;
-where nothing could be tried, what rules say stands alone. It is all thought of and tried in one copy, where nobody else
-waits for it; each try has a copy of that.
-"""
+A remedy is reported if the pod or gang gets a placement when it is simulated, by the rules that decide, as `what-if`
+would answer. For remedies with a number, the least that helps is reported. The tries for one explanation are limited in
+number and in seconds. If nothing could be tried, only the remedies of the rules are given. All remedies are derived and
+tried in one copy, so that no other call waits for that. Each try has a copy of the copy."""
 
 from __future__ import annotations
 
@@ -33,8 +32,9 @@ Suppose = Callable[[Wondered], SimulationRequest]
 
 
 class RemedySearch:
-    """Implements `management.ExplainCalls`. `explain`: what is explained without. `suppose` is called in a copy that
-    `copied` makes, and leaves it as it is."""
+    """Implements `api.ExplainCalls`. `explain`: gives the explanations without tries.
+
+    `suppose` is called in a copy that `copied` makes, and does not change it."""
 
     def __init__(self, cache: Cache, explain: Explain, copied: Copied, suppose: Suppose) -> None:
         self._cache = cache
@@ -81,7 +81,7 @@ class RemedySearch:
 
 
 def _seen(found: Explanation, within: str | None) -> Explanation:
-    """Without remedies that name what is in other namespaces."""
+    """Removes the remedies that name objects of other namespaces."""
     if within is None:
         return found
     tried = [each for each in found.tried if {getattr(s, "namespace", within) for s in each.supposed} <= {within}]
@@ -89,7 +89,7 @@ def _seen(found: Explanation, within: str | None) -> Explanation:
 
 
 class Trial:
-    """What is tried for one that waits."""
+    """The tries for one waiting pod or gang."""
 
     def __init__(self, suppose: Suppose, question: Question, clock: Clock) -> None:
         self._suppose = suppose
@@ -99,27 +99,27 @@ class Trial:
         self._left = MOST_TRIED
 
     def of(self, families: Iterator[Iterator[Ladder]]) -> list[Remedy]:
-        """What helps, the first of each family; nothing where it has a place already."""
+        """Returns the first remedy of each family that helps; none if it has a placement."""
         if self.helps(NOTHING):
             return []
         found = []
         for family in families:
             if self.is_over:
-                # What cannot be tried need not be thought of.
+                # Remedies that cannot be tried need not be derived.
                 break
             if (helps := self.first_of(islice(family, _MOST_OF_A_FAMILY))) is not None:
                 found.append(helps)
         return found
 
     def first_of(self, family: Iterable[Ladder]) -> Remedy | None:
-        """The first of these that helps."""
+        """Returns the first of these that helps."""
         for ladder in family:
             if (remedy := self._lowest(ladder)) is not None:
                 return remedy
         return None
 
     def _lowest(self, ladder: Ladder) -> Remedy | None:
-        """The lowest rung that helps; below it, one was tried that does not, unless it is the first."""
+        """Returns the lowest rung that helps; the one below it was tried, if there is one."""
         below, at = ladder.lowest - 1, ladder.guess
         step = 1
         while not self.helps(ladder.rung(at)):
@@ -127,7 +127,7 @@ class Trial:
                 return None
             below, at, step = at, min(ladder.highest, at + step), 2 * step
         while at - below > 1 and not self.is_over:
-            # The guess is mostly right: what is one lower is tried first.
+            # The guess is mostly right: so the rung below it is tried first.
             middle = at - 1 if at == ladder.guess else (below + at) // 2
             if self.helps(ladder.rung(middle)):
                 at = middle
@@ -140,14 +140,14 @@ class Trial:
         return self._left <= 0 or self._clock.steady() >= self._until
 
     def helps(self, remedy: Remedy) -> bool:
-        """Whether it was tried, and whoever waits had a place then."""
+        """Returns whether the remedy was tried and gave a placement."""
         if self.is_over:
             return False
         self._left -= 1
         try:
             return self._suppose(Wondered(remedy.supposed, self._question)).fits
         except ManagementError:
-            # It cannot be so.
+            # The change is not possible.
             return False
         except Unavailable:
             self._left = 0

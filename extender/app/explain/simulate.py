@@ -1,9 +1,8 @@
-"""What if: what would become of pods and gangs that do not exist, on a cluster that is not so yet.
+"""Simulate: what would become of pods and gangs that do not exist, after supposed changes.
 
-The same `Scheduler` that decides is asked, with the same rules: what is supposed is observed as if it were a fact, and
-the pods that are asked about are filtered as if kube-scheduler asked, with every node. That ruins the `Scheduler` for
-the real world, so it is done in a copy (`Copied`). What kube-scheduler alone knows (volumes, its own scores) is not
-known here.
+It uses the `Scheduler` and the rules that decide. A supposed change is observed as if it were a fact. The pods in
+question are filtered with every node, as if kube-scheduler called filter. That leaves the `Scheduler` unusable for the
+real cluster, so it is done in a copy (`Copied`). What only kube-scheduler knows (volumes, its own scores) is not known.
 """
 
 from __future__ import annotations
@@ -54,17 +53,19 @@ _MOST_SLICES = 100
 
 class Copied(Protocol):
     async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
-        """What the work answers, or raises, done where nothing that it changes is seen here. `namespace`: for whom; it
-        takes turns with others. Raises Unavailable where no copy can be had, or it takes too long."""
+        """Runs `work` where its changes are not seen here; returns its answer, or raises its error.
+
+        `namespace`: the requester; it takes turns with others. Raises Unavailable if there is no copy, or it takes too
+        long."""
         ...
 
     def within_a_copy(self, work: Callable[[], T]) -> T:
-        """The same for who is in a copy already."""
+        """As `in_a_copy`, for a caller that runs in a copy already."""
         ...
 
 
 class WhatIf:
-    """Implements `management.WhatIfCalls`."""
+    """Implements `api.WhatIfCalls`."""
 
     def __init__(self, scheduler: Scheduler, copied: Copied) -> None:
         self._scheduler = scheduler
@@ -76,14 +77,12 @@ class WhatIf:
         return await self._copied.in_a_copy(lambda: suppose(self._scheduler, wondered), namespace)
 
     def wonder_within(self, wondered: Wondered) -> SimulationRequest:
-        """The same for who is in a copy already, and wants to suppose more than one thing of what is; but not why what
-        does not fit does not: that costs as much as the rest."""
+        """As `wonder`, for several suppositions in one copy, without the costly explanation."""
         return self._copied.within_a_copy(lambda: suppose(self._scheduler, wondered, explains=False))
 
 
 def suppose(scheduler: Scheduler, wondered: Wondered, *, explains: bool = True) -> SimulationRequest:
-    """What would be. The `Scheduler` knows afterwards what was supposed. `explains`: with why what does not fit does
-    not. Raises NotFound, Invalid."""
+    """`explains`: with why pods do not fit. Changes the `Scheduler`. Raises NotFound, Invalid."""
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
         raise Invalid("changes", added, f"changes add {added} nodes; write {MOST_NODES} at most")
@@ -104,7 +103,7 @@ def suppose(scheduler: Scheduler, wondered: Wondered, *, explains: bool = True) 
 
 
 Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]
-"""Whether they fit, where each would be, and what tells why not."""
+"""Whether they fit, where each would be, and a function that explains why they do not."""
 
 
 class _Wondering:
@@ -112,16 +111,16 @@ class _Wondering:
         self._scheduler = scheduler
         self._cache = scheduler.cache
         self._woken: dict[PodUid, Pod] = {}
-        """By what was supposed: kube-scheduler tries them then."""
+        """Pods woken by what was supposed: kube-scheduler tries them then."""
         self._changed: dict[NodeName, None] = {}
-        """Nodes that others may go to for that, of whom kube-scheduler has not asked us, for it had no room itself."""
+        """Nodes with room now for pods that kube-scheduler never sent, as it had none for them."""
         scheduler.take_no_turns()
         if scheduler.more_to_do:
-            # What has happened before is not what is supposed.
+            # Earlier events are not part of what is supposed.
             scheduler.tick()
 
     def _do(self, decided: Decided[None]) -> None:
-        """It is so, and all that follows from it by itself."""
+        """Takes the effects, and runs the `Scheduler` until nothing follows from them."""
         for _ in range(_MOST_SLICES):
             self._woken |= {effect.pod.uid: effect.pod for effect in decided.effects if isinstance(effect, WakePod)}
             if not self._scheduler.more_to_do:
@@ -131,7 +130,7 @@ class _Wondering:
     # -- what is supposed ------------------------------------------------------------------------------------------
 
     def take(self, supposed: Supposed) -> list[Place]:
-        """It is so. Pods that had to move, and where to."""
+        """Makes the change. Returns the pods that had to move, and where to."""
         match supposed:
             case Drained(name):
                 return self._drain(self._node(name))
@@ -162,7 +161,7 @@ class _Wondering:
         there = [pod for pod in self._cache.pods.values() if pod.node == node.name and not comes_again(pod)]
         for pod in there:
             self._scheduler.forget(pod)
-        # Each needs a place of its own now: that others of its gang run elsewhere stays as it is.
+        # Each needs a placement of its own now: the gang's other members stay where they are.
         return [Place(str(pod), self._place(_anew(replace(pod, gang=None)))) for pod in sorted(there, key=str)]
 
     def _add(self, like: Node, count: int, own_places: Sequence[str]) -> None:
@@ -224,7 +223,7 @@ class _Wondering:
         if first is not None and not gang.holds_a_plan:
             self._let_go_first(first)
             self._place(first)
-        # Who is asked about first brings a plan for all.
+        # Filter of the first member makes a plan for all.
         holding = self._cache.ledger.holding
         members = sorted(gang.roster.members.values(), key=_in_order)
         held = [(pod, holding(pod.uid)) for pod in members]
@@ -234,14 +233,14 @@ class _Wondering:
         return False, [], partial(Explain(self._cache).gang, gang.key)
 
     def _let_go_first(self, pod: Pod) -> None:
-        """Whoever may be tried before this one has a place where it finds one."""
+        """Places the pods first that may be tried before this one."""
         for other in sorted(self._others(pod), key=lambda each: -each.priority):
             if (known := self._cache.pods.get(other.uid)) is not None and known.node is None:
-                # Of nodes that are as good kube-scheduler may take any: let it be one that this one could have had.
+                # kube-scheduler may take any of equally good nodes: assume a node that this pod could have had.
                 self._place(known, rather=self._cache.policies.judging.passes(pod))
 
     def _others(self, pod: Pod) -> list[Pod]:
-        """Who waits, whom what was supposed may help too; of a gang one member."""
+        """Returns waiting pods that the change may help too; one member of each gang."""
         judging, found, gangs = self._cache.policies.judging, list[Pod](), {self._cache.gangs.of(pod.uid)}
         for other in self._cache.pods.values():
             if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
@@ -250,7 +249,7 @@ class _Wondering:
                 continue
             gang = self._cache.gangs.of(other.uid)
             if gang is not None and (gang in gangs or gang.holds_a_plan or other.uid in gang.wait.rejected):
-                # Whose plan was possible has one, or is not asked about.
+                # A gang whose plan was possible has one, or kube-scheduler does not send its members.
                 continue
             may_go = self._changed and not self._scheduler.is_asleep(other.uid)
             if other.uid in self._woken or (may_go and any(map(judging.passes(other), self._changed))):
@@ -279,7 +278,7 @@ class _Wondering:
     # -- where it would be -------------------------------------------------------------------------------------------
 
     def _place(self, pod: Pod, rather: Callable[[NodeName], bool] = lambda name: False) -> NodeName | None:
-        """The node that the pod has from now on; None if it has none. `rather`: those that it goes to if it may."""
+        """Returns the node that the pod gets, or None. `rather`: nodes that it prefers."""
         self._scheduler.observe(pod)
         passed: Sequence[NodeName] = ()
         for sent in self._offers(pod):
@@ -291,13 +290,14 @@ class _Wondering:
         scores = self._scheduler.prioritize(pod, passed)
         node = max(passed, key=lambda name: (rather(name), scores.get(name, 0), name))
         if pod.gang is None:
-            # It is there: whoever comes next finds less room.
+            # The pod is there now: the next one finds less room.
             self._scheduler.observe(replace(pod, node=node))
         return node
 
     def _offers(self, pod: Pod) -> Iterator[list[NodeName]]:
-        """What kube-scheduler would offer: not a node that it would not have itself, nor more than a hundred of those
-        that will do; all that it would have where none of these is taken. A gang's member is offered all."""
+        """Yields the nodes that kube-scheduler would send: nodes that it accepts itself.
+
+        First at most 100 nodes that pass, then all; all at once for a gang's member."""
         judging, nodes = self._cache.policies.judging, self._cache.nodes
         if pod.gang is None:
             yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
@@ -312,10 +312,10 @@ class _Wondering:
 
 
 def _in_order(pod: Pod) -> tuple[int, str]:
-    """The tenth after the ninth."""
+    """Sorts number 10 after number 9."""
     return len(pod.name), pod.name
 
 
 def _anew(pod: Pod) -> Pod:
-    """The same, as its controller makes it again."""
+    """Returns the pod as its controller would create it again."""
     return replace(pod, uid=PodUid(f"{pod.uid}/anew"), node=None, bound_at=0.0, attempt=None, nominated=None)

@@ -1,13 +1,11 @@
-"""Remembering: the whole state of a `Scheduler` as values, one after the other, and a `Scheduler` that begins where
-another was.
+"""Snapshot: the whole state of a `Scheduler` as values, and a `Scheduler` that starts from them.
 
-A state dump is made of these: facts as the core has them, which bear nothing that no decision reads (no environment, no
-volumes, no annotations that are not ours), the settings that decide, and what was decided and no fact tells. Time
-stands still for whoever begins so: it is there to be asked (`explain`, `simulate`), not to decide. Must not know how
-the values are written, nor where to.
+A state dump is made of these: facts as the core has them, the settings that decide, and decisions that no fact shows.
+The facts hold nothing that no decision reads (no environment, no volumes, no annotations of others). The clock of the
+restored `Scheduler` does not move: it is for questions (`explain`, `simulate`), not for decisions.
 
-Not remembered: binds that wait for a node or a policy's leave, victims that kube-scheduler was offered within the last
-seconds, and policies that are none of ours (`Circumstances.foreign_policies` names them).
+Not in it: binds that wait for room on a node or for a policy. Victims that kube-scheduler was offered within the last
+seconds are missing too, and so are policies of others (`Circumstances.foreign_policies` names them).
 """
 
 from __future__ import annotations
@@ -39,8 +37,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What there is once. `now` and `steady`: the clock's. `schedulers`: that are ours. `ages`: seconds since each
-    watch said anything; `stale_after`: beyond which nothing new is planned."""
+    """What exists once. `now` and `steady`: the clock's. `schedulers`: schedulers that call Escher.
+
+    `ages`: seconds since the last news of each watch; `stale_after`: the age beyond which nothing new is planned."""
 
     now: float
     steady: float
@@ -66,7 +65,7 @@ class PolicyKept:
 
 @dataclass(frozen=True, slots=True)
 class CapacityKept:
-    """What the node has of ephemeral resources, by the ledger."""
+    """The node's units of ephemeral resources, by the ledger."""
 
     node: NodeName
     units: Mapping[ResourceKey, int]
@@ -74,7 +73,7 @@ class CapacityKept:
 
 @dataclass(frozen=True, slots=True)
 class ResourceKept:
-    """An EphemeralResource. `desired`: what it asks for, by node. `withheld`: why it is not wholly in force."""
+    """An EphemeralResource. `desired`: its units by node. `withheld`: why it is not all in force."""
 
     name: EphemeralName
     desired: Mapping[NodeName, int]
@@ -87,9 +86,10 @@ class ResourceKept:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodsMemory:
-    """What is known of pods and no fact tells. `turns`: how often the next of a pod's alternatives has come.
-    `left_out`: that kube-scheduler would bind without us. `asleep`: turned away everywhere, and not woken since.
-    `not_asked_about`: waiting since this life began. `of_one`: each is a gang by itself."""
+    """Knowledge of pods that no fact shows. `turns`: how often a pod took its next alternative.
+
+    `left_out`: pods that kube-scheduler would bind without Escher. `asleep`: unschedulable pods, not woken since.
+    `not_asked_about`: pods that have waited since this process began. `of_one`: pods that are a gang each."""
 
     turns: Mapping[PodUid, Mapping[str, int]] = field(default_factory=dict)
     left_out: Mapping[PodUid, MalformedAsk] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class PodsMemory:
     not_asked_about: tuple[PodUid, ...] = ()
     of_one: tuple[PodUid, ...] = ()
     waits: Mapping[PodUid | GangKey, float] = field(default_factory=dict)
-    """Since when each waits for the reasons for which it was turned away last."""
+    """Since when each waits for the reasons of its last refusal."""
 
 
 Record = (
@@ -124,7 +124,7 @@ def records(
     capacities: Capacities | None = None,
     foreign_policies: Sequence[str] = (),
 ) -> Iterator[Record]:
-    """All records. They share values with the `Scheduler`: write them before it goes on."""
+    """Yields all records. They share values with the `Scheduler`: write them before it goes on."""
     cache, around = scheduler.cache, scheduler.cache.around
     yield _circumstances(scheduler, foreign_policies)
     yield from cache.nodes.values()
@@ -180,16 +180,16 @@ def _circumstances(scheduler: Scheduler, foreign_policies: Sequence[str]) -> Cir
 
 
 def _follows(holding: Holding, pod: Pod | None) -> bool:
-    """Whether it is held wherever the same pod is seen."""
+    """Returns whether the holding follows from the pod itself."""
     bound = holding.kind is HoldingKind.BOUND
     return bound and pod is not None and (pod.node, pod.requests) == (holding.node, holding.units)
 
 
-# -- a `Scheduler` that begins so
+# -- a restored `Scheduler`
 
 
 class StandingClock:
-    """Implements `ports.Clock`: it is always the same moment."""
+    """Implements `ports.Clock`: the time is always the same."""
 
     def __init__(self, now: float, steady: float) -> None:
         self._now = now
@@ -208,20 +208,20 @@ class Incomplete(ValueError):
 
 @dataclass(slots=True)
 class Reopened:
-    """`scheduler`: as the other one was. `resources`: the EphemeralResources that there were."""
+    """`scheduler`: as the recorded one. `resources`: the EphemeralResources recorded."""
 
     scheduler: Scheduler
     circumstances: Circumstances
     resources: dict[ResourceKey, ResourceKept] = field(default_factory=dict)
 
     def why_withheld(self, key: ResourceKey) -> str:
-        """Why there is less of the key than its object asks for, in words; empty if there is not."""
+        """Returns why the key has less than its object asks for; empty if it has not."""
         kept = self.resources.get(key)
         return "" if kept is None else kept.withheld
 
 
 def reopened(told: Iterable[Record]) -> Reopened:
-    """A `Scheduler` that answers as the recorded one did, at the same moment. Raises Incomplete."""
+    """Returns a `Scheduler` that answers as the recorded one did then. Raises Incomplete."""
     by_kind: dict[type, list[Record]] = {}
     for record in told:
         by_kind.setdefault(type(record), []).append(record)

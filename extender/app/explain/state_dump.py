@@ -1,7 +1,4 @@
-"""Dumping: the whole state of the service, written in a copy of the process, so that nobody waits for it here.
-
-Must not know how it is written.
-"""
+"""State dump: writes the whole state in a copy of the process, so that no request waits for it."""
 
 from __future__ import annotations
 
@@ -15,8 +12,10 @@ from extender.app.resources.capacity import Capacities
 
 
 class Dumping:
-    """Implements `management.DumpCalls`. `resources`: the EphemeralResources that are known. `foreign_policies`: names
-    of policies that do not come with Escher."""
+    """Implements `api.DumpCalls`. `resources`: the EphemeralResources that are known.
+
+    `foreign_policies`: names of policies that do not come with Escher.
+    """
 
     def __init__(
         self,

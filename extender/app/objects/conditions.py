@@ -1,8 +1,8 @@
-"""Conditions: what the status of each object of a kind says about it.
+"""Conditions: writes what the status of each object of a kind says about it.
 
-What is wrong with an object is written in its Ready condition and goes no further. What is to be said is decided by the
-kind (`Reports`), apart from writing it. A status that can wait is written a little later than others: most such objects
-live shortly, and a second write for each would be wasted.
+What is wrong with an object is written in its Ready condition and goes no further. The kind decides what is to be said
+(`Reports`), apart from writing it. A status that can wait is written a little later than others: most such objects live
+shortly, and a second write for each would be wasted.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from extender.kube.errors import Gone, Refused, rights_may_come
 _log = structlog.get_logger(__name__)
 
 _WELL_AFTER = 5.0
-"""Seconds after which an object that is well is reported to be, where that can wait."""
+"""Seconds after which an object that is well is reported to be, if that can wait."""
 _AT_MOST = 8
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 30.0
 
 
 class Reports(Protocol[O_contra, S]):
-    """What a kind's status says. All of it is decided from what is known, and pure."""
+    """Decides what the status of a kind's objects says, from known facts alone. Pure."""
 
     def judge(self, item: O_contra) -> S | None:
         """What the object's status should say now; None if it should say nothing."""
         ...
 
     def is_as_said(self, item: O_contra, status: S) -> bool:
-        """Whether what the object's status says beside the Ready condition is what `status` would."""
+        """Whether the object's status says what `status` would, beside the Ready condition."""
         ...
 
     def can_wait(self, item: O_contra) -> bool:
-        """Whether it does no harm if that it is well is said a little later."""
+        """Whether it does no harm to report a little later that the object is well."""
         ...
 
     def may_differ(self, item: O_contra, said: Status | None) -> bool:
-        """Whether another may be due since `said`, though the object has not changed."""
+        """Whether another status may be due since `said`, though the object has not changed."""
         ...
 
 
 class Conditions(Generic[O, S]):
-    """Hears of every change of what is known. `chance` gives numbers from 0 to 1."""
+    """Hears every change of the known objects. `chance` gives numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -70,15 +70,14 @@ class Conditions(Generic[O, S]):
         self._timers: dict[Identity, asyncio.TimerHandle] = {}
         self._writing: set[Identity] = set()
         self._said: dict[Identity, tuple[str, int, S]] = {}
-        """What we said last: of which object (uid), of which generation."""
+        """The status written last, with the uid and the generation of its object."""
         known.listeners.append(self.hear)
         known.rewound.append(self._forget)
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Reports until it is cancelled, once every event of `after` is set.
 
-        They are the first lists of all that is looked at: a judgement before these would rest on too little.
-        """
+        They are the first lists of all that is looked at: a judgement before them would rest on too little."""
         for event in after:
             await event.wait()
         async with asyncio.TaskGroup() as group:
@@ -95,18 +94,18 @@ class Conditions(Generic[O, S]):
                 self._writing.clear()
 
     def look_again(self) -> None:
-        """What may be due to something else than a change of the object is judged anew."""
+        """Judges again what may be due to something else than a change of the object."""
         for entry in list(self._known.entries()):
             name = identity(entry.item.name)
             if self._reports.may_differ(entry.item, self._said[name][2] if name in self._said else None):
                 self.hear(name)
 
     def _forget(self, name: Identity) -> None:
-        # In an object of a former time stands what was said then.
+        # The status of an object from before a restore is the one that was written then.
         self._said.pop(name, None)
 
     def hear(self, name: Identity) -> None:
-        """The object is new, changed or gone: its status will be written if it should say something else."""
+        """The object is new, changed or gone: writes its status if that should change."""
         timer = self._timers.pop(name, None)
         if timer is not None:
             timer.cancel()
@@ -119,7 +118,7 @@ class Conditions(Generic[O, S]):
             self._timers[name] = loop.call_later(_WELL_AFTER if can_wait else 0.0, self._start, name)
 
     def _news(self, name: Identity) -> tuple[O, S] | None:
-        """The object, and what its status should say; None if it does."""
+        """The object, and what its status should say; None if it says so already."""
         entry = self._known.get(name)
         status = None if entry is None or entry.item.deleting else self._reports.judge(entry.item)
         if entry is None or status is None:
@@ -127,7 +126,7 @@ class Conditions(Generic[O, S]):
         item, said = entry.item, self._said.get(name)
         if said is not None:
             return None if said == (item.uid, item.generation, status) else (item, status)
-        # What is well was said to be before our time, or was not. What is not is said again: why may be another.
+        # An earlier run may have said that an object is well. That it is not is said again: the reason may be another.
         is_said = item.observed_generation == item.generation and status.ready and not item.said_unready
         return None if is_said and self._reports.is_as_said(item, status) else (item, status)
 
@@ -155,7 +154,7 @@ class Conditions(Generic[O, S]):
                 if now is not None and now.item.uid != item.uid:
                     continue
                 if now is not None:
-                    # The watch will tell of it. Should it not, somebody asks.
+                    # The watch will report it. If it does not, the object is asked about.
                     self._known.doubtful[name] = None
                 return
             except Refused as error:

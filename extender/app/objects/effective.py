@@ -1,8 +1,8 @@
-"""In force: what of the known objects of a kind holds, apart from what their authors wrote last.
+"""In force: what of a kind's known objects holds, apart from what their authors wrote last.
 
-Decided by the kind's reconcile function whenever an object is new, changed or gone. One that is refused has said why,
-and what was in force of it before stays so; after a restart that is what its status remembers. Synchronous; must not
-know where objects come from, nor what becomes of what is in force: `followers` do.
+The kind's reconcile function decides whenever an object is new, changed or gone. A refused object has a reason, and
+what was in force of it before stays in force. After a restart that is what its status remembers. Synchronous;
+`followers` act on what is in force.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from extender.app.objects.kind import (
 )
 
 Follower = Callable[[Identity, F | None, F | None], Iterable[Identity]]
-"""Hears whose, what was in force and what is, None: nothing. Answers of whom else something other is true now."""
+"""Gets what was and is in force of an object (None: nothing). Returns the others it affects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Effective(Generic[O, F]):
         return decided if isinstance(decided, NotInForce) else None
 
     def take(self, name: Identity, item: O | None) -> list[Identity]:
-        """The object is known as this, or known no more. Of whom else something other is true now."""
+        """Takes in the object (None: it is gone); returns the others for which that matters."""
         before = self._held.pop(name, None)
         self._why_not.pop(name, None)
         after = None if item is None else self._decide(name, item, before)
@@ -81,7 +81,7 @@ class Effective(Generic[O, F]):
         if item.deleting and not self._kind.holds_until_gone:
             return None
         if before is None or before.by.uid != item.uid:
-            # After a restart, or of a namesake: what its forerunner was allowed is nothing to it.
+            # After a restart, or for a new object of the same name: what its predecessor was allowed does not count.
             before = self._remembered(item)
         decided = self._kind.reconcile(item, None if before is None else before.holds)
         if not isinstance(decided, NotInForce):
@@ -98,7 +98,7 @@ class Effective(Generic[O, F]):
 
 
 class Standings(Generic[Spec, F]):
-    """`conditions.Reports` of a kind of which there is nothing to say but whether, and as what, it is in force."""
+    """`conditions.Reports` of a kind whose status says only whether and as what it is in force."""
 
     def __init__(self, in_force: Effective[Declared[Spec], F]) -> None:
         self._in_force = in_force

@@ -1,10 +1,10 @@
-"""Ends: objects of a kind that should not be there any more are collected, and those in doubt are asked about.
+"""Expiry: deletes objects of a kind that have ended, and asks about those in doubt.
 
-An object ends with its time to live, or for a reason of its kind. Objects that only we know of, or of which a list says
-less than we know, are asked about; a slow full round looks at every object again. An object that is being deleted is
-left to its finalizers.
+An object ends with its time to live, or for a reason of its kind. The API server is asked about objects that only
+Escher knows, or about which a list says less than Escher knows. A slow full round looks at every object again. An
+object that is being deleted is left to its finalizers.
 
-`Calendar` decides when to look, with time as an argument; `Expiry` waits for the next moment or a nudge, and does.
+`Calendar` decides when to look, with time as an argument; `Expiry` waits for the next moment or a nudge, and acts.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ Work = Callable[[Identity], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """`time_of_day`: what stored times are compared with, and nothing else; it may be set forward and back. `steady`:
-    seconds that only ever pass, for everything that we have begun ourselves."""
+    """`steady`: seconds that only ever pass, for everything that Escher has begun.
+
+    `time_of_day`: only to compare with stored times; it may be set forward and back."""
 
     time_of_day: float
     steady: float
@@ -56,11 +57,11 @@ class Calendar:
 
     def __init__(self) -> None:
         self._queue: list[tuple[float, Identity]] = []
-        """Steady moments at which an object may be due: those that have come to nothing are found out then."""
+        """Steady moments at which an object may be due; outdated ones are found out then."""
         self._expiries: list[tuple[float, Identity]] = []
         """The same for times to live, by the time of day."""
         self._expiring: dict[Identity, float] = {}
-        """What `_expiries` has of an object last, so that nothing is queued twice."""
+        """The last entry of each object in `_expiries`, so that nothing is queued twice."""
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._expiries)
@@ -76,16 +77,15 @@ class Calendar:
         self._expiring[name] = when
         heappush(self._expiries, (when, name))
         if len(self._expiries) > _STALE_AT_MOST + 2 * len(self._expiring):
-            # Each renewal leaves one, which would stay for as long as a time to live may be.
+            # Each renewal leaves an entry, which would stay for as long as a time to live may be.
             self._expiries = [(when, each) for each, when in self._expiring.items()]
             heapify(self._expiries)
 
     def forget(self, name: Identity) -> None:
-        """The object is gone."""
         self._expiring.pop(name, None)
 
     def wait(self, now: Moment) -> float | None:
-        """In how many seconds `take` may have something."""
+        """In how many seconds `take` may have something; None: nothing is queued."""
         waits = [queue[0][0] - by for queue, by in self._queues(now) if queue]
         return min(waits, default=None)
 
@@ -97,7 +97,7 @@ class Calendar:
                 when, name = heappop(queue)
                 found[name] = None
                 if queue is self._expiries and self._expiring.get(name) == when:
-                    # Should the clock be set back before it has ended, it is on the calendar again after a round.
+                    # If the clock is set back before the object has ended, a full round puts it on the calendar again.
                     self._expiring.pop(name, None)
         return list(found)
 
@@ -106,10 +106,9 @@ class Calendar:
 
 
 class Expiry(Generic[O]):
-    """`each_round`: what else is to be looked at again in each full round. `chance` gives numbers from 0 to 1.
+    """`each_round`: what else to look at again in each full round. `chance`: numbers from 0 to 1.
 
-    A kind that has more reasons, or more to do, overrides `consider`, `forget`, `why`, `is_sure` and `more_due`.
-    """
+    A kind that has more reasons, or more to do, overrides `consider`, `forget`, `why`, `is_sure` and `more_due`."""
 
     def __init__(
         self,
@@ -138,7 +137,7 @@ class Expiry(Generic[O]):
     # -- deciding --------------------------------------------------------------------------------------------------
 
     def consider(self, entry: Entry[O], now: Moment) -> None:
-        """The object is new, changed or looked at again: its end is on the calendar."""
+        """The object is new, changed or looked at again: puts its end on the calendar."""
         name = identity(entry.item.name)
         if entry.item.expires_at is not None:
             self.calendar.expires(name, entry.item.expires_at)
@@ -146,7 +145,6 @@ class Expiry(Generic[O]):
             self.calendar.look_at(name, now.steady)
 
     def forget(self, name: Identity) -> None:
-        """The object is gone."""
         self.calendar.forget(name)
         self._back_offs.pop(name, None)
 
@@ -160,17 +158,17 @@ class Expiry(Generic[O]):
         return "its time to live is over" if ends is not None and ends <= now.time_of_day else ""
 
     async def is_sure(self, entry: Entry[O]) -> bool:
-        """Whether an object that is due ends, now that it was asked about. Raises Unavailable, Refused."""
+        """Whether an object that is due really ends. Raises Unavailable, Refused."""
         return True
 
     def more_due(self, steady: float) -> tuple[Iterable[tuple[Identity, Work]], float | None]:
-        """What else is to be done about which object; and the steady moment at which there may be more."""
+        """Other work by object, and the steady moment at which there may be more."""
         return (), None
 
     # -- doing -----------------------------------------------------------------------------------------------------
 
     def nudge(self) -> None:
-        """A deadline may have been set: the loop looks."""
+        """A deadline may have been set: makes the loop look."""
         self._nudged.set()
 
     def _hear(self, name: Identity) -> None:
@@ -192,8 +190,7 @@ class Expiry(Generic[O]):
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Collects and repairs until it is cancelled, once every event of `after` is set.
 
-        They are the first lists of all that ends are decided on: before, everything would seem to be gone.
-        """
+        They are the first lists of all that ends are decided on: before them, every object would seem to be gone."""
         for event in after:
             await event.wait()
         async with asyncio.TaskGroup() as group:
@@ -226,7 +223,7 @@ class Expiry(Generic[O]):
                     await self._nudged.wait()
 
     def full_round(self, now: Moment) -> None:
-        """Every object is looked at again."""
+        """Looks at every object again."""
         for entry in list(self._known.entries()):
             self.consider(entry, now)
         self._known.doubt_unechoed(now.steady - self._every)
@@ -234,7 +231,7 @@ class Expiry(Generic[O]):
             look()
 
     def start(self, name: Identity, work: Work) -> None:
-        """It is done about the object, unless something is being done about it now. What fails is tried again."""
+        """Starts the work, unless work on the object is under way. Failed work is tried again."""
         if self._group is not None and name not in self._busy:
             self._busy.add(name)
             self._group.create_task(self._one(name, work))

@@ -1,7 +1,7 @@
-"""A kind of ours: what everything in this room needs to know of one, and of one object of it.
+"""A kind of Escher's: what the modules here need to know of a kind and of one object of it.
 
 EphemeralResource is one. Another costs a schema (`adapters.kubernetes.schema`) and a reconcile function, which says
-what of an object is in force. Must not know what any kind is for, nor how objects are stored.
+what of an object is in force.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class Named(Protocol):
-    """What addresses an object."""
+    """The address of an object."""
 
     @property
     def namespace(self) -> str: ...
@@ -21,7 +21,7 @@ class Named(Protocol):
 
 
 class Identity(NamedTuple):
-    """Namespace and name of an object, and nothing else that its kind may count as part of a name."""
+    """Namespace and name of an object, without what its kind may count as part of a name."""
 
     namespace: str
     name: str
@@ -48,11 +48,11 @@ class OurObject:
     """Whether its status says that it is not ready."""
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
-    """Who has to let go of it before it is gone, once it is being deleted."""
+    """The finalizers that must go before the object is gone, once it is being deleted."""
     mark: str = ""
-    """That of the last write of ours (`marks`); empty if there was none."""
+    """The mark of Escher's last write (`write_ids`); empty if there was none."""
     expires_at: float | None = None
-    """From `ports.FIRST_MOMENT` to `LAST_MOMENT`; None where it has no time to live."""
+    """From `ports.FIRST_MOMENT` to `LAST_MOMENT`; None: it has no time to live."""
 
 
 O = TypeVar("O", bound=OurObject)  # noqa: E741
@@ -67,7 +67,7 @@ Spec = TypeVar("Spec")
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the Ready condition of an object says. `reason` is one CamelCase word, `message` is for people."""
+    """The Ready condition of an object. `reason` is one CamelCase word, `message` is for people."""
 
     ready: bool
     reason: str
@@ -76,8 +76,9 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Standing(Status, Generic[Spec]):
-    """What the status of a `Declared` object says. `in_force`: the spec that is, which outlives us there. `counts`: the
-    numbers that its kind tells besides, by the name of the field."""
+    """The status of a `Declared` object. `counts`: the kind's other numbers, by name of the field.
+
+    `in_force`: the spec that is in force; the status keeps it while Escher does not run."""
 
     in_force: Spec | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -85,8 +86,9 @@ class Standing(Status, Generic[Spec]):
 
 @dataclass(frozen=True, slots=True)
 class NotInForce:
-    """Why an object is not in force. `keeps_former`: what was in force of it before still is. `field`: the part of the
-    spec at fault, where it is one."""
+    """Why an object is not in force. `field`: the part of the spec at fault, if it is one part.
+
+    `keeps_former`: what was in force of the object before still is."""
 
     reason: str
     message: str
@@ -96,12 +98,11 @@ class NotInForce:
 
 @dataclass(frozen=True, slots=True)
 class KindOfOurs(Generic[O, F]):
-    """`name` is for messages and logs. `reconcile`: what is in force of an object, or why nothing is.
+    """`name`: for messages and logs. `reconcile`: what is in force of an object, or why nothing is.
 
     It is pure: it gets the object, and what is in force of it so far (None: nothing). After a restart that is what
-    `last_good` finds in the object: as it was when its status last said so. Where `holds_until_gone`, what is
-    in force of an object stays so while finalizers hold it, and reconcile is asked about it then too.
-    """
+    `last_good` finds in the object: as it was when its status last said so. If `holds_until_gone`, what is in force
+    stays so while finalizers hold the object, and `reconcile` is called then too."""
 
     name: str
     reconcile: Callable[[O, F | None], F | NotInForce]
@@ -111,7 +112,7 @@ class KindOfOurs(Generic[O, F]):
 
 @dataclass(frozen=True, slots=True)
 class Declared(OurObject, Generic[Spec]):
-    """An object of a kind whose whole meaning is its spec; that is None where `problem` says what is wrong with it."""
+    """An object whose whole meaning is its spec; that is None if `problem` says what is wrong."""
 
     name: Identity
     spec: Spec | None
@@ -126,7 +127,7 @@ class Declared(OurObject, Generic[Spec]):
 def declared(
     name: str, reconcile: Callable[[Declared[Spec], F | None], F | NotInForce]
 ) -> KindOfOurs[Declared[Spec], F]:
-    """A kind whose objects are `Declared`: `reconcile` is asked about those that have a spec, and no problem."""
+    """A kind of `Declared` objects; `reconcile` is called for those with a spec and no problem."""
 
     def decide(item: Declared[Spec], former: F | None) -> F | NotInForce:
         return NotInForce("Invalid", item.problem) if item.problem else reconcile(item, former)
@@ -139,7 +140,7 @@ def declared(
 
 @dataclass(frozen=True, slots=True)
 class Replacement(Generic[Spec]):
-    """The change of a `Declared` object's spec from one to another. `before` is None where it is not understood."""
+    """A change of a `Declared` object's spec. `before` is None if it was not understood."""
 
     before: Spec | None
     after: Spec
@@ -148,9 +149,8 @@ class Replacement(Generic[Spec]):
 class ObjectStore(Protocol[O, C_contra, S_contra]):
     """The objects of one kind in the API server.
 
-    Every call answers the object as stored; raises Unavailable, Gone, Occupied, Refused. One that names a version is
-    Occupied where the object is at another.
-    """
+    Every call returns the object as stored; raises Unavailable, Gone, Occupied, Refused. A call that names a version
+    raises Occupied if the object is at another."""
 
     async def get(self, name: Named) -> O: ...
 
@@ -165,22 +165,21 @@ class ObjectStore(Protocol[O, C_contra, S_contra]):
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> O:
-        """One patch of the spec. The mark stays if none is given."""
+        """Patches the spec once. The mark stays if none is given."""
         ...
 
     async def annotate(self, name: Named, *, mark: str = "", if_version: str | None = None) -> O:
-        """The object has this mark; its spec stays."""
+        """Sets the mark of the object; its spec stays."""
         ...
 
     async def delete(
         self, name: Named, *, if_version: str | None = None, dry_run: bool = False, there: bool = False
     ) -> O | None:
-        """It is gone: None; or it is being deleted, and finalizers hold what is answered.
+        """Deletes the object. Returns None, or the object if finalizers still hold it.
 
-        Nothing if it was not there; if `there`, that is Gone.
-        """
+        If the object does not exist, returns None; with `there`, raises Gone."""
         ...
 
     async def set_status(self, item: O, status: S_contra) -> O:
-        """Its status says this, of the generation of `item`. Gone if it is not that very object any more."""
+        """Writes the status of `item`'s generation. Raises Gone if that very object is gone."""
         ...

@@ -1,10 +1,9 @@
 """Known: every object of a kind as last known, by version.
 
-It learns from the store's answers to our own writes and from the watch, in whatever order these arrive, and does not go
-back: what is older than what it knows of an object, or about an object that has ended, changes nothing. Unless the
-store itself is at another time, being restored from a backup: whatever its version, a list is newer than all that was
-known when it was asked for (`before_list`), and so is an answer. Synchronous; must not know who writes objects, or why,
-nor what is in force of them.
+It learns from the answers to Escher's own requests and from the watch, in any order, and does not go back. News that is
+older than what it knows of an object, or about an object that has ended, changes nothing. The exception is an API
+server that was restored from a backup. Whatever its version, a list is newer than all that was known when it was
+requested (`before_list`), and so is an answer. Synchronous.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ class Entry(Generic[O]):
     item: O
     since: float
     version: str
-    """The version callers are told: the first at which this spec was seen. Our own writes of status leave it be."""
+    """The version told to callers: the first with this spec, whatever status was written since."""
     told: bool = False
-    """Whether the watch has told of it: if it then lacks in a list, it is gone."""
+    """Whether the watch has reported it: if a list then lacks it, it is gone."""
     at: float = 0.0
     """When this version was first seen here, by the steady clock."""
     echoed: bool = False
-    """Whether the watch has told of this very version."""
+    """Whether the watch has reported this very version."""
     learnt: int = 0
-    """The number of the answer to a call of ours that told of it last; 0: the watch has told of it since."""
+    """Number of the last answer to a call that had it; 0: the watch has reported it since."""
     rewound: bool = False
-    """Its version is of a time that is no more: whatever is told next is newer."""
+    """Whether its version is from before a restore: whatever comes next is newer."""
 
     def meant_by(self, expected: str | None) -> str:
-        """The object's own version where a caller expects the one that was told, or any; else what they expect."""
+        """The object's own version if a caller expects the told one or any; else `expected`."""
         return self.item.resource_version if not expected or expected == self.version else expected
 
 
@@ -56,15 +55,14 @@ class Asked(Generic[O]):
     name: Identity
     entry: Entry[O] | None
     ended: int
-    """How many ends were known then."""
+    """How many objects had ended then."""
 
 
 class Known(Generic[O]):
-    """`ports.Sink` of the kind. `listeners` hear the identity of each object that is new, changed or gone.
+    """`ports.Sink` of the kind. `listeners` hear each object that is new, changed or gone.
 
-    `enter` is told first what is known of an object now (None: nothing), and answers of whom else something other is
-    true for that. `settle` is called when whatever arrived together has been taken.
-    """
+    `enter` is called first with what is known of an object now (None: nothing). It returns the other objects for which
+    something changes. `settle` is called when all that arrived together has been taken."""
 
     def __init__(
         self,
@@ -74,20 +72,19 @@ class Known(Generic[O]):
     ) -> None:
         self.listeners: list[Callable[[Identity], None]] = []
         self.doubtful: dict[Identity, None] = {}
-        """Objects of which a list says something else than a call that was answered while it was under way. To be asked
-        about."""
+        """Objects where a list and a call answered meanwhile differ. They are to be asked about."""
         self.rewound: list[Callable[[Identity], None]] = []
-        """Hear the identity of each object whose versions count for nothing any more."""
+        """Hear the identity of each object whose versions do not count any more."""
         self.clock = clock
         self._tell_first = enter
         self._settle = settle
         self._entries: dict[Identity, Entry[O]] = {}
         self._ended: Bounded[str, int] = Bounded(_ENDED_REMEMBERED)
-        """UIDs, and how many had ended before. Writes are in flight for seconds, not for so many deletions."""
+        """UIDs, and how many had ended before. A write takes less time than this many ends."""
         self._ends = 0
         self._answers = 0
         self._asked: tuple[int, int] = (0, 0)
-        """How many answers and ends were known when the list was asked for that comes next."""
+        """How many answers and ends were known when the next list was requested."""
 
     def get(self, name: Named) -> Entry[O] | None:
         return self._entries.get(identity(name))
@@ -96,23 +93,23 @@ class Known(Generic[O]):
         return iter(self._entries.values())
 
     def tell(self, name: Identity) -> None:
-        """Something other is true of the object."""
+        """Something has changed for the object."""
         for hear in self.listeners:
             hear(name)
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def upsert(self, item: O) -> None:
-        """The watch says that it exists and looks like this."""
+        """The watch reports that the object exists and looks like this."""
         self._take(item, told=True)
         self._settle()
 
     def remove(self, item: O) -> None:
-        """The watch says that it is gone."""
+        """The watch reports that the object is gone."""
         self.end(item.name, item.uid)
 
     def before_list(self) -> Callable[[], None]:
-        """A list is asked for. What is returned is called once it is there."""
+        """A list is requested. The returned function is called once it is there."""
         asked = (self._answers, self._ends)
 
         def is_there() -> None:
@@ -121,8 +118,9 @@ class Known(Generic[O]):
         return is_there
 
     def replace(self, objects: Iterable[O]) -> Iterable[None]:
-        """A list: these exist and look like this, and others are gone, unless a call of ours was answered something
-        else since the list was asked for."""
+        """A list: these objects exist and look like this, and others are gone.
+
+        Not so if a call of Escher's was answered otherwise since the list was requested."""
         (answers, ends), self._asked = self._asked, (0, 0)
         listed = set()
         for item in objects:
@@ -140,7 +138,7 @@ class Known(Generic[O]):
         return ()
 
     def _believe(self, name: Identity, item: O, answers: int, ends: int) -> None:
-        """No version counts against the list, nor an end, that was known when it was asked for."""
+        """No version and no end that was known when the list was requested counts against it."""
         if self._ended.get(item.uid, ends) < ends:
             self._ended.pop(item.uid, None)
         known = self._entries.get(name)
@@ -148,11 +146,11 @@ class Known(Generic[O]):
             self._rewind(name, at_any_version=not older(known.item.resource_version, item.resource_version))
 
     def asking(self, name: Named) -> Asked[O]:
-        """What `learn` is to be told with the answer to a request that is sent now."""
+        """What `learn` gets with the answer to a request that is sent now."""
         return Asked(identity(name), self.get(name), self._ends)
 
     def learn(self, item: O, asked: Asked[O] | None = None) -> None:
-        """The store answered this to a write or a read of ours: it is there."""
+        """The store answered this to a write or a read of Escher's: the object exists."""
         name = identity(item.name)
         if asked is not None and self._went_back(item, asked):
             _log.warning("the API server has gone back in time", name=str(name), version=item.resource_version)
@@ -178,7 +176,7 @@ class Known(Generic[O]):
             hear(name)
 
     def doubt_unechoed(self, since: float) -> None:
-        """Objects or versions known since then, by the steady clock, that the watch has not told of are asked about."""
+        """Doubts what is known since then, by the steady clock, and was reported by no watch."""
         for name, entry in self._entries.items():
             if (not entry.told and entry.since <= since) or (not entry.echoed and entry.at <= since):
                 self.doubtful[name] = None
@@ -188,19 +186,19 @@ class Known(Generic[O]):
         self.tell(name)
 
     def end(self, name: Named, uid: str) -> None:
-        """The object with this uid is there no more."""
+        """The object with this uid does not exist any more."""
         self._end(identity(name), uid)
         self._settle()
 
     def deleted(self, item: O, left: O | None) -> None:
-        """The store has deleted the object: it is gone, or what is `left` waits for finalizers."""
+        """The store has deleted the object: it is gone, or `left` waits for finalizers."""
         if left is None:
             self.end(item.name, item.uid)
         else:
             self.learn(left)
 
     def _take(self, item: O, *, told: bool) -> bool:
-        """Whether it could be: False where it is older than what is known."""
+        """Whether the object was taken in: False if it is older than what is known."""
         name = identity(item.name)
         known = self._entries.get(name)
         if item.uid in self._ended:

@@ -17,7 +17,7 @@ class _Used:
 
 
 class NameLocks:
-    """A lock exists while somebody holds it or waits for it. First come, first served."""
+    """A lock exists while a task holds it or waits for it. First come, first served."""
 
     def __init__(self) -> None:
         self._locks: dict[Identity, _Used] = {}
@@ -27,9 +27,9 @@ class NameLocks:
 
     @asynccontextmanager
     async def hold(self, names: Iterable[Identity]) -> AsyncIterator[None]:
-        """All of the names are the caller's while the block lasts."""
+        """The caller holds all of the names while the block lasts."""
         async with AsyncExitStack() as stack:
-            # In one order for everybody, so that no two callers wait for each other.
+            # All callers lock in one order, so that no two wait for each other.
             for name in sorted(set(names)):
                 used = self._locks.setdefault(name, _Used())
                 used.users += 1

@@ -1,7 +1,6 @@
-"""Tending: all that is done for the objects of one `Declared` kind, put together.
+"""Object controller: puts together all that is done for the objects of one `Declared` kind.
 
-Its `known` is the sink of the kind's watch, `in_force` what the rest of the service goes by, `writing` how calls change
-objects. Must not know what the kind is for.
+`known` is the sink of the kind's watch. The rest of the service goes by `in_force`. Calls change objects by `writing`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from extender.app.objects.writing import Writing, version_conflict
 
 
 class ObjectController(Generic[Spec, F]):
-    """`reports`: what the status of its objects says. `chance` gives numbers from 0 to 1."""
+    """`reports`: decides what the status of its objects says. `chance`: numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -48,7 +47,7 @@ class ObjectController(Generic[Spec, F]):
         )
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
-        """Reports, collects and asks until it is cancelled, once every event of `after`, the first list, is set."""
+        """Reports, collects and asks until it is cancelled, once `after` (first lists) is set."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self.conditions.run(after))
             group.create_task(self.ends.run(after))
@@ -56,7 +55,7 @@ class ObjectController(Generic[Spec, F]):
     async def put(
         self, name: Named, spec: Spec, *, if_version: str | None = None, dry_run: bool = False
     ) -> Written[Declared[Spec], Replacement[Spec]]:
-        """The object says this, and it is in force. See `change`."""
+        """Writes the object with this spec, which is then in force. See `change`."""
         return await self.change(name, lambda before: spec, if_version=if_version, dry_run=dry_run)
 
     async def change(
@@ -67,11 +66,11 @@ class ObjectController(Generic[Spec, F]):
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> Written[Declared[Spec], Replacement[Spec]]:
-        """The object says what `becomes` makes of what it says (None: nothing, or what is not understood), and that is
-        in force. `becomes` may be asked more than once; what it raises is raised.
+        """Writes the object with the spec that `becomes` returns, which is then in force.
 
-        Raises Invalid, BeingDeleted, VersionConflict, NotFound, and then nothing has changed; Unavailable.
-        """
+        `becomes` gets the present spec (None: there is none, or it is not understood). It may be called more than once,
+        and what it raises is raised. Raises Invalid, BeingDeleted, VersionConflict, NotFound, and then nothing has
+        changed; Unavailable."""
         mark = self.marks.new()
 
         def plan(entry: Entry[Declared[Spec]] | None) -> tuple[Step[Declared[Spec], Replacement[Spec]], str]:
@@ -100,10 +99,9 @@ class ObjectController(Generic[Spec, F]):
     async def delete(
         self, name: Named, *, if_version: str | None = None, dry_run: bool = False
     ) -> Declared[Spec] | None:
-        """It is in force no more, and gone: None; or finalizers hold what is answered. Nothing if it was not there.
+        """Deletes the object. Returns None, or the object if finalizers still hold it.
 
-        Raises VersionConflict, Invalid, Unavailable.
-        """
+        Returns None if it did not exist. Raises VersionConflict, Invalid, Unavailable."""
         async with self.writing.locks.hold([identity(name)]):
             _, left = await self.writing.delete(name, if_version=if_version, dry_run=dry_run)
         return left

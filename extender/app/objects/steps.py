@@ -1,7 +1,4 @@
-"""Steps: what a call means for the object that is there, or not; and one write as it was done, or as it was tried.
-
-Must not know how anything is written, nor of which kind it is.
-"""
+"""Steps: what a call means for the object that exists or not, and one write as done or as tried."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from extender.kube.errors import Unavailable
 
 @dataclass(frozen=True, slots=True)
 class Nothing(Generic[O]):
-    """It is as asked for already."""
+    """The object is as asked for already."""
 
     stays: O | None
 
@@ -26,11 +23,10 @@ class Create(Generic[O]):
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[C]):
-    """`what` is to change, if it is at `version`.
+    """`what` is to change, if the object is at `version`.
 
-    There is always one where the object is known: a write that seemed to fail may yet arrive, later than those that
-    followed it, and must then be refused.
-    """
+    There is always a version if the object is known. A write that seemed to fail may still arrive, later than those
+    that followed it, and must then be refused."""
 
     what: C
     version: str | None
@@ -47,7 +43,9 @@ Step = Nothing[O] | Create[O] | Change[C] | Delete[O]
 
 @dataclass(frozen=True, slots=True)
 class Written(Generic[O, C]):
-    """A write that is done: the object before and after (None: not there). `earlier`: steps of its name before it."""
+    """A write that is done: the object before and after (None: not there).
+
+    `earlier`: steps on the same name before it."""
 
     name: Named
     before: O | None
@@ -58,7 +56,7 @@ class Written(Generic[O, C]):
 
 
 class Unsure(Unavailable, Generic[O, C]):
-    """A write was not answered: it may have been done or not. `attempt`: what it was, without what came of it."""
+    """A write was not answered: it may have been done. `attempt`: the write, with no outcome."""
 
     def __init__(self, attempt: Written[O, C], error: Unavailable) -> None:
         super().__init__(str(error), error.retry_after)
@@ -66,7 +64,7 @@ class Unsure(Unavailable, Generic[O, C]):
 
 
 class Broken(Exception, Generic[O, C]):
-    """A write met an unexpected error, its cause: it may have been done or not. `attempt`: what it was."""
+    """A write met an unexpected error: it may have been done. `attempt`: what it was."""
 
     def __init__(self, attempt: Written[O, C]) -> None:
         super().__init__(f"a defect while {attempt.name} was written")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 
 def older(version: str, than: str) -> bool:
-    """Whether the first of two resource versions is the earlier.
+    """Whether the first of two resource versions is the earlier one.
 
-    They compare as numbers (promised since Kubernetes 1.35, and so long before); what is no number is never older.
-    """
+    They compare as numbers (promised since Kubernetes 1.35, and true long before). What is no number is never older."""
     return version.isdigit() and than.isdigit() and int(version) < int(than)

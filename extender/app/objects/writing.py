@@ -1,8 +1,8 @@
-"""Writing: an object is as a call wants it, and known as it is then, though others write it too, and answers get lost.
+"""Writing: brings an object to what a call wants, despite other writers and lost answers.
 
-What is to be done is decided by the caller, from what is known at the moment (`steps`), and decided anew where somebody
-else was faster. Each write names the version that it changes and leaves a mark, so that one that arrived twice, or the
-answer of which is lost, is known again. Writes to one name come one after another: callers hold its lock.
+The caller decides what to do from what is known at the moment (`steps`), and decides again if another writer was
+faster. Each write names the version that it changes and leaves a mark. The mark identifies a write that arrived twice,
+or whose answer is lost. Writes to one name come one after another: callers hold its lock.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _log = structlog.get_logger(__name__)
 _ATTEMPTS = 8
 
 Plan = Callable[[Entry[O] | None], tuple[Step[O, C], str]]
-"""The step that leads from what is known of an object to what is wanted, and the mark that it leaves."""
+"""The step from what is known of an object to what is wanted, and the mark that it leaves."""
 
 
 class Writing(Generic[O, C]):
-    """`kind`: what it is called in the log."""
+    """Writes objects of one kind. `kind`: its name in the log."""
 
     def __init__(self, kind: str, known: Known[O], store: ObjectStore[O, C, Any], marks: WriteIds) -> None:
         self.locks = NameLocks()
@@ -40,7 +40,7 @@ class Writing(Generic[O, C]):
         self._marks = marks
 
     async def refresh(self, name: Named) -> Entry[O] | None:
-        """What the store says now is known of the object. Raises Unavailable."""
+        """Reads the object from the store; returns what is then known of it. Raises Unavailable."""
         entry, asked = self._known.get(name), self._known.asking(name)
         try:
             with rights_may_come():
@@ -54,11 +54,10 @@ class Writing(Generic[O, C]):
     async def write(
         self, name: Named, plan: Plan[O, C], *, if_version: str | None = None, dry_run: bool = False
     ) -> Written[O, C]:
-        """The object is as planned. The caller holds the name's lock.
+        """Writes the object as planned. The caller holds the name's lock.
 
-        Raises what `plan` does, NotFound, Invalid, BeingDeleted; VersionConflict where `if_version` does not hold;
-        Unavailable; Unsure where it may have been done all the same, Broken where a defect hides whether it was.
-        """
+        Raises what `plan` does, NotFound, Invalid, BeingDeleted; VersionConflict if `if_version` does not hold;
+        Unavailable; Unsure if it may have been done all the same; Broken if a defect hides whether it was."""
         for _ in range(_ATTEMPTS):
             entry = self._known.get(name)
             step, mark = plan(entry)
@@ -83,7 +82,7 @@ class Writing(Generic[O, C]):
         raise Unavailable(f"{name} is changed by others faster than it can be set", retry_after=1.0)
 
     async def carry_out(self, attempt: Written[O, C], *, dry_run: bool = False) -> O | None:
-        """The step is done, once, and known. What it left. Raises Unavailable, Gone, Occupied, Refused."""
+        """Does the step once; returns what it left. Raises Unavailable, Gone, Occupied, Refused."""
         name, mark = attempt.name, attempt.mark
         match attempt.step:
             case Nothing(stays):
@@ -104,7 +103,7 @@ class Writing(Generic[O, C]):
         return stored
 
     def deleted(self, item: O, left: O | None) -> None:
-        """The store has deleted the object for us: it is gone, or what is `left` waits for finalizers."""
+        """Escher has deleted the object: it is gone, or `left` waits for finalizers."""
         if left is None:
             self._marks.deleted(identity(item.name), item.mark, item.uid, self._known.clock.steady())
         self._known.deleted(item, left)
@@ -115,10 +114,9 @@ class Writing(Generic[O, C]):
         return Unsure(attempt, error)
 
     async def _make_sure(self, attempt: Written[O, C], if_version: str | None, error: Refused) -> O | None:
-        """What is there, and in the way of the write, which may be tried again; or the caller is told.
+        """What exists and blocks the write, which may be tried again; or raises for the caller.
 
-        It bears our mark if the write arrived twice, and this was the second time.
-        """
+        It has the mark of this write if the write arrived twice, and this was the second time."""
         if isinstance(attempt.step, Create) and isinstance(error, Gone):
             raise refused_creation(attempt.name, error) from error
         now = await self.refresh(attempt.name)
@@ -135,17 +133,16 @@ class Writing(Generic[O, C]):
         if_version: str | None = None,
         dry_run: bool = False,
     ) -> tuple[O | None, O | None]:
-        """It is gone, or held by finalizers: what it was, and what is left of it. The caller holds the name's lock.
+        """Deletes the object; returns what it was, and what finalizers still hold of it.
 
-        Raises VersionConflict, Invalid, Unavailable.
-        """
+        The caller holds the name's lock. Raises VersionConflict, Invalid, Unavailable."""
         entry = self._known.get(name) or await self.refresh(name)
         for _ in range(_ATTEMPTS):
             if entry is None or not is_meant(entry.item):
                 if entry is None and not dry_run:
                     self.settled(name)
                 return None, None
-            # As it is known, and no other: should this arrive late, what was set since is spared.
+            # Only the known version is deleted: if the request arrives late, what was set since is spared.
             try:
                 left = await self._store.delete(name, if_version=entry.meant_by(if_version), dry_run=dry_run)
             except Occupied as error:
@@ -162,20 +159,19 @@ class Writing(Generic[O, C]):
         raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
 
     def settled(self, name: Named) -> None:
-        """What is known of the object is what shall be there, and nothing that is still on its way."""
+        """What is known of the object is final, and creations still on their way are void."""
         entry = self._known.get(name)
         self._marks.settle(identity(name), "" if entry is None else entry.item.mark)
 
     def is_stray(self, entry: Entry[O]) -> bool:
-        """Whether it came of a call that had been given up, and arrived late, or that arrived again."""
+        """Whether a call that was given up made it late, or a creation that arrived again."""
         item = entry.item
         return self._marks.is_void(item.mark) or self._marks.is_again(item.mark, item.uid, entry.since)
 
     async def collect(self, name: Named, why: Callable[[Entry[O]], str]) -> None:
-        """The object is gone if there is a reason when its turn comes, and nobody has changed it since we looked.
+        """Deletes the object if it still has a reason to go and has not changed since.
 
-        Raises Unavailable, Refused.
-        """
+        Raises Unavailable, Refused."""
         async with self.locks.hold([identity(name)]):
             entry = self._known.get(name)
             reason = "" if entry is None else why(entry)
@@ -184,14 +180,14 @@ class Writing(Generic[O, C]):
             try:
                 left = await self._store.delete(entry.item.name, if_version=entry.item.resource_version)
             except Occupied:
-                # Changed, perhaps renewed: looked at again with what it says now.
+                # It was changed, perhaps renewed: its new state is looked at.
                 await self.refresh(name)
                 return
             self.deleted(entry.item, left)
             _log.info("an object is collected", kind=self._kind, name=str(name), why=reason)
 
     async def ask_about(self, name: Named) -> None:
-        """The object is in doubt no more. Raises Unavailable, Refused."""
+        """Asks about the object if it is in doubt. Raises Unavailable, Refused."""
         async with self.locks.hold([identity(name)]):
             if identity(name) in self._known.doubtful:
                 await self.refresh(name)
@@ -207,7 +203,7 @@ def version_conflict(name: Named, expected: str, now: Entry[Any] | None) -> Vers
 
 
 def refused_creation(name: Named, error: Refused) -> ManagementError:
-    """What the API server's refusal of this object, or of something beside it, means."""
+    """The error for the API server's refusal of this object, or of one beside it."""
     namespace = name.namespace
     if isinstance(error, Gone):
         return NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}")

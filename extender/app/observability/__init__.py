@@ -1,1 +1,1 @@
-"""What tells people and programs what was decided: streams, logs, the flight recorder, invariants."""
+"""Observability: decision events, decision stream and log, flight recorder, invariant checks."""

@@ -1,6 +1,6 @@
-"""Announcing: which decisions are of interest, of which namespace each is, and its words.
+"""Decision events: which decisions are of interest, the namespace of each, and its wording.
 
-`decision_stream` keeps them for those who follow.
+`decision_stream` keeps them for followers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PODS_NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """kube-scheduler has asked on which of `sent` nodes the pod may be."""
+    """kube-scheduler has called filter for the pod with `sent` nodes."""
 
     pod: Pod
     sent: int
@@ -52,7 +52,7 @@ class Filtered:
 
 @dataclass(frozen=True, slots=True)
 class BindEnded:
-    """`refusal`: empty where the pod is bound to the node."""
+    """A bind call has been answered. `refusal` is empty if the pod is bound to the node."""
 
     pod: PodRef
     node: NodeName
@@ -64,8 +64,9 @@ Told = Filtered | BindEnded | Effect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionEvent:
-    """One decision. `number` grows by one with each; `time` is in seconds since the epoch; `what` is one CamelCase
-    word. What it is not about is empty."""
+    """One decision; fields that do not apply are empty.
+
+    `number` grows by one a decision; `time`: seconds since the epoch; `what`: one CamelCase word."""
 
     number: int
     time: float
@@ -99,14 +100,13 @@ OF_INTEREST = (
     Withheld,
 )
 LARGE = (Filtered, PolicyFailed, GangQuarantined)
-"""Thousands are kept, and each may have the names of thousands of nodes, or, by a defect's traceback, the variables of
-all who were on the way to it: bodies of requests."""
+"""Put into words at once: each may hold thousands of node names, or a traceback with requests."""
 OF_SEVERAL = (Preempted, EvictFor, EvictRest, EvictMembers)
 """Their words may name pods of several namespaces."""
 
 
 def namespace_of(told: Told) -> str:
-    """The namespace that it is about; empty: none."""
+    """Returns the namespace of the decision; empty if it has none."""
     match told:
         case Filtered(pod) | BindEnded(pod) | AskRefused(pod) | WakePod(pod) | Preempted(pod):
             return pod.namespace
@@ -125,7 +125,7 @@ def announced(
     named: Callable[[GangKey], str] = attrgetter("name"),
     within: str | None = None,
 ) -> DecisionEvent:
-    """What is told, which is of interest, in words. `within`: pods of other namespaces than that are not named."""
+    """Puts a decision of interest into words. `within`: pods of other namespaces are not named."""
 
     def pod_named(pod: Pod | PodRef) -> str:
         return f"pod {pod}" if within in (None, pod.namespace) else "a pod of another namespace"
@@ -197,9 +197,9 @@ def announced(
 
 
 def _reasons(verdict: Verdict) -> str:
-    """Each reason once, and of how many nodes it is told."""
+    """Returns the most frequent reasons, each with its number of nodes."""
     told = [*verdict.rejected.values(), *verdict.unresolvable.values()]
-    # Mostly thousands of nodes have the same one, and to see that takes an eighth of the time.
+    # Mostly thousands of nodes have the same reason; this test takes an eighth of the time of counting.
     alike = bool(told) and told.count(told[0]) == len(told)
     counted = Counter({told[0]: len(told)}) if alike else Counter(told)
     return "; ".join(f"{count} nodes: {reason}" for reason, count in counted.most_common(_REASONS_TOLD))

@@ -1,8 +1,8 @@
-"""The decision log: each decision is one line of the log at debug, with a constant name and what it is about.
+"""Decision log: writes each decision as one debug line with a constant name and its subject.
 
-It has the words of `/v1/events` (`decision_stream`), and besides what was sent and answered, and how long that took. It
-is put in place where the log is to have it, around what decides and at what is told anyway; where it is not, it costs
-nothing. Must not decide anything, nor change what is decided.
+A line has the words of `/v1/events` (`decision_stream`), and also what was sent and answered, and the seconds it took.
+The bootstrap wraps the deciding objects with it if the log is to have these lines; otherwise it costs nothing. It
+decides nothing and changes no decision.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ RESOURCE_SET = "ResourceSet"
 POLICY_IN_FORCE = "PolicyInForce"
 POLICY_WITHDRAWN = "PolicyWithdrawn"
 ALONE_HERE = (NODES_SCORED, VICTIMS_ALLOWED, PLAN_GIVEN_UP, RESOURCE_SET, POLICY_IN_FORCE, POLICY_WITHDRAWN)
-"""Lines of decisions of which `/v1/events` does not tell."""
+"""Lines of decisions that `/v1/events` does not have."""
 
 
 def tell(told: Told, gang: str = "", **more: object) -> None:
-    """One line, if it is of interest to anybody. `gang`: that of a pod."""
+    """Writes one line if the decision is of interest. `gang`: the gang of a pod."""
     if isinstance(told, OF_INTEREST):
         said = announced(0, 0.0, told)
         about = {"namespace": said.namespace, "gang": said.gang or gang, "pod": said.pod, "node": said.node}
@@ -45,7 +45,7 @@ def tell(told: Told, gang: str = "", **more: object) -> None:
 
 
 def also_told(others: Callable[[Effect], None]) -> Callable[[Effect], None]:
-    """Who is told of every effect, and the log with them."""
+    """Returns a function that passes each effect to `others`, and to the log."""
 
     def both(effect: Effect) -> None:
         others(effect)
@@ -55,12 +55,12 @@ def also_told(others: Callable[[Effect], None]) -> Callable[[Effect], None]:
 
 
 def plan_given_up(gang: GangKey, reason: str) -> None:
-    """What was held for the gang is free again."""
+    """Logs that the gang's plan was given up: its reservations are free again."""
     _write(PLAN_GIVEN_UP, namespace=gang.namespace, gang=gang.name, detail=reason)
 
 
 def resource_set(key: ResourceKey, units: Mapping[NodeName, int]) -> None:
-    """So many units of it are in force from now on, by node; none: it is gone."""
+    """Logs the units by node that are in force from now on; none: the resource is gone."""
     _write(RESOURCE_SET, resource=key, nodes=len(units), units=sum(units.values()))
 
 
@@ -69,7 +69,7 @@ def _write(what: str, **about: object) -> None:
 
 
 class LoggedVerbs:
-    """Implements `verbs.Verbs`: the answers of others, each of which is told."""
+    """Implements `extender_api.Verbs`: passes each call to `verbs`, and logs its answer."""
 
     def __init__(self, verbs: Verbs, clock: Clock) -> None:
         self._verbs = verbs
@@ -112,7 +112,7 @@ def _gang_of(pod: Pod) -> str:
 
 
 class LoggedGoverning:
-    """Implements `escher_policies.Governing`: tells another, and the log."""
+    """Implements `controller.Governing`: passes each call on, and logs it."""
 
     def __init__(self, policy_matching: Governing) -> None:
         self._policy_matching = policy_matching

@@ -1,10 +1,10 @@
-"""Decision stream: the last decisions are kept, and each follower has its own place among them.
+"""Decision stream: keeps the last decisions; each follower has its own position among them.
 
     tell -> log of the namespace  -> wakes its followers
          -> log of all namespaces -> wakes theirs; followers of other namespaces sleep on
 
 A decision is put into words once, when the first follower reads it. Followers hold no copies: the log is the queue of
-each, and its bound. A follower that is so slow that the log has forgotten what it had yet to read is dropped.
+each follower, and its limit. A follower is dropped if it is so slow that the log has forgotten its next decision.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WOKEN_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """So many decisions were forgotten before they could be told; the next one has the number `before`."""
+    """`count` decisions were forgotten before they were read; `before`: the number of the next."""
 
     count: int
     before: int
@@ -48,19 +48,19 @@ class _Decision:
     number: int
     time: float
     told: Told | DecisionEvent
-    """In words once a follower has read it, where the words are the same for all."""
+    """In words after a follower has read it, if the words are the same for all followers."""
     own: _Log
     words: dict[str | None, DecisionEvent] = field(default_factory=dict)
-    """By the namespace of the follower, where the words are not the same for all."""
+    """By the namespace of the follower, if the words are not the same for all followers."""
 
 
 @dataclass(slots=True, weakref_slot=True)
 class _Log:
-    """The decisions of one namespace, or of all, that are remembered; the oldest first."""
+    """The remembered decisions of one namespace, or of all; the oldest first."""
 
     kept: deque[_Decision] = field(default_factory=deque)
     count: int = 0
-    """How many there have been."""
+    """Number of decisions so far."""
     waiting: dict[asyncio.Future[None], None] = field(default_factory=dict)
 
     @property
@@ -72,14 +72,14 @@ class _Log:
 class DecisionStream:
     _clock: Clock
     named: Callable[[GangKey], str] = attrgetter("name")
-    """What a gang is called."""
+    """Returns the name of a gang."""
     last: int = field(default=0, init=False)
     """The number of the newest decision."""
     over: bool = field(default=False, init=False)
     _most: int = field(default=REMEMBERED, init=False)
     _all: _Log = field(default_factory=_Log, init=False)
     _by_namespace: WeakValueDictionary[str, _Log] = field(default_factory=WeakValueDictionary, init=False)
-    """A log lives while a decision is in it, or a follower at it."""
+    """A log lives while it holds a decision or a follower reads it."""
     _to_wake: deque[asyncio.Future[None]] = field(default_factory=deque, init=False)
 
     @property
@@ -88,12 +88,12 @@ class DecisionStream:
         return self.last - len(self._all.kept) + 1
 
     def remember(self, most: int) -> None:
-        """No more than so many are kept."""
+        """Sets the most decisions that are kept."""
         self._most = most
         self._forget()
 
     def tell(self, told: Told) -> None:
-        """It can be read from now on, if it is of interest to anybody."""
+        """Adds the decision if it is of interest."""
         if isinstance(told, Filtered) and 1 < len(told.verdict.passed) == told.sent:
             # Nothing was decided.
             return
@@ -110,20 +110,19 @@ class DecisionStream:
             self._forget()
 
     def close(self) -> None:
-        """Each follower is told the rest, and that is all."""
+        """Ends the stream: each follower gets the decisions left, and no more."""
         self.over = True
         for log in (self._all, *self._by_namespace.values()):
             self._wake(log)
 
     def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
-        """What is decided from now on, or what came after that number, until the service ends. `namespace`: of that
-        one alone."""
-        # A number that we have not reached was told by a life before ours: all of ours is new to that follower.
+        """Returns the decisions from now on, or after number `after`; of all or one `namespace`."""
+        # A number above `last` is from a former process: all decisions of this process are new to that follower.
         done = after if after is None or after <= self.last else 0
         return Following(self, self._all if namespace is None else self._log(namespace), namespace, done)
 
     def said(self, decision: _Decision, namespace: str | None) -> DecisionEvent:
-        """The decision in words, as a follower of that namespace may read it; it is worded the first time."""
+        """Returns the decision in words for a follower of that namespace; the words are cached."""
         told = decision.told
         if isinstance(told, DecisionEvent):
             return told
@@ -142,7 +141,7 @@ class DecisionStream:
         return log
 
     def _wake(self, log: _Log) -> None:
-        """The followers that wait are woken, some in each pass of the event loop."""
+        """Wakes the waiting followers, `_WOKEN_AT_ONCE` in each pass of the event loop."""
         if not log.waiting:
             return
         if not self._to_wake:
@@ -163,21 +162,21 @@ class DecisionStream:
 
 
 class Following:
-    """A follower's place. `take` what there is; when there is nothing, `wait`; both until it has `ended`."""
+    """A follower's position. Call `take`, or `wait` if there is nothing, until it has `ended`."""
 
     def __init__(self, decisions: DecisionStream, log: _Log, namespace: str | None, done: int | None) -> None:
         self._decisions = decisions
         self._log = log
         self._namespace = namespace
         self._done = done
-        """The number after which it reads on; None once it has its place in the log."""
+        """The number after which it reads on; None once it has its position in the log."""
         self._at = log.count
         """How many decisions of the log are behind it."""
         self._dropped = False
 
     @property
     def ended(self) -> bool:
-        """Nothing comes any more: the service ends, or it is dropped."""
+        """True when nothing more comes: the stream is closed, or the follower was dropped."""
         return self._dropped or (self._decisions.over and not self._left)
 
     @property
@@ -185,7 +184,7 @@ class Following:
         return self._done is not None or self._at != self._log.count
 
     def take(self, most: int) -> list[DecisionEvent | Missed]:
-        """The next decisions, so many at most; none where there are none. It may end with this."""
+        """Returns at most `most` next decisions, or none. The follower may end with this call."""
         if self._dropped:
             return []
         taken: list[DecisionEvent | Missed] = []
@@ -204,7 +203,7 @@ class Following:
         return taken
 
     async def wait(self) -> None:
-        """There is something to take, or it has ended."""
+        """Waits until there is something to take, or the follower has ended."""
         if self.ended or self._left:
             return
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,6 +1,6 @@
-"""The last decisions and what led to them, kept in memory for the day on which an invariant does not hold.
+"""Flight recorder: keeps the last decisions in memory, for the analysis of invariant violations.
 
-Entries are kept as they are and put into words only when somebody asks: noting one costs less than a microsecond.
+Entries are put into words only when they are read: `note` takes less than a microsecond.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class FlightRecorder:
         self._entries: deque[tuple[float, str, tuple[object, ...]]] = deque(maxlen=remembered)
 
     def note(self, what: str, *about: object) -> None:
-        """`about`: values that do not change afterwards."""
+        """Adds an entry. `about`: values that do not change afterwards."""
         self._entries.append((self._clock.now(), what, about))
 
     def tell(self) -> list[str]:
-        """The entries in words, the oldest first."""
+        """Returns the entries in words, the oldest first."""
         return [
             f"{datetime.fromtimestamp(when, UTC):%H:%M:%S.%f} {what} {' '.join(map(str, about))}".rstrip()
             for when, what, about in self._entries

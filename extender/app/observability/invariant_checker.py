@@ -1,7 +1,7 @@
-"""Auditor: every invariant is checked now and then while the service runs, and what does not hold is told.
+"""Invariant checker: checks every invariant periodically, and reports violations.
 
-A violation is a defect of ours. It is counted and logged, the first one with the decisions that led there; it is not
-mended, and nothing is stopped for it, also where the check itself fails.
+A violation is a defect of Escher. It is counted and logged, the first one with the decisions before it. The checker
+repairs nothing and stops nothing, also if the check itself fails.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from extender.app.observability.flight_recorder import FlightRecorder
 _log = structlog.get_logger(__name__)
 
 EVERY = 30.0
-"""Seconds between checks: one takes 0.12 s for 50,000 pods, and nobody is answered meanwhile (docs/scaling.md)."""
+"""Seconds between checks: one takes 0.12 s for 50,000 pods and blocks answers (docs/scaling.md)."""
 
 
 class InvariantChecker:
@@ -40,12 +40,12 @@ class InvariantChecker:
                 continue
             try:
                 found = [(each.invariant, each.detail) for each in self._cache.violations()]
-            except Exception as error:  # What is checked is broken in a way that the check did not expect.
+            except Exception as error:  # A defect that the check did not expect.
                 found = [("audit", repr(error))]
             for invariant, detail in found:
                 self._violated(invariant)
                 _log.error("an invariant does not hold", invariant=invariant, detail=detail)
             if found and not self._told:
-                # Once: what led to the first violation tells the most.
+                # Once: the decisions before the first violation say most about its cause.
                 self._told = True
                 _log.error("the decisions before", decisions=self._flight_recorder.tell())

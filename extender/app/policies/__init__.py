@@ -1,7 +1,6 @@
-"""The policies in force, asked as one: whether a pod may be on a node, where best, and whether it may be bound now.
+"""The policies in force, called as one: filter, score, reserve, permit, events and requeue.
 
-In the order in which they are asked. Dispatch and nothing else: which policy has which extension point is found out
-once, and a defect of one policy is told and ends here (`containment`).
+They are called in order. Dispatch only: extension points are found once, and a defect is reported and ends here.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from extender.core.policy import Facts, Policy
 
 
 class Policies:
-    """`judging`: where a pod may be, and where best. `placing`: what is held for whom, and who may be bound.
-    `following`: what policies are told, and what they want done. `settling`: who waits is planned for and woken."""
+    """`judging`: where a pod may be. `placing`: what is held, and which pods may be bound.
+
+    `following`: what policies hear, and what they want done. `settling`: planning and waking."""
 
     def __init__(self, policies: Sequence[Policy], facts: Facts) -> None:
         self._containment = FaultIsolation()
@@ -29,7 +29,7 @@ class Policies:
         self.settling = RequeueHooks(policies, self._containment)
 
     def take_effects(self) -> list[GangEffect | PolicyFailed]:
-        """What is to be done since this was asked last."""
+        """What is to be done since the last call."""
         taken: list[GangEffect | PolicyFailed] = [*self.following.take_effects()]
         taken += self._containment.failures.values()
         self._containment.failures.clear()

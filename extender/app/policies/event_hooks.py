@@ -1,8 +1,5 @@
 # mypy: disable-error-code="type-abstract"
-"""Following: policies are told what is there, what became of effects, and what time it is; and say what is to be done.
-
-Dispatch and nothing else. Must not know what any policy is for.
-"""
+"""Event hooks: dispatch facts, outcomes and time to policies, and collect their effects."""
 
 from __future__ import annotations
 
@@ -54,8 +51,9 @@ class EventHooks:
         self._contained.tell_each(self._observes, lambda policy: policy.observe(fact, now))
 
     def bound(self, pod: Pod, now: float) -> None:
-        """Its Binding is written, which no watch has told yet. Those who act hear of it by `heed`: what they know of
-        the pod may be newer than this."""
+        """The Binding is written, and no watch has reported it yet.
+
+        Policies that act get it as feedback: what they know of the pod may be newer than this."""
         self._contained.tell_each(self._only_observes, lambda policy: policy.observe(pod, now))
 
     def forget(self, fact: Pod | Node) -> None:
@@ -76,14 +74,14 @@ class EventHooks:
         self._contained.tell_each(self._acts, lambda policy: policy.heed(told, now))
 
     def take_requeue_hints(self) -> set[str]:
-        """Namespaces of which governed pods may go where they could not, though no node has gained room."""
+        """Namespaces whose matched pods may fit elsewhere now, though no node has gained room."""
         asked = self._contained.ask_each(self._stirs, lambda policy: policy.take_requeue_hints(), _NO_NAMESPACES)
         return {namespace for taken in asked if taken for namespace in taken}
 
     # -- order and time ------------------------------------------------------------------------------------------
 
     def heed_held(self) -> None:
-        """Those that count what is held are told what has changed of it."""
+        """Tells the policies that count holdings what has changed of these."""
         ledger, pods = self._facts.ledger, self._facts.pods
         changed = ledger.changes.drain_holders()
         if changed is not None and not changed:
@@ -99,16 +97,16 @@ class EventHooks:
             self._contained.tell_each(self._counts_held, lambda policy: policy.hold(held))
 
     def order_version(self) -> int:
-        """Another number whenever `order` may answer otherwise than before."""
+        """A number that changes whenever `order` may answer otherwise than before."""
         self.heed_held()
         return sum(self._contained.ask_each(self._orders, lambda policy: policy.order_version, 0))
 
     def order(self, members: Sequence[Pod]) -> tuple[float, ...]:
-        """Where a gang stands among those of its priority that wait: the policies in their order, the lower first."""
+        """The gang's position in the queue of its priority: one number a policy, lower first."""
         return tuple(self._contained.ask_each(self._orders, lambda policy: policy.order(members, self._facts), 0.0))
 
     def order_alike(self, members: Sequence[Pod]) -> Hashable:
-        """The same for gangs that none of the policies tells apart in `order`; None: that is not known."""
+        """A value that gangs share if no policy tells them apart in `order`; None: not known."""
         if len(self._orders_alike) < len(self._orders):
             return None
         alike = tuple(self._contained.ask_each(self._orders_alike, lambda policy: policy.order_alike(members), None))
@@ -118,7 +116,7 @@ class EventHooks:
         resting = self._contained.resting
         first = earliest(*resting.values())
         for name, policy in self._keeps_time.items():
-            # As `ask_each`: it is asked after whatever has happened.
+            # As in `ask_each`: this is called after every event.
             try:
                 when = policy.next_deadline()
             except Exception as defect:
@@ -129,7 +127,7 @@ class EventHooks:
         return first
 
     def tick(self, now: float) -> Iterator[NodeName]:
-        """What is due is done; the nodes that are worth another look."""
+        """Does what is due; returns the nodes that are worth another look."""
         resting = self._contained.resting
         for name in [name for name, until in resting.items() if until <= now]:
             del resting[name]

@@ -1,4 +1,4 @@
-"""Containment: a defect of one policy is told and ends here; all others are asked as ever."""
+"""Fault isolation: a defect of one policy is reported and ends here; others are called as ever."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PolicyFailed:
-    """Event: the policy raised what no policy should."""
+    """Event: the policy raised what no policy should raise."""
 
     policy: str
     defect: Exception
@@ -27,12 +27,12 @@ class PolicyFailed:
 class FaultIsolation:
     def __init__(self) -> None:
         self.failures: dict[tuple[str, type[Exception]], PolicyFailed] = {}
-        """Of which nobody has been told: of each policy the first of a kind, for one is met on thousands of nodes."""
+        """Not reported yet, the first of a kind a policy: one is met on thousands of nodes."""
         self.resting: dict[str, float] = {}
-        """Policies that are left alone for a while, and until when: what was due is due still."""
+        """Policies that are not called for a while, and until when: what was due stays due."""
 
     def ask(self, name: str, question: Callable[[], T], otherwise: T, now: float | None = None) -> T:
-        """What the policy of that name answers, or else, where it meets a defect. `now`: it then rests."""
+        """The policy's answer, or `otherwise` if it raises; if `now` is given, it then rests."""
         try:
             return question()
         except Exception as defect:
@@ -42,9 +42,8 @@ class FaultIsolation:
     def ask_each(
         self, policies: Mapping[str, P], question: Callable[[P], T], otherwise: T, now: float | None = None
     ) -> Iterator[T]:
-        """What each of them answers, in their order. `now`: but for those who rest, as whoever meets a defect then
-        does."""
-        # All that is decided goes through here and below, many times a step: neither calls `ask`.
+        """Each answer, in order; if `now` is given, policies that raise rest and are left out."""
+        # All decisions go through here and below, many times a step: neither calls `ask`.
         for name, policy in policies.items():
             if now is None or self.resting.get(name, now) <= now:
                 try:
@@ -63,7 +62,7 @@ class FaultIsolation:
                     self._met(name, defect, now)
 
     def met(self, name: str, defect: Exception) -> None:
-        """The policy of that name has raised it."""
+        """The policy of that name has raised the defect."""
         self.failures.setdefault((name, type(defect)), PolicyFailed(name, defect))
 
     def _met(self, name: str, defect: Exception, now: float | None) -> None:
@@ -73,5 +72,5 @@ class FaultIsolation:
 
 
 def having(point: type[P], policies: Iterable[Policy]) -> dict[str, P]:
-    """Those that have the extension point, by name and in their order."""
+    """The policies that have the extension point, by name and in their order."""
     return {policy.name: cast(P, policy) for policy in policies if has(policy, point)}

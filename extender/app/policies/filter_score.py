@@ -1,12 +1,10 @@
 # mypy: disable-error-code="type-abstract"
-"""Judging: whether a pod may be on a node, and where best.
+"""Filter and score: whether a pod may be on a node, and which nodes are best. Dispatch only.
 
-A pod may be on a node if every policy lets it, beside what kube-scheduler itself asks: selectors, taints and cordons
-(`node_match`), and room, where what gives way to the pod counts as free. The filter verb asks the policies alone, for
-kube-scheduler has asked the rest; who was turned away is woken by the whole rule. One rule, asked by the filter verb,
-by bind, by explain, and by what wakes. A pod about which a policy has met a defect is refused for that.
-
-Dispatch and nothing else. Must not know what any policy is for, nor who was turned away.
+A pod may be on a node if every policy allows it, beside kube-scheduler's own conditions. These are selectors, taints
+and cordons (`node_match`), and room, where what gives way to the pod counts as free. The filter call asks the policies
+alone, because kube-scheduler has checked the rest; unschedulable pods are woken by the whole rule. The same rule serves
+filter, bind, explain and requeue. A pod is refused if a policy meets a defect about it.
 """
 
 from __future__ import annotations
@@ -48,12 +46,11 @@ from extender.kube.node_match import accepts
 _HIGHEST_SCORE = 10
 """MaxExtenderPriority of kube-scheduler."""
 _TO_LOOK_UP = 4
-"""So many nodes are sooner looked for among those that were sent than these are gone through."""
+"""Up to this number, nodes are looked up in those sent; beyond, those sent are gone through."""
 _FEW = 50
-"""So many nodes are sooner gone through than found in arrays."""
+"""Up to this number, going through nodes is faster than finding them in arrays."""
 _AN_OFFER, _NUMBERS_A_STEP, _READ_A_STEP = 4, 500, 8
-"""What an offer costs whatever is asked for, in steps; and how many numbers of arrays are reckoned with in one step, or
-read from the ledger to fill them."""
+"""Steps of an offer; array numbers computed in a step; numbers read from the ledger in a step."""
 
 
 def _refuse_all(node: NodeName) -> Refuse | None:
@@ -66,7 +63,7 @@ _REFUSING: NodeFilter | None = _refuse_all
 
 
 class FilterScore:
-    """In the order in which they are asked: each sees only the nodes that the ones before it let pass."""
+    """The policies in the order of calls: each sees only the nodes that those before it passed."""
 
     def __init__(self, policies: Sequence[Policy], facts: Facts, containment: FaultIsolation) -> None:
         self._facts = facts
@@ -94,17 +91,17 @@ class FilterScore:
     # -- filter --------------------------------------------------------------------------------------------------
 
     def malformed(self, pod: Pod) -> MalformedAsk | None:
-        """What the pod asks of a policy and cannot be understood."""
+        """What the pod asks of a policy that cannot be understood; None: nothing."""
         if not pod.annotations:
             return None
         asked = self._contained.ask_each(self._reads, lambda policy: policy.malformed(pod), None)
         return next((said for said in asked if said is not None), None)
 
     def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, NodeFilter]]:
-        """Those of the policies that have a say about the pod, and how each judges nodes for it."""
+        """The policies that have a say about the pod, and how each judges nodes for it."""
         found: list[tuple[str, NodeFilter]] = []
         for name, policy in policies.items():
-            # As `ask_each`: most of them have no say about most pods, and to be asked should cost no more than that.
+            # As in `ask_each`: most policies have no say about most pods, and asking should cost no more than that.
             try:
                 judge = policy.filter(pod, self._facts)
             except Exception as defect:
@@ -117,8 +114,7 @@ class FilterScore:
         return found
 
     def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, NodeFilter]]:
-        """The names of the policies that would be in the pod's way if it were tried now, and how each judges nodes.
-        `freed`: as for `passes`."""
+        """Which policies would judge the pod if tried now, and how. `freed`: as for `passes`."""
         found: list[tuple[str, NodeFilter]] = []
         facts = self._beside(freed) if freed else self._facts
         for name, policy in self._filters.items():
@@ -131,7 +127,7 @@ class FilterScore:
         return found
 
     def _beside(self, freed: GivingWay) -> Facts:
-        """The facts, with what these hold given up as well."""
+        """The facts, as if these holders had given up their units as well."""
 
         def giving_way(pod: Pod) -> GivingWay:
             given = self._facts.giving_way(pod)
@@ -140,15 +136,15 @@ class FilterScore:
         return replace(self._facts, giving_way=giving_way)
 
     def verdict(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        """What the policies say of the nodes that kube-scheduler sent."""
+        """What the policies say about the nodes that kube-scheduler sent."""
         return self._verdict(pod, self._judges(pod, self._filters), sent)
 
     def verdict_beside_plans(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        """As `verdict`, by those policies alone that a gang's plan does not keep to by itself."""
+        """As `verdict`, without the policies that a gang's plan keeps to already."""
         return self._verdict(pod, self._judges(pod, self._beside_plans), sent)
 
     def beside_plans(self, pod: Pod) -> Callable[[NodeName], bool] | None:
-        """Whether those policies let the pod be on a node; None: on any."""
+        """Whether the policies of `verdict_beside_plans` allow a node; None: they allow any."""
         judges = self._judges(pod, self._beside_plans)
         return (lambda node: self._first_refusal(judges, node) is None) if judges else None
 
@@ -162,15 +158,16 @@ class FilterScore:
             if found := self._refused(name, judge, passed):
                 passed = [node for node in passed if node not in found]
                 refused = _in_order(sent, refused | found) if refused else found
-        # Where all pass they are as they were sent, whatever that is: `adapters.http` need not write them again.
+        # If all pass, they stay as they were sent, whatever that is: `adapters.http` need not write them again.
         rejected, unresolvable = _told(refused)
         if unresolvable and not passed and (never := self.why_never(pod)) is not None:
             unresolvable = dict.fromkeys(unresolvable, never.reason)
         return Verdict(passed, rejected, unresolvable)
 
     def _passed_of_few(self, judges: Sequence[tuple[str, NodeFilter]], sent: Sequence[NodeName]) -> Sequence[NodeName]:
-        """Those that pass, where the first policy leaves but one or two: the thousands of others are neither read nor
-        given reasons, which nobody reads where one passes. Empty: that is not known, or none passes."""
+        """The nodes that pass, if the first policy leaves few; empty: not known, or none passes.
+
+        The thousands of others are then neither read nor given reasons, which have no use if one passes."""
         first, few = judges[0][1], list[NodeName]()
         # A defect that is met here is met again where all nodes are gone through.
         with suppress(Exception):
@@ -180,45 +177,47 @@ class FilterScore:
         return passed if len(passed) < 2 else [node for node in sent if node in passed]
 
     def why_never(self, pod: Pod) -> Refuse | None:
-        """Why the pod, which is let nowhere, waits in vain; None: that is not proven."""
+        """Why the pod, which is refused everywhere, waits without effect; None: not proven."""
         asked = self._contained.ask_each(self._foresees, lambda policy: policy.why_never(pod, self._facts), None)
         return next((refusal for refusal in asked if refusal is not None), None)
 
     @property
     def in_doubt(self) -> bool:
-        """Whether that may be true no more of some who were told so, and were not looked at since."""
+        """Whether a proof of `why_never` may hold no more for pods not looked at since."""
         return any(policy.in_doubt for policy in self._in_slices.values())
 
     def take_withdrawn(self, *, in_slices: bool) -> list[Pod]:
-        """Those who were told so, and of whom it is true no more. If not `in_slices`, the policies that look at as many
-        as one slice of work holds are not asked."""
+        """Pods that `why_never` refused with a proof that holds no more.
+
+        If not `in_slices`: without the policies that look only at as many as one slice of work holds."""
         policies = self._foresees if in_slices else self._foresees_at_once
         asked = self._contained.ask_each(policies, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
         return [pod for pods in asked for pod in pods]
 
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
-        """Why the policies do not let the pod be there."""
+        """Why the policies do not allow the pod on the node; None: they do."""
         return self._first_refusal(self._judges(pod, self._filters), node)
 
     def judges_bind(self, pod: Pod) -> bool:
-        """Whether where others are decides about the pod, by what it says itself: it counts where it is to be bound."""
+        """Whether the pod itself asks for a rule on other pods' nodes that bind must judge."""
         return bool(self._judging_binds) and bool(self._judges(pod, self._judging_binds))
 
     def where_leaving_helps(self, pod: Pod, nodes: Iterable[NodeName]) -> list[NodeName]:
-        """Those of the nodes that the policies leave to the pod, or would if others left."""
+        """The nodes that the policies allow to the pod, or would if other pods left."""
         judges = self._judges(pod, self._filters)
         refusals = ((node, self._first_refusal(judges, node)) for node in nodes)
         return [node for node, refusal in refusals if refusal is None or refusal.preemption_helps]
 
     def room(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], Short | None]:
-        """What is short on a node for the pod, though all gave way that would. `freed`: as for `passes`."""
+        """What the pod lacks on a node after all gave way that would. `freed`: as for `passes`."""
         facts = self._beside(freed) if freed else self._facts
         ledger, giving_way = facts.ledger, facts.giving_way(pod)
         return lambda node: ledger.rows.short(node, pod.requests, (pod.uid, *giving_way.get(node, ())))
 
     def with_room(self, pod: Pod, work: Work) -> list[NodeName]:
-        """The nodes that may have room for the pod, as `room` says, found by index: this is asked for thousands of pods
-        after one change. What it costs is taken from `work`, in steps of some 5 us."""
+        """The nodes that may have room for the pod, as `room` says, found by index.
+
+        It is called for thousands of pods after one change. Takes its cost from `work`, in steps of about 5 us."""
         ledger, asked = self._facts.ledger, asked_of(pod.requests)
         totals, own = ledger.totals, ledger.holding(pod.uid)
         few = min((totals.providers[key] for key, _ in asked if key in totals.providers), key=len, default=None)
@@ -237,13 +236,13 @@ class FilterScore:
         return [*found, *(besides.keys() - found)] if besides else found
 
     def alike(self, pod: Pod) -> Hashable:
-        """Pods of which this is the same are refused alike by `refuses_alike`; None: it refuses none of them."""
+        """Key of pods that `refuses_alike` refuses alike; None: it refuses none of them."""
         failed = object()
         asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), failed)
         alike = tuple(asked)
         if failed in alike or all(each is None for each in alike):
             return None
-        # What it holds itself is not in its way.
+        # What the pod holds itself is not in its way.
         return alike, pod.uid if self._facts.ledger.holding(pod.uid) is not None else None
 
     def refuses_alike(self, pod: Pod) -> Callable[[NodeName], bool]:
@@ -252,7 +251,7 @@ class FilterScore:
         return lambda node: self._first_refusal(judges, node) is not None
 
     def passes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> Callable[[NodeName], bool]:
-        """Whether the pod, if it were tried now, could go to a node; `freed`: had these given up what they hold."""
+        """Whether the pod could go to a node if tried now; `freed`: had these given up units."""
         return self._passes(pod, lambda: self.judges_of_nodes(pod, freed), freed)
 
     def has_room(self, pod: Pod, freed: GivingWay) -> Callable[[NodeName], bool]:
@@ -270,14 +269,14 @@ class FilterScore:
             node = self._facts.nodes.get(name)
             if node is None or not accepts(node, pod) or room(name) is not None:
                 return False
-            # To ask the policies may cost much, and most nodes have no room.
+            # Asking the policies may cost much, and most nodes have no room.
             made = judges() if made is None else made
             return self._first_refusal(made, name) is None
 
         return could_go
 
     def _refused(self, name: str, judge: NodeFilter, nodes: Sequence[NodeName]) -> dict[NodeName, Refuse]:
-        """Those of the nodes that one policy does not let the pod be on: as `_first_refusal`, for thousands."""
+        """The nodes that one policy refuses to the pod: as `_first_refusal`, for thousands."""
         if isinstance(judge, ByPlace):
             # A defect that is met here is met again below, node by node.
             with suppress(Exception):
@@ -320,19 +319,19 @@ class FilterScore:
     # -- score ---------------------------------------------------------------------------------------------------
 
     def best_first(self, pod: Pod, nodes: Sequence[NodeName]) -> Iterator[NodeName]:
-        """The nodes, the best for the pod first; of equals the one that was sent first."""
+        """The nodes, the best for the pod first; of equals, the one that was sent first."""
         scorers = self._scorers(pod)
         if not scorers or len(nodes) < 2:
             yield from nodes
             return
-        # Mostly the first is taken, and to sort thousands for that would take as long as all the rest.
+        # Mostly the first is taken, and sorting thousands for that would take as long as all the rest.
         totals = {node: self._total(scorers, node) for node in nodes}
         best = max(nodes, key=totals.__getitem__)
         yield best
         yield from sorted((node for node in nodes if node != best), key=totals.__getitem__, reverse=True)
 
     def scores(self, pod: Pod, nodes: Sequence[NodeName]) -> Mapping[NodeName, int]:
-        """From 0 to 10, without those of 0: the mean of what the policies say that have a preference."""
+        """From 0 to 10, without those of 0: the mean of the policies that have a preference."""
         scorers = self._scorers(pod)
         if not scorers:
             return {}
@@ -343,7 +342,7 @@ class FilterScore:
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
         found: list[tuple[str, Scorer]] = []
         for name, policy in self._scores.items():
-            # As `_judges`.
+            # As in `_judges`.
             try:
                 scorer = policy.score(pod, self._facts)
             except Exception as defect:
@@ -354,7 +353,7 @@ class FilterScore:
         return [each for each in found if each[0] in self._deciding] or found
 
     def preferred(self, pod: Pod) -> Scorer | None:
-        """How good nodes are, as policies say that were chosen for the pod; None: these prefer none."""
+        """Scores of the policies that were chosen for the pod; None: they prefer no node."""
         scorers = [each for each in self._scorers(pod) if each[0] in self._deciding]
         return (lambda node: self._total(scorers, node)) if scorers else None
 
@@ -363,7 +362,7 @@ class FilterScore:
 
 
 def _refuses_all(judge: NodeFilter) -> bool:
-    """Whether no node is left for others to judge: they may be costly to ask."""
+    """Whether no node is left for others to judge: calling them may be costly."""
     with suppress(Exception):
         return isinstance(judge, OnlyTheseNodes) and not judge.nodes
     return False
@@ -387,11 +386,11 @@ def _known(refusal: Refuse) -> Refuse:
 
 
 def _told(refused: Mapping[NodeName, Refuse]) -> tuple[dict[NodeName, str], dict[NodeName, str]]:
-    """The reasons of those for which preemption helps, and of the others."""
+    """The reasons of nodes where preemption helps, and of the others."""
     rejected: dict[NodeName, str] = {}
     unresolvable: dict[NodeName, str] = {}
     if refused and len(set(map(id, refused.values()))) == 1:
-        # Thousands are mostly refused for the same.
+        # Thousands of nodes are mostly refused for the same reason.
         [refusal] = islice(refused.values(), 1)
         told = dict.fromkeys(refused, refusal.reason)
         return (told, unresolvable) if refusal.preemption_helps else (rejected, told)

@@ -1,8 +1,5 @@
 # mypy: disable-error-code="type-abstract"
-"""Settling: policies for which somebody waits plan and wake as room comes free, in slices of work.
-
-Dispatch and nothing else. Must not know what any policy is for.
-"""
+"""Requeue hooks: dispatch slices of work to policies that plan and wake as room comes free."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ class RequeueHooks:
         self._contained.tell_each(self._settles, lambda policy: policy.settle(gains, now), now)
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
-        """All is settled: the nodes that are worth a look of those who wait for no policy."""
+        """All is settled: the nodes that are left for pods that wait for no policy."""
         for name, policy in self._settles.items():
             gains = self._contained.ask(name, partial(policy.left_for_others, gains), gains)
         return gains

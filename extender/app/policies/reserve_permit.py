@@ -1,7 +1,7 @@
 # mypy: disable-error-code="type-abstract"
-"""Placing: which policy finds a pod's place by itself, whether a pod may be bound, what gives way, who may be evicted.
+"""Reserve and permit: which policy places a pod, whether it may be bound, and what gives way.
 
-Dispatch and nothing else. Must not know what any policy is for.
+Also which victims may be evicted. Dispatch and nothing else.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ class ReservePermit:
         return None
 
     def places(self, pod: Pod) -> bool:
-        """Whether a policy finds the place for this pod by itself."""
+        """Whether a policy chooses the node of this pod."""
         return self._placer(pod) is not None
 
     def owned(self, uid: PodUid) -> bool:
-        """Whether a policy has taken that pod for one of its own."""
+        """Whether a policy has taken the pod as its own."""
         return self._owner(uid) is not None
 
     def _owner(self, uid: PodUid) -> str | None:
@@ -65,20 +65,20 @@ class ReservePermit:
         return None
 
     def place(self, pod: Pod, nodes: Sequence[NodeName], now: float) -> NodeName | Refuse:
-        """The one of these nodes that is held for the pod, which a policy places."""
+        """The one of these nodes that is held for the pod, which a policy places; or a refusal."""
         failed: NodeName | Refuse = REFUSED
         if (placer := self._placer(pod)) is None:
             return failed
         return self._contained.ask(placer[0], partial(placer[1].place, pod, nodes, now), failed)
 
     def would_refuse(self, pod: Pod, nodes: Sequence[NodeName]) -> str:
-        """Why `place` would refuse the pod now, empty if it would not."""
+        """Why `place` would refuse the pod now; empty if it would not."""
         if (placer := self._placer(pod)) is None:
             return ""
         return self._contained.ask(placer[0], partial(placer[1].would_refuse, pod, nodes), FAILED)
 
     def sleeps(self, pod: Pod, now: float) -> bool:
-        """It was turned away. Whether the policy that places it wakes it."""
+        """The pod was refused; returns whether the policy that places it wakes it."""
         placer = self._placer(pod)
         return placer is not None and self._contained.ask(placer[0], partial(placer[1].sleeps, pod, now), False)
 
@@ -92,7 +92,7 @@ class ReservePermit:
             self._contained.tell_each(self._reserves, lambda policy: policy.reserve(pod, node))
 
     def heed_released(self) -> None:
-        """Whoever holds its units no more, or is bound, is told of. O(those that hold some and are not bound)."""
+        """Unreserves pods that hold their units no more, or are bound. O(unbound holders)."""
         for uid, (_, node) in list(self._reserved.items()):
             held, pod = self._facts.ledger.holding(uid), self._facts.pods.get(uid)
             if held is None or held.node != node or pod is None or pod.node is not None:
@@ -103,8 +103,7 @@ class ReservePermit:
             self._contained.tell_each(self._reserves, lambda policy: policy.unreserve(reserved[0]))
 
     def permit(self, pod: Pod, node: NodeName, now: float) -> Permit:
-        """Whether the pod may be bound there now: the first refusal counts, and of those who wait the longest; whoever
-        owns it is asked when all others allow."""
+        """First refusal, else longest wait; the pod's owner is asked only if all others allow."""
         failed: Permit = REFUSED
         waits: list[Wait] = []
         owner = self._owner(pod.uid)
@@ -117,10 +116,10 @@ class ReservePermit:
                     return refusal
                 case Wait() as wait:
                     waits.append(wait)
-        # Who answers by itself is not asked again: that is for those who are.
+        # A policy with an endless wait answers later itself; the others are asked again.
         return max(waits, key=lambda wait: -1.0 if wait.until is None else wait.until) if waits else Allow()
 
-    # -- what gives way, and who is evicted ----------------------------------------------------------------------
+    # -- what gives way, and which pods are evicted --------------------------------------------------------------
 
     def gives_way(self, pod: Pod) -> GivingWay:
         """What is held for others and given up for the pod."""
@@ -132,7 +131,7 @@ class ReservePermit:
         return {node: [holder for each in some for holder in each.get(node, ())] for node in nodes}
 
     def may_evict(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> Collection[NodeName]:
-        """The nodes whose victims may go for the pod, if it is up to all."""
+        """The nodes whose victims may be evicted for the pod, if all policies allow it."""
         for name, policy in self._preempts.items():
             allowed = self._contained.ask(name, partial(policy.may_evict, pod, victims, now), _NO_NODES)
             victims = {node: chosen for node, chosen in victims.items() if node in allowed}

@@ -1,1 +1,1 @@
-"""Ephemeral resources: setting them, their objects, node status, and transactions' intents."""
+"""Resources: setting of ephemeral resources, their objects and node status, and intents."""

@@ -1,16 +1,15 @@
-"""Capacities: what the ledger has of the ephemeral resources in force, key by key.
+"""Capacities: keeps the ledger's ephemeral capacity in step with the objects in force, key by key.
 
-Where two objects claim one key (shared ones of two namespaces), the older has it. What an object asks for beyond what
-it has is withheld, for as long as that is true, where
+If two objects claim one key (shared ones of two namespaces), the older has it. An object gets no more than it has while
 
-- the node, or its name, is outside of its namespace's scheduling domain;
-- a node has its most keys, for a Node is one object of the API server's, which has a largest size: it is then on none
-  of the nodes that it would be new on, until there is room on all of them;
-- its namespace would have more resources, or units of them, than its quota: then it gets nothing more at all.
+- the node, or the object's name, is outside of its namespace's scheduling domain; or
+- a node has its most keys, because the size of a Node object is limited: then none of the object's new nodes gets the
+  resource until all of them have room; or
+- its namespace would exceed its quota of resources or of units: then no node gets more.
 
-What it has it keeps, whatever becomes of quota and domain. Of who waits for the quota, the oldest whose turn it may be
-comes first. In the first list of a life of the service an object has what its status says is set, or else what the
-nodes say already: only when all of it is counted, somebody gets more.
+An object keeps what it has, however quota and domain change. Objects that wait for the quota are admitted oldest first,
+if there is room. In the first list after a start, an object has what its status says is set, or else what the nodes
+state already. Others get more only when all of that is counted.
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ Units = Mapping[NodeName, int]
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """Why an object is not wholly in force. `most`: the units that it may have on nodes on which it asks for more."""
+    """Why an object is not wholly in force. `most`: its units on nodes where it asks for more."""
 
     most: Units
     outside: str = ""
     full: AbstractSet[NodeName] = frozenset()
     over: Over | None = None
     more: Amount = NOTHING
-    """What it asks for beyond what it has, where its quota is what withholds it."""
+    """What it asks for beyond what it has, if the quota withholds it."""
     crowded: str = ""
 
     @property
     def reason(self) -> str:
-        """One CamelCase word."""
+        """The reason, one CamelCase word."""
         return "OutsideDomain" if self.outside else "TooManyKeys" if self.full else "QuotaExceeded"
 
     @property
@@ -56,14 +55,14 @@ class Withheld:
 
     @property
     def until(self) -> str:
-        """When it comes into force."""
+        """States when the object comes into force."""
         if self.outside:
             return "it has there what it had before, and no more"
         return "this one is in force when " + ("one of them is gone" if self.full else "there is room in the quota")
 
 
 class Capacities:
-    """The ledger has the capacity of what is in force. `tell` is called with whom the ledger treats otherwise now."""
+    """Puts the capacity in force into the ledger. `tell` gets each object whose state changed."""
 
     def __init__(
         self,
@@ -81,14 +80,14 @@ class Capacities:
         self._by_key: dict[ResourceKey, dict[Identity, None]] = {}
         self._in_ledger: dict[ResourceKey, dict[NodeName, int]] = {}
         self._had_by: dict[ResourceKey, tuple[str, Identity]] = {}
-        """Whose what the ledger has is: the object's uid, and its name."""
+        """The owner of each ledger entry: the object's uid, and its name."""
         self._withheld: dict[ResourceKey, Withheld] = {}
         self._to_admit: dict[ResourceKey, None] = {}
-        """Keys of which more may be in force once all that arrived together is known."""
+        """Keys that may get more once all objects that arrived together are known."""
         self._begun = False
         """Whether the first list is known."""
         self.heed: Callable[[ResourceKey, Units], None] = lambda key, units: None
-        """Told of what is in force of a key from now on, by node."""
+        """Takes the units by node that are in force of a key from now on."""
         in_force.followers.append(self._follow)
 
     # -- reading -------------------------------------------------------------------------------------------------
@@ -97,27 +96,29 @@ class Capacities:
         return name.key(self._scheduler.cache.ledger.capacity.domain)
 
     def holder_of(self, key: ResourceKey) -> EphemeralName | None:
-        """The object whose capacity is in force under this key."""
+        """Returns the object whose capacity is in force under this key."""
         winner = self._winner(key)
         return None if winner is None else winner.name
 
     def has_key(self, name: EphemeralName) -> bool:
-        """Whether the object has its key, and is not one that waits for another to let go of it."""
+        """Returns whether the object has its key; if not, it waits until another gives it up."""
         return self.holder_of(self.key_of(name)) == name
 
     def rival_of(self, name: EphemeralName) -> EphemeralName | None:
-        """The other object that has this one's key."""
+        """Returns the other object that has this one's key."""
         holder = self.holder_of(self.key_of(name))
         return None if holder is None or identity(holder) == identity(name) else holder
 
     def first_full(
         self, key: ResourceKey, nodes: Iterable[NodeName], beside: Mapping[NodeName, Collection[ResourceKey]] = {}
     ) -> NodeName | None:
-        """The first of the nodes that has its most keys, without this one. `beside`: keys that are about to come."""
+        """Returns the first of the nodes that has its most keys, not counting `key`, or None.
+
+        `beside`: keys that are about to be added."""
         for node in nodes:
             row, seen = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.nodes.get(node)
             there = row.ephemeral if row is not None else {}
-            # What the node says already makes it no larger: an earlier life of ours may have had a higher limit.
+            # A key that the node states already makes the Node no larger: a former process may have had a higher limit.
             is_new = key not in there and (seen is None or key not in seen.capacity)
             more = sum(each not in there and each != key for each in beside.get(node, ()))
             if is_new and len(there) + more >= self._scheduler.cache.rules.keys_per_node:
@@ -125,26 +126,26 @@ class Capacities:
         return None
 
     def in_force(self, name: EphemeralName) -> Units:
-        """Units by node that the ledger has for the object."""
+        """Returns the units by node that the ledger has for the object."""
         return self._granted(self.key_of(name)) if self.has_key(name) else {}
 
     def withheld(self, name: EphemeralName) -> Withheld | None:
-        """Why the object is not in force with all that it asks for; None if it is, or has no key."""
+        """Returns why the object is not wholly in force; None if it is, or has no key."""
         return self._withheld.get(self.key_of(name)) if self.has_key(name) else None
 
     def why_withheld(self, key: ResourceKey) -> str:
-        """Why there is less of the key than its object asks for, in words; empty if there is not."""
+        """Returns in words why the key has less than its object asks for; empty if it has not."""
         withheld = self._withheld.get(key)
         return "" if withheld is None else withheld.said
 
     def too_many(self, node: NodeName) -> str:
-        """That the node has its most keys, with numbers."""
+        """States, with numbers, that the node has its most keys."""
         row, most = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.rules.keys_per_node
         count = 0 if row is None else len(row.ephemeral)
         return f"node {node} has {count} ephemeral resources, and may have {most} (ephemeral_keys_per_node)"
 
     def outside(self, name: EphemeralName, nodes: Iterable[NodeName]) -> str:
-        """Why these nodes, or some, or the name, are outside of the namespace's scheduling domain; empty if none is."""
+        """Returns why nodes or the name are outside of the namespace's domain; empty if none is."""
         allowance = self._scheduler.cache.isolation.of(name.namespace)
         if not allowance.has_name(name.name):
             allowed = ", ".join(allowance.names or ()) or "none"
@@ -161,15 +162,15 @@ class Capacities:
         return allowance.nodes is None or (seen is not None and allowance.has_node(seen.labels))
 
     def more_than(self, name: EphemeralName, units: Units) -> Amount:
-        """What this is beyond what the object has."""
+        """Returns the amount of `units` beyond what the object has."""
         return amount_of(units).beyond(amount_of(self.in_force(name)))
 
     def over(self, name: EphemeralName, units: Units) -> Over | None:
-        """Whether its namespace's quota leaves too little for the object to have this, beside what is on its way."""
+        """Returns what exceeds the namespace's quota if the object gets `units`, or None."""
         return self.quota.over(name, self.more_than(name, units))
 
     def waiting_for_quota(self, namespace: str) -> dict[Counted, int]:
-        """How many objects of the namespace are not wholly in force for its quota, by what they lack."""
+        """Counts the objects of the namespace that wait for its quota, by what they lack."""
         found: dict[Counted, int] = {}
         for key, each in self._withheld.items():
             whose = self.holder_of(key) if each.over is not None else None
@@ -178,12 +179,12 @@ class Capacities:
         return found
 
     def expected(self) -> dict[ResourceKey, dict[NodeName, int]]:
-        """What should be in the ledger, computed from the objects: the slow twin."""
+        """Returns what the ledger should have, recomputed from the objects (slow, for checks)."""
         found = {key: self._granted(key) for key in self._by_key}
         return {key: nodes for key, nodes in found.items() if nodes}
 
     def recount(self) -> dict[str, Amount]:
-        """What each namespace has, from the ledger itself: the slow twin of the quota's."""
+        """Returns the amount of each namespace, recomputed from the ledger (slow, for checks)."""
         found: dict[str, Amount] = {}
         for key, units in self._found().items():
             if (winner := self._winner(key)) is not None:
@@ -191,7 +192,7 @@ class Capacities:
         return found
 
     def repair(self) -> int:
-        """Nothing in the ledger differs from `expected`. How many resources did: none, unless there is a defect."""
+        """Makes the ledger equal to `expected`. Returns the resources that differed (a defect)."""
         expected, found = self.expected(), self._found()
         keys = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
         for key in keys:
@@ -212,7 +213,7 @@ class Capacities:
     def _follow(
         self, name: Identity, before: EphemeralResource | None, after: EphemeralResource | None
     ) -> list[Identity]:
-        """The ledger follows. The rivals of the object, who may have its key now, or have lost it."""
+        """Updates the ledger. Returns the object's rivals, which may have got or lost its key."""
         keys = dict.fromkeys(self.key_of(each.name) for each in (before, after) if each is not None)
         if before is not None:
             names = self._by_key[self.key_of(before.name)]
@@ -227,7 +228,7 @@ class Capacities:
 
     @contextmanager
     def underway(self) -> Iterator[Underway]:
-        """What a call notes there has its room in the quota while the block lasts."""
+        """While the block lasts, what a call notes there has its room in the quota."""
         try:
             with self.quota.underway() as call:
                 yield call
@@ -235,18 +236,17 @@ class Capacities:
             self._look_at_freed()
 
     def admit(self) -> None:
-        """Whoever waits for room in the quota, and has some, is in force, the oldest first: all that arrived together
-        is known."""
+        """Admits objects that have room in the quota, oldest first. All of a batch are known."""
         keys, self._to_admit = self._to_admit, {}
         first, self._begun = not self._begun, True
         coming = [winner for key in keys if (winner := self._winner(key)) is not None]
-        # Before, nobody has more than it had; those of whom it was said that they have it all come before the others.
+        # In the first list, objects get no more than they had. Objects whose status said that they have all come first.
         for each in sorted(coming, key=lambda each: (first and each.said_unready, *_age(each))):
             self._enforce(self.key_of(each.name), told=True)
         self._look_at_freed()
 
     def _look_at_freed(self) -> None:
-        """Who waits for room in a quota that has come free has it."""
+        """Gives room that has come free in quotas to the objects that wait for it."""
         while self._begun and (freed := self.quota.take_freed()):
             for key in self._waiting_for_quota(freed):
                 self._enforce(key, told=True)
@@ -263,7 +263,7 @@ class Capacities:
         return [self.key_of(each.name) for each in sorted(found, key=_age)]
 
     def look_again(self, nodes: Collection[NodeName] | None = None) -> None:
-        """Domains have changed, or the labels of these nodes; or quotas have. Who may have more has it."""
+        """Gives more where domains, quotas or the labels of `nodes` allow it now."""
         keys = [
             key
             for key, each in self._withheld.items()
@@ -283,7 +283,7 @@ class Capacities:
         return {} if winner is None else winner.desired()
 
     def _enforce(self, key: ResourceKey, *, told: bool = False) -> None:
-        """`told`: that all that arrived together is known; whoever is treated otherwise for that is told."""
+        """`told`: all that arrived together is known, so changed objects are reported to `tell`."""
         before, was = self._in_ledger.get(key, {}), self._withheld.pop(key, None)
         winner = self._winner(key)
         withheld = None if winner is None else self._withhold(key, winner, before, admitting=told)
@@ -305,7 +305,7 @@ class Capacities:
             self._let_in(left)
 
     def _put(self, key: ResourceKey, units: dict[NodeName, int]) -> None:
-        """The ledger has these, and the quota counts them for whoever has the key now."""
+        """Puts the units into the ledger's record, and counts them for the key's present owner."""
         before, whose = amount_of(self._in_ledger.pop(key, {})), self._had_by.pop(key, None)
         after, winner = amount_of(units), self._winner(key)
         if winner is not None:
@@ -339,7 +339,7 @@ class Capacities:
             most |= dict.fromkeys(new, 0)
         wanted = {node: min(units, most.get(node, units)) for node, units in desired.items()}
         kept = amount_of({node: min(has.get(node, 0), units) for node, units in wanted.items()})
-        # To move is not to have more.
+        # A move between nodes is not an increase.
         asked = amount_of(wanted).beyond(kept.at_least(amount_of(before)) if is_its_own else kept)
         over = self.quota.over(name, asked)
         if self.quota.limits(name.namespace) and not admitting:
@@ -353,7 +353,7 @@ class Capacities:
         return Withheld(most, outside, frozenset(new if full else ()), over, asked, crowded)
 
     def _had_before(self, key: ResourceKey, winner: EphemeralResource) -> Units:
-        """What of the key the object had in an earlier life of the service, and keeps."""
+        """Returns what the object had of the key in a former process, and keeps."""
         if self._begun:
             return {}
         if winner.observed_generation == winner.generation and winner.generation and not winner.said_unready:
@@ -369,7 +369,7 @@ class Capacities:
         return {node: units for node, units in found.items() if units}
 
     def _let_in(self, nodes: AbstractSet[NodeName]) -> None:
-        """These nodes have a key less: whoever waits for that comes into force, the oldest first."""
+        """These nodes have a key less: admits the objects that wait for that, the oldest first."""
         full = [key for key, each in self._withheld.items() if each.full & nodes]
         for each in sorted((winner for key in full if (winner := self._winner(key)) is not None), key=_age):
             self._enforce(self.key_of(each.name), told=self._begun)

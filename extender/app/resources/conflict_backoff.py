@@ -1,9 +1,8 @@
-"""Fights about a node's status: another writer changes back what we have written, and we write it again.
+"""Conflict backoff: slows down repairs of a node's status that another writer changes back.
 
-The first repairs come at once: a kubelet that restarts, or an editor, makes one difference, and that is the end of it.
-Whoever does it again and again is answered more and more slowly, down to once in a minute, node by node; after some
-minutes of peace all is forgotten. What is newly desired is never held back. Pure: time is an argument, in seconds that
-only ever pass. Must not know how a status is written.
+The first repairs are immediate: a kubelet that restarts, or an editor, makes one difference and stops. Repeated changes
+are repaired more and more slowly, down to once in 60 s, node by node. After 300 s without a repair all is forgotten. A
+newly desired state is never held back. The module is pure: time is an argument, in seconds of a monotonic clock.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from extender.core.backoff import doubled
 from extender.kube.names import NodeName, ResourceKey
 
 _AT_ONCE = 3
-"""So many repairs in a row are made without a pause."""
+"""Number of repairs in a row that are made without a pause."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 _FORGOTTEN_AFTER = 300.0
 """Seconds without a repair."""
@@ -38,15 +37,15 @@ class _Fight:
 class ConflictBackoff:
     def __init__(self) -> None:
         self._left: dict[NodeName, Mapping[ResourceKey, int]] = {}
-        """What our last write of each node left there."""
+        """What Escher's last write of each node left there."""
         self._fights: dict[NodeName, _Fight] = {}
 
     def left(self, node: NodeName, desired: Mapping[ResourceKey, int]) -> None:
-        """A write of ours has succeeded: the node said this."""
+        """Escher has written `desired` to the node."""
         self._left[node] = desired
 
     def nodes(self) -> set[NodeName]:
-        """Those of which anything is known."""
+        """Returns the nodes that this object has records of."""
         return {*self._left, *self._fights}
 
     def forget(self, node: NodeName) -> None:
@@ -55,23 +54,23 @@ class ConflictBackoff:
         self._fights.pop(node, None)
 
     def is_repair(self, node: NodeName, desired: Mapping[ResourceKey, int], differing: Iterable[ResourceKey]) -> bool:
-        """Whether we had written all that differs, as it is desired still."""
+        """Returns whether Escher had written all that differs, with the values still desired."""
         left = self._left.get(node)
         return left is not None and all(desired.get(each) == left.get(each) for each in differing)
 
     def wait(self, node: NodeName, now: float) -> float:
-        """For so many seconds nothing is repaired on this node."""
+        """Returns the seconds until this node may be repaired."""
         fight = self._known(node, now)
         return 0.0 if fight is None else max(0.0, fight.last + fight.pause - now)
 
     def repaired(self, node: NodeName, now: float) -> None:
-        """A repair is made."""
+        """Records a repair."""
         fight = self._known(node, now) or self._fights.setdefault(node, _Fight())
         fight.repairs += 1
         fight.last = now
 
     def is_to_be_told(self, node: NodeName, now: float) -> bool:
-        """Whether the repair that follows makes it a fight. It does so once: whoever asks tells it."""
+        """Returns whether the next repair makes it a conflict; True once: the caller reports it."""
         fight = self._known(node, now)
         if fight is None or fight.told or fight.repairs + 1 < _AT_ONCE:
             return False
@@ -79,7 +78,7 @@ class ConflictBackoff:
         return True
 
     def count(self, now: float) -> int:
-        """On how many nodes repairs are held back, as somebody undoes them."""
+        """Returns the number of nodes on which repairs are held back."""
         return sum(1 for node in list(self._fights) if (fight := self._known(node, now)) is not None and fight.pause)
 
     def _known(self, node: NodeName, now: float) -> _Fight | None:

@@ -1,28 +1,28 @@
-"""Intents: whatever line the service dies at, in the end all of a transaction over several objects is in force or none.
+"""Intent log: makes transactions over several objects atomic, also if the service crashes.
 
-The API server writes one object at a time. So, before the first write of such a transaction, an intent is stored: what
-each object was before. It is an object of a kind of its own in the service's own namespace. Tenants write nothing
-there, so what it says is believed. The transaction is in force from the moment that its intent is deleted, which is
-one write, and the caller is answered after that. An intent that is found means that its transaction is not in force.
+The API server writes one object at a time. So the service stores an intent before the first write of such a
+transaction: what each object was before. The intent is an object of its own kind in the service's own namespace.
+Tenants write nothing there, so its content is trusted. The transaction is in force from the moment that its intent is
+deleted, which is one write. The caller gets its answer after that. An intent that exists means: its transaction is not
+in force.
 
-A request may arrive twice, the second time when its transaction is in force and its service has died. So an intent is
-created empty, and gets its content by a second write that names the version of the first. A creation that arrives again
-means nothing, and the second write is refused then.
+A request may arrive twice, the second time when its transaction is in force and its service has crashed. So an intent
+is created empty, and gets its content by a second write that names the version of the first. Then a creation that
+arrives again has no effect, and the second write is refused.
 
-A transaction that is not in force is taken back:
+A transaction that is not in force is rolled back:
 
-1. The intent says `given_up`. From then on its transaction cannot come into force, though its service should still be
-   writing: that service deletes the intent only at the version that it knows.
-2. Each object that is as the transaction wrote it (its mark tells) becomes what it was. One that was edited since stays
-   as it is. One that was not written gets a new version, so that a write which is still on its way, and names the
-   version that was known, is refused; a creation on its way bears a mark that is void now.
-3. The intent is deleted. A service that dies before that begins again at 1. Where a creation was not found, the intent
-   stays for a minute, about that one alone: it may be on its way, and a service that is started meanwhile is to know
-   that its mark is void.
+1. The intent gets `given_up`. From then on its transaction cannot come into force, even if its service still writes:
+   that service deletes the intent only at the version that it knows.
+2. Each object that is as the transaction wrote it (its mark shows that) becomes what it was. An object that was edited
+   since stays as it is. An object that was not written gets a new version. So a write on its way that names the known
+   version is refused. A creation on its way has a mark that is void now.
+3. The intent is deleted. A service that crashes before that begins again at 1. If a creation was not found, the intent
+   stays for 60 s, about that object alone. The creation may still arrive, and a service that starts meanwhile learns
+   from the intent that its mark is void.
 
-An intent of a former life is found in the first list, and given up at once; that of another service which runs beside
-is left to it for a minute. Who deletes an intent by hand has decided that what is written stands.
-"""
+An intent of a former process is found in the first list, and given up at once. An intent of another running service is
+left to it for 60 s. If a person deletes an intent by hand, what its transaction has written stays."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 _log = structlog.get_logger(__name__)
 
 MOST_UNFINISHED = 256
-"""Intents that may be there at once: each is kept in memory, and read again after a restart."""
+"""Most intents at once: each is kept in memory, and read again after a restart."""
 _LEFT_TO_OTHERS = 60.0
 """Seconds for which the intent of another service is left to it."""
 _ON_ITS_WAY = 60.0
-"""Seconds for which a creation that was not answered may arrive yet."""
+"""Seconds for which a creation that was not answered may still arrive."""
 _ATTEMPTS = 8
 _REMEMBERED = 4096
 _PREFIX = "transaction-"
@@ -74,14 +74,14 @@ class Announced:
 
     transaction: str
     known: dict[Identity, EphemeralResource | None]
-    """As its own writes have left them so far."""
+    """The objects as the transaction's own writes have left them so far."""
 
 
 class IntentLog(Expiry[Declared[Intent]]):
-    """`known` is the sink of the kind's watch. `namespace`: the service's own, and the only one that is read.
+    """`known` is the sink of the kind's watch.
 
-    `listed`: whether what is stored there has been read; None where that is not known yet.
-    """
+    `namespace`: the service's own, and the only one that is read. `listed`: whether the stored intents have been read;
+    None while that is not known."""
 
     def __init__(
         self,
@@ -96,26 +96,25 @@ class IntentLog(Expiry[Declared[Intent]]):
         self.known: Known[Declared[Intent]] = Known(clock)
         self.namespace = namespace
         self.began = float("-inf")
-        """The steady moment from which on intents that are new are of another service, or of ours."""
+        """Steady time: intents that are known later are from another service, or from this one."""
         self._store = store
         self._taking_back = taking_back
         self._listed = listed
         self._live: set[str] = set()
-        """Transactions that are under way here."""
+        """Transactions that are under way in this process."""
         self._left: Bounded[str, None] = Bounded(_REMEMBERED)
-        """Those that ended here otherwise than they should: something of them may have to be taken back."""
+        """Transactions that failed in this process: their writes may have to be rolled back."""
         self._lingering: Bounded[str, float] = Bounded(_REMEMBERED)
-        """Those that are taken back, of which a creation may arrive yet, and until when their intent stays."""
+        """Rolled-back transactions with a creation that may still arrive, and when to end each."""
         self.writing = Writing("TransactionIntent", self.known, store, WriteIds())
         super().__init__(self.known, self.writing, clock, chance=chance)
 
     # -- for the transaction that is carried out -------------------------------------------------------------------
 
     async def announce(self, known: Before, deletes: Iterable[Identity]) -> Announced:
-        """What may be written is durable. `end` is to follow. `require_finished` was called just before.
+        """Stores the intent. The caller has just called `require_finished`, and calls `end` later.
 
-        Raises Unavailable, NotYet, NotAnnounced.
-        """
+        Raises Unavailable, NotYet, NotAnnounced."""
         if not self._listed():
             raise NotAnnounced(len(known), self._advice("it cannot be read there"))
         there = len(self._live | {_transaction(entry.item.name) for entry in self.known.entries()})
@@ -136,10 +135,9 @@ class IntentLog(Expiry[Declared[Intent]]):
         return announced
 
     def require_finished(self, names: Collection[Identity]) -> None:
-        """No other transaction may have written these that is not in force: what is there may be taken back.
+        """Checks that no other unfinished transaction names these objects and may be rolled back.
 
-        Raises NotYet; Unavailable where it is not known yet.
-        """
+        Raises NotYet; Unavailable while that is not known."""
         if self._listed() is None:
             raise Unavailable("the intents of earlier transactions are not read yet", retry_after=1.0)
         if (unfinished := self._unfinished_over(names)) is not None:
@@ -164,18 +162,19 @@ class IntentLog(Expiry[Declared[Intent]]):
             raise Unavailable(f"the intent {name} is deleted by others", retry_after=1.0) from error
 
     async def _written(self, name: Identity, intent: Intent, write: Awaitable[Declared[Intent]]) -> Declared[Intent]:
-        """The intent as it is stored. Raises Unavailable, Refused."""
+        """Returns the intent as it is stored. Raises Unavailable, Refused."""
         try:
             return await write
         except Occupied as error:
-            # It has arrived twice: no other service knows its name. Or two have taken of one quota at the same moment.
+            # The request has arrived twice, as no other service knows the name; or two writes took of one quota at
+            # once.
             with suppress(Refused):
                 if (stored := await self._store.get(name)).spec == intent:
                     return stored
             raise Unavailable(f"the intent {name} cannot be stored: {error}", retry_after=1.0) from error
 
     async def withdraw(self, announced: Announced) -> bool | None:
-        """The transaction is in force; False if it was given up meanwhile; None if its intent is not there any more.
+        """Puts the transaction in force; False: it was given up, None: its intent is gone.
 
         Raises Unavailable: it may be in force, or not.
         """
@@ -192,7 +191,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         raise Unavailable(f"the intent {name} is changed by others faster than it can be deleted", 1.0)
 
     async def _delete(self, stored: Declared[Intent]) -> bool:
-        """Whether it could be, as it is known; if not, it is another by now, or gone."""
+        """Deletes the intent at its known version; False if it has changed since, or is gone."""
         try:
             left = await self._store.delete(stored.name, if_version=stored.resource_version, there=True)
         except (Occupied, Gone):
@@ -201,8 +200,9 @@ class IntentLog(Expiry[Declared[Intent]]):
         return True
 
     async def close(self, announced: Announced, on_their_way: Collection[Identity] = ()) -> bool:
-        """The intent is gone, now that nothing of the transaction is left, but creations of these, which may arrive
-        yet. Whether that could be done."""
+        """Removes the intent, and returns whether that succeeded.
+
+        Nothing of the transaction is left, except creations `on_their_way` that may still arrive."""
         name = self._name(announced.transaction)
         try:
             if (entry := self.known.get(name)) is not None and not await self._close(entry.item, on_their_way):
@@ -212,9 +212,9 @@ class IntentLog(Expiry[Declared[Intent]]):
         return self.known.get(name) is None or announced.transaction in self._lingering
 
     async def _close(self, stored: Declared[Intent], on_their_way: Collection[Identity]) -> bool:
-        """The intent is gone, or stays for these alone until they cannot arrive any more. False: it is another by now.
+        """Deletes the intent, or keeps it for these creations until they can arrive no more.
 
-        Raises Unavailable, Refused.
+        Returns False if the intent has changed since. Raises Unavailable, Refused.
         """
         intent, transaction = stored.spec, _transaction(stored.name)
         until = self._lingering.get(transaction)
@@ -232,7 +232,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         return True
 
     def end(self, announced: Announced, *, over: bool) -> None:
-        """The transaction is under way no more. `over`: nothing of it is left to be taken back."""
+        """Ends the transaction. `over`: nothing of it is left to be rolled back."""
         self._live.discard(announced.transaction)
         if not over:
             self._left[announced.transaction] = None
@@ -245,21 +245,21 @@ class IntentLog(Expiry[Declared[Intent]]):
     # -- what is left of others ------------------------------------------------------------------------------------
 
     def unfinished(self) -> int:
-        """How many intents there are that no transaction which is under way here has stored."""
+        """Counts the intents that no running transaction of this process has stored."""
         over = (_transaction(name) for name in self._stored())
         return sum(each not in self._live and each not in self._lingering for each in over)
 
     def _unfinished_over(self, names: Collection[Identity]) -> Identity | None:
-        """An object of these that another intent is about: half of a transaction is nothing to go back to."""
+        """Returns an object of these that another intent names: it may hold half a transaction."""
         over = (name for transaction, name in self._not_in_force() if transaction not in self._live and name in names)
         return next(over, None)
 
     def is_about(self, name: Identity) -> bool:
-        """Whether a transaction that is not in force may have written the object. O(what intents name)."""
+        """Returns whether an unfinished transaction may have written it. O(names in intents)."""
         return any(each == name for _, each in self._not_in_force())
 
     def _not_in_force(self) -> Iterator[tuple[str, Identity]]:
-        """Transactions that are not in force and may have left something, each with the objects that it names."""
+        """Yields transactions not in force that may have left something, with each object named."""
         for entry in self.known.entries():
             transaction = _transaction(entry.item.name)
             if entry.item.spec is not None and transaction not in self._lingering:
@@ -269,7 +269,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         return [entry.item.name for entry in self.known.entries() if not entry.item.deleting]
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
-        """As `Expiry.run`. `after`: the first lists of what transactions write, and of intents."""
+        """As `Expiry.run`. `after`: the first lists of intents, and of what transactions write."""
         for event in after:
             await event.wait()
         self.began = self.now().steady
@@ -297,7 +297,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         return entry.since + (0.0 if is_ours else _LEFT_TO_OTHERS)
 
     async def resolve(self, name: Identity) -> None:
-        """The transaction of this intent is taken back, and the intent is gone. Raises Unavailable."""
+        """Rolls the intent's transaction back, and deletes the intent. Raises Unavailable."""
         found = await self._look(name)
         if found is None:
             return
@@ -305,7 +305,7 @@ class IntentLog(Expiry[Declared[Intent]]):
             await self._take_back(name)
 
     async def _look(self, name: Identity) -> tuple[Declared[Intent], Intent] | None:
-        """The intent that is there, and is not on its way out."""
+        """Returns the intent if it exists and is not being deleted."""
         entry = await self._writing.refresh(name)
         if entry is None or entry.item.spec is None or entry.item.deleting:
             return None
@@ -317,7 +317,7 @@ class IntentLog(Expiry[Declared[Intent]]):
             return
         stored, intent = found
         if not intent.formers:
-            # Nothing was written under it. Its mark may be that of a transaction in force, whose creation came again.
+            # Nothing was written under it. A repeated creation may have the mark of a transaction that is in force.
             await self._delete(stored)
             return
         if not intent.given_up:

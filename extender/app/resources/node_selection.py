@@ -1,10 +1,10 @@
-"""Which nodes a `NodeChoice` means now. Decides only: reads the ledger and the table of nodes, changes nothing.
+"""Node selection: finds the nodes that a `NodeChoice` means now. It changes nothing.
 
-A choice by rule that was made stands: nodes are chosen anew only where something else is asked for, or one of them has
-left for good. A node that has the resource counts first, and is asked only whether it has as much at all: what is
-available there is less, and rightly, when those use it for whom it was chosen.
+A choice by rule is kept: nodes are chosen again only if the request changes, or a chosen node has left for good. A node
+that has the resource comes first, and needs only enough capacity. Less may be available there, because the pods that it
+was chosen for use it.
 
-What is available is the ledger's: capacity less every holding, reservations included. The same state gives the same
+What is available is the ledger's capacity less every holding, reservations included. The same state gives the same
 nodes, in whatever order the nodes became known.
 """
 
@@ -21,7 +21,7 @@ from extender.kube.quantities import Vector
 
 Nodes = Mapping[NodeName, Node]
 Domain = Callable[[Mapping[str, str]], bool]
-"""Whether a node with these labels is in the scheduling domain: no other is chosen."""
+"""Whether a node with these labels is in the scheduling domain; no other node is chosen."""
 
 
 def everywhere(labels: Mapping[str, str]) -> bool:
@@ -39,11 +39,11 @@ def choose(
     away: Sequence[NodeName] = (),
     domain: Domain = everywhere,
 ) -> list[NodeName]:
-    """The nodes to have the resource: all that match, or the best `limit` of them.
+    """Returns the nodes that get the resource: all that match, or the best `limit` of them.
 
-    Best are those of `first`, then others that have it already (`having`); then those that could meet what was asked
-    for most often (where nothing was asked: with most CPU available); then by name. `away`: nodes that count as
-    matching, though they cannot be looked at.
+    Best are the nodes of `first`, then other nodes that have it already (`having`). Then come the nodes that can meet
+    the request most often (if nothing was asked: with most CPU available), then by name. `away`: nodes that are not in
+    the table but count as matching.
     """
     inside = (name for name in _named(choice, nodes) if domain(nodes[name].labels))
     found = [name for name in inside if _matches(choice, nodes[name], ledger, name in having)]
@@ -59,11 +59,11 @@ def choose_again(
     has_left: Callable[[NodeName], bool],
     domain: Domain = everywhere,
 ) -> tuple[list[NodeName], list[NodeName]]:
-    """The nodes for a choice by rule, and those that lose the resource; both empty if no node matches.
+    """Returns the nodes for a choice by rule, and the nodes that lose the resource.
 
-    `before`: the choice that was made last, None if that is not known. If the same is asked, the nodes are the same,
-    but for those that have left for good, though they may have left the domain. With a limit, these stay for as long
-    as nobody can take their place.
+    Both are empty if no node matches. `before`: the choice that was made last, None if that is not known. If the
+    request is the same, the nodes are the same, also outside of the domain, unless they have left for good. With a
+    limit, such a node stays as long as no other can replace it.
     """
     mine = [name for name in before.nodes if name in having] if before is not None else list(having)
     left = [name for name in mine if has_left(name)]
@@ -78,13 +78,13 @@ def choose_again(
         return [], []
     if is_same and wanted.choice.limit is not None:
         found = sorted([*found, *left[: max(0, len(mine) - len(found))]])
-    # What was set beside a choice stays for as long as that is the same.
+    # Nodes that were set beside the choice stay as long as the choice is the same.
     staying = set(found)
     return found, [name for name in (left if is_same else having) if name not in staying]
 
 
 def is_same_choice(one: NodeChoice, other: NodeChoice) -> bool:
-    """Whether the two ask for the same, in whatever form."""
+    """Returns whether the two ask for the same, in whatever form."""
     return (one.node, one.limit, _rule(one)) == (other.node, other.limit, _rule(other))
 
 
@@ -95,10 +95,9 @@ def _rule(choice: NodeChoice) -> tuple[Mapping[ResourceKey, int] | None, Mapping
 def choose_to_remove(
     choice: NodeChoice, nodes: Nodes, ledger: Ledger, having: Collection[NodeName], made: MadeChoice | None = None
 ) -> list[NodeName]:
-    """The nodes that should have the resource no longer: those that the same choice took (`made`); else as `choose`,
-    among those that have it.
+    """Returns the nodes that lose the resource: the nodes that the same choice took (`made`).
 
-    A node that is away is meant by its name, and by a choice of every node.
+    Otherwise as `choose`, among nodes that have it. A node that is away matches its name, and a choice of every node.
     """
     if choice.node is not None:
         return [choice.node] if choice.node in having else []
@@ -110,7 +109,7 @@ def choose_to_remove(
 
 
 def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger, domain: Domain = everywhere) -> str:
-    """Why `choose` found no node, with the numbers that come closest."""
+    """Says why `choose` found no node, with the numbers that come closest."""
     if choice.node is not None:
         return f"there is no node {choice.node}"
     if not nodes:
@@ -164,5 +163,5 @@ def _best(
 
 
 def _times(node: NodeName, asked: Vector, ledger: Ledger) -> float:
-    """How many times the node could meet what was asked for."""
+    """Returns how many times the node could meet the request."""
     return min(ledger.rows.free(node, resource) / units for resource, units in asked.items())

@@ -1,17 +1,15 @@
-"""Write-back: node status says what the ledger has of our domain.
+"""Node status: writes what the ledger has of Escher's domain into the status of nodes.
 
     advertise(node) --> marked --> written --(changed meanwhile)--> marked again
                           ^           |
                           +-- pause --+ the API server cannot be reached
 
-The first change of a node is written at once. While its PATCH is under way, and for about twice as long after it,
-further changes wait, however many, for one more PATCH with the state as it is then: a slow API server is asked less
-often. What is desired is read from the `Scheduler` at the moment of writing, never carried along. A node's status as
-the watch last told it counts only if it is not older than our own last write: a late echo of that causes no write. That
-holds for as long as a watch can be late, and until a list is there that was asked for later; what is not reached by
-then is of a time that is no more. Where somebody else undoes what is written, it is written again, ever more slowly
-(`conflict_backoff`). Must not know why capacity changed.
-"""
+The first change of a node is written at once. All changes during its PATCH, and for about twice its duration after it,
+wait for one more PATCH with the state at that time. So a slow API server gets fewer requests. The desired state is read
+from the `Scheduler` at the moment of writing, never carried along. The node's status from the watch counts only if it
+is not older than Escher's last write, so that a late echo causes no write. That holds for as long as a watch can be
+late, and until a list arrives that was requested later; versions from before such a list are void. If another writer
+changes the status back, it is written again, more and more slowly (`conflict_backoff`)."""
 
 from __future__ import annotations
 
@@ -40,33 +38,35 @@ _AT_MOST = 32
 """PATCHes under way at the same time."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0
 _REST, _LONGEST_REST = 2.0, 0.25
-"""Between two PATCHes of a node: so many times what the last one took, and at most so many seconds."""
+"""Pause after a PATCH of a node: a multiple of its duration, and the most seconds."""
 _LATE = 150.0
-"""Seconds after a write for which the watch is taken to be late rather than right: a dead one is noticed sooner."""
+"""Seconds after a write in which an older status means a late watch; a dead one shows sooner."""
 _NEITHER = -1
-"""Stands for what a status says where capacity and allocatable differ."""
+"""Replaces the stated value if capacity and allocatable differ."""
 
 _Stated = dict[ResourceKey, int]
 
 
 @dataclass(slots=True)
 class _Pending:
-    """A node to be written. `marked`: what was or is being written may not be all."""
+    """A node to be written. `marked`: the write that is done or under way may not be all."""
 
     marked: bool = True
     waiting: list[asyncio.Future[bool]] = field(default_factory=list)
-    """Told by the next write that begins whether it succeeded."""
+    """The next write that begins sets whether it succeeded."""
     served: list[asyncio.Future[bool]] = field(default_factory=list)
-    """Told by the write that is under way."""
+    """The write that is under way sets whether it succeeded."""
     unsure: dict[ResourceKey, None] = field(default_factory=dict)
     """What a write that failed on the way may have changed, or not."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Something about it has changed: whoever holds a write back looks again whether to."""
+    """Set when the node changes: a write that is held back is then considered again."""
 
 
 class WriteBack:
-    """`at_most`: PATCHes under way. `wrote` is told the seconds that each took, `undone` of each that repairs what
-    somebody else has changed back; `chance` gives numbers from 0 to 1."""
+    """Writes node status. `at_most`: PATCHes under way at the same time.
+
+    `wrote` gets the seconds that each took. `undone` is called for each repair of what another writer changed back.
+    `chance` gives numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -86,22 +86,22 @@ class WriteBack:
         self._chance = chance
         self._pending: dict[NodeName, _Pending] = {}
         self._written: dict[NodeName, tuple[str, _Stated, float]] = {}
-        """Of nodes whose watch may not have told of our last write: the version it made, what it left, and when."""
+        """Nodes whose watch may not show Escher's last write: version, content and time of it."""
         self._rests_until: dict[NodeName, float] = {}
         self._free = asyncio.Semaphore(at_most)
         self._group: asyncio.TaskGroup | None = None
 
     @property
     def pending(self) -> int:
-        """How many nodes are to be written, or being written."""
+        """Number of nodes that are to be written, or are being written."""
         return len(self._pending)
 
     def fights(self) -> int:
-        """On how many nodes somebody undoes what is written, again and again."""
+        """Returns the number of nodes on which another writer keeps changing the status back."""
         return self._fights.count(asyncio.get_running_loop().time())
 
     def advertise(self, node: NodeName) -> None:
-        """The node's status will be written if it does not say what is desired. Returns at once."""
+        """Has the node's status written if it differs from what is desired. Returns at once."""
         pending = self._pending.get(node)
         if pending is not None:
             pending.marked = True
@@ -111,8 +111,9 @@ class WriteBack:
             self._start(node)
 
     def before_list(self) -> Callable[[], None]:
-        """A list of nodes is asked for. What is returned is called once it is there: it is newer than what was written
-        before, whatever its versions."""
+        """Is called when a list of nodes is requested; the caller calls the result when it arrives.
+
+        The list is newer than what was written before the request, whatever its versions."""
         asked_at = asyncio.get_running_loop().time()
 
         def is_there() -> None:
@@ -122,7 +123,7 @@ class WriteBack:
         return is_there
 
     def forget_departed(self) -> None:
-        """Nothing is kept of nodes that are not there, but what is under way."""
+        """Forgets nodes that are not in the cluster, except those with a write under way."""
         known = {*self._written, *self._rests_until, *self._fights.nodes()}
         for node in known - self._cache.nodes.keys() - self._pending.keys():
             self._written.pop(node, None)
@@ -130,10 +131,9 @@ class WriteBack:
             self._fights.forget(node)
 
     async def settled(self, nodes: Iterable[NodeName], within: float) -> bool:
-        """All of these nodes say what was desired when this was called; False if not within so many seconds.
+        """Waits until these nodes state what is desired now; False if not in `within` seconds.
 
-        False at once before `run`: there is nobody to write.
-        """
+        Returns False at once before `run`, because nothing is written then."""
         futures: list[asyncio.Future[bool]] = []
         for node in nodes:
             if (pending := self._pending.get(node)) is not None:
@@ -150,8 +150,8 @@ class WriteBack:
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
         """Writes until it is cancelled, once every event of `after` is set.
 
-        They are the first lists of nodes and of resources: before these, what nodes rightly say would be removed.
-        """
+        The events are the first lists of nodes and of resources. Before these, correct values on nodes would be
+        removed."""
         for event in after:
             await event.wait()
         async with asyncio.TaskGroup() as group:
@@ -177,12 +177,12 @@ class WriteBack:
                 await until_answered(lambda: self._try(node, pending), back_off=back_off, what="write back", node=node)
                 written = True
             except Gone:
-                # It may come back under its name; its first event then shows the difference.
+                # The node may come back under its name; its first event then shows the difference.
                 self._written.pop(node, None)
                 self._fights.forget(node)
                 written = False
             except Refused as error:
-                # Again at once would be refused again; the next event of the node and each full round do try.
+                # A retry at once would be refused too. The node's next event and each full round try again.
                 _log.error("the API server refuses to write a node's status", node=node, why=str(error))
                 written = False
             pending.unsure = {}
@@ -212,7 +212,7 @@ class WriteBack:
         loop = asyncio.get_running_loop()
         repairs = bool(differing) and self._fights.is_repair(node, desired, differing)
         if repairs and self._fights.is_to_be_told(node, loop.time()):
-            # Before our write, which takes the fields over.
+            # Before Escher's write, which takes over the ownership of the fields.
             await self._tell(node, desired, differing)
         began = loop.time()
         pending.unsure = difference
@@ -252,7 +252,7 @@ class WriteBack:
                     await pending.news.wait()
 
     def _holds_back(self, node: NodeName) -> float:
-        """For so many seconds, if nothing else happens, this node is not written."""
+        """Returns the seconds for which this node is not written, if nothing else happens."""
         wait = self._fights.wait(node, asyncio.get_running_loop().time())
         differing = self._difference(node) if wait else []
         return wait if differing and self._fights.is_repair(node, self._desired(node), differing) else 0.0
@@ -262,7 +262,7 @@ class WriteBack:
         return {} if row is None else dict(row.ephemeral)
 
     def _difference(self, node: NodeName) -> list[ResourceKey]:
-        """Resources of ours of which the node says something else than is desired; none if it is away."""
+        """Returns Escher's resources that the node, if present, states otherwise than desired."""
         seen = self._cache.nodes.get(node)
         if seen is None:
             return []
@@ -270,7 +270,7 @@ class WriteBack:
         return [r for r in desired | stated if desired.get(r) != stated.get(r)]
 
     def _stated(self, seen: Node) -> _Stated:
-        """What the node says of our domain: as the watch told it, or as we left it if that was later."""
+        """Returns what the node states of Escher's domain, by the watch or by a later write."""
         written = self._written.get(seen.name)
         if written is not None:
             version, left, when = written

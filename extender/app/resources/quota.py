@@ -1,8 +1,6 @@
-"""Quota of ephemeral resources: how many are in force in each namespace, with how many units in all, and what is on its
-way there.
+"""Quota of ephemeral resources: counts resources and units by namespace, and those on their way.
 
-Shared resources count for the namespace of their creator. A write that was let through has its room until it is done,
-whatever comes in between. Must not know which objects there are.
+Shared resources count for the namespace of their creator. A write that was admitted keeps its room until it is done.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from extender.kube.names import NodeName
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many resources, with so many units in all."""
+    """A number of resources, and the number of their units in all."""
 
     resources: int = 0
     units: int = 0
@@ -27,11 +25,11 @@ class Amount:
         return Amount(self.resources + times * other.resources, self.units + times * other.units)
 
     def beyond(self, other: Amount) -> Amount:
-        """What of it the other has not."""
+        """Returns what this amount has more than `other`, in each number."""
         return Amount(max(0, self.resources - other.resources), max(0, self.units - other.units))
 
     def at_least(self, other: Amount) -> Amount:
-        """The greater of both, in each."""
+        """Returns the greater of both, in each number."""
         return Amount(max(self.resources, other.resources), max(self.units, other.units))
 
 
@@ -39,14 +37,14 @@ NOTHING = Amount()
 
 
 def amount_of(nodes: Mapping[NodeName, int]) -> Amount:
-    """That of a resource with so many units by node."""
+    """Returns the amount of one resource with these units by node."""
     units = sum(nodes.values())
     return Amount(int(units > 0), units)
 
 
 @dataclass(eq=False)
 class Underway:
-    """What one call is about to set, by name: the most that each may have while the call lasts."""
+    """What one call is about to set, by name: the most that each may have during the call."""
 
     names: dict[EphemeralName, Amount] = field(default_factory=dict)
 
@@ -55,7 +53,7 @@ class Underway:
 
 
 class ResourceQuota:
-    """`has`: what is in force of an object."""
+    """`has`: returns what is in force of an object."""
 
     def __init__(self, isolation: Isolation, has: Callable[[EphemeralName], Amount]) -> None:
         self._isolation = isolation
@@ -66,22 +64,22 @@ class ResourceQuota:
         """Namespaces that have less than before, or less on its way."""
 
     def limits(self, namespace: str) -> bool:
-        """Whether there is a quota that who waits for others may be over."""
+        """Returns whether the namespace has a quota of resources or units."""
         most = self._isolation.of(namespace).most
         return Counted.RESOURCES in most or Counted.UNITS in most
 
     # -- what is there -------------------------------------------------------------------------------------------
 
     def used(self, namespace: str) -> Amount:
-        """What is in force."""
+        """Returns what is in force."""
         return self._used.get(namespace, NOTHING)
 
     def all_used(self) -> Mapping[str, Amount]:
-        """That of every namespace that has something."""
+        """Returns what is in force in every namespace that has something."""
         return self._used
 
     def changes(self, namespace: str, before: Amount, after: Amount) -> None:
-        """What is in force of one of its objects is that, and no more what it was before."""
+        """Replaces an object's amount in force, `before`, by `after`."""
         now = self.used(namespace).and_more(after).and_more(before, -1)
         if now == NOTHING:
             self._used.pop(namespace, None)
@@ -91,7 +89,7 @@ class ResourceQuota:
             self._freed[namespace] = None
 
     def take_freed(self) -> Collection[str]:
-        """Namespaces that have had less than before since this was asked last."""
+        """Returns the namespaces that have had less than before since the last call."""
         freed, self._freed = self._freed, {}
         return freed.keys()
 
@@ -99,7 +97,7 @@ class ResourceQuota:
 
     @contextmanager
     def underway(self) -> Iterator[Underway]:
-        """What is noted there has its room while the block lasts."""
+        """While the block lasts, what is noted there has its room."""
         call = Underway()
         self._underway[call] = None
         try:
@@ -109,7 +107,7 @@ class ResourceQuota:
             self._freed |= dict.fromkeys(name.namespace for name in call.names if self.limits(name.namespace))
 
     def _beside(self, name: EphemeralName) -> Amount:
-        """What calls about others of the namespace are about to add."""
+        """Returns what calls about other objects of the namespace are about to add."""
         found = NOTHING
         for call in self._underway:
             for other, most in call.names.items():
@@ -120,7 +118,7 @@ class ResourceQuota:
     # -- is there room -------------------------------------------------------------------------------------------
 
     def over(self, name: EphemeralName, more: Amount) -> Over | None:
-        """Whether so much more for this object would be too much, beside what is there and on its way to others."""
+        """Returns what exceeds the quota if the object gets `more`, or None. Counts other calls."""
         if more == NOTHING or not self.limits(name.namespace):
             return None
         there = self.used(name.namespace).and_more(self._beside(name))
@@ -129,14 +127,14 @@ class ResourceQuota:
         ) or self._isolation.over(name.namespace, Counted.UNITS, more.units, there.units)
 
     def not_yet(self, namespace: str, more: Amount) -> Over | None:
-        """That it is not known yet whether so much more is too much; None where it is nothing."""
+        """Returns that it is not yet known if `more` exceeds the quota; None if it is nothing."""
         if more == NOTHING:
             return None
         used, limit = self.used(namespace).units, self._isolation.limit(namespace, Counted.UNITS)
         return Over(namespace, Counted.UNITS, more.units, used, used if limit is None else limit)
 
     def violations(self, anew: Mapping[str, Amount]) -> Iterable[str]:
-        """Where the running total is another than `anew`, counted from the ledger."""
+        """Yields where the running total differs from `anew`, which was counted from the ledger."""
         for namespace in {**self._used, **anew}:
             if self.used(namespace) != anew.get(namespace, NOTHING):
                 yield f"{namespace}: {self.used(namespace)}, counted anew {anew.get(namespace, NOTHING)}"

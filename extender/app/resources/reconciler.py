@@ -1,9 +1,8 @@
-"""Ephemeral resources as a kind of ours: what is special to them.
+"""Reconciler: what is special to ephemeral resources as one of Escher's kinds.
 
-What of them the ledger has is in `capacity`. The nodes that an object's nodeSpec means are chosen here, when its
-status is judged. A choice is made once, and again where capacity, nodeSpec or numNodes have changed, or a chosen node
-has left for good. It is made durable (status.nodes) before it is in force. One that finds no node is made again in each
-full round.
+`capacity` keeps what of them is in the ledger. This module chooses the nodes that an object's nodeSpec means, when its
+status is judged. A choice is made once, and again if capacity, nodeSpec or numNodes change, or a chosen node has left
+for good. It is stored (status.nodes) before it is in force. A choice that found no node is repeated in each full round.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from extender.kube.names import NodeName
 
 
 def _reconcile(resource: EphemeralResource, former: EphemeralResource | None) -> EphemeralResource | NotInForce:
-    """The object, if it can be understood. Capacity that nobody can say more of is not kept."""
+    """Returns the object if it can be understood. A `problem` also ends its former capacity."""
     return NotInForce("Invalid", resource.problem, keeps_former=False) if resource.problem else resource
 
 
 KIND = KindOfOurs("EphemeralResource", _reconcile, holds_until_gone=True)
-"""Until it is gone an object has its key, though on no node: another could not be told from it there."""
+"""An object keeps its key until it is gone, even on no node: nodes cannot tell two apart."""
 
 
 # -- what the status says ----------------------------------------------------------------------------------------
 
 
 class Placements:
-    """`conditions.Reports`: where each object is, or why it is nowhere."""
+    """`conditions.Reports`: where each object is, or why it is on no node."""
 
     def __init__(self, cache: Cache, capacities: Capacities) -> None:
         self._cache = cache
@@ -71,7 +70,7 @@ class Placements:
         return item.choice is None
 
     def may_differ(self, item: EphemeralResource, said: Status | None) -> bool:
-        """Choices that have found no node are made again; nodes that have left for good, or are back, are noticed."""
+        """Returns whether a choice found no node, or a node has left for good, or is back."""
         return (
             (item.choice is not None and not item.chosen)
             or (said is not None and said.reason == "NodeGone")
@@ -79,7 +78,7 @@ class Placements:
         )
 
     def _choose(self, resource: EphemeralResource) -> Sequence[NodeName]:
-        """The nodes of the object's nodeSpec: those chosen before, as long as it asks for the same; else anew."""
+        """Returns the nodes of the nodeSpec: the former ones while it asks for the same."""
         cache, having = self._cache, resource.chosen or {}
         if not resource.capacity or resource.choice is None:
             return ()
@@ -88,7 +87,7 @@ class Placements:
             return [name] if name in cache.nodes or name in having else []
         before = resource.chosen_for
         if before is None and resource.observed_generation == resource.generation and having:
-            # Chosen by an earlier version of us, which did not say for what.
+            # Chosen by an earlier version of Escher, which did not store for what.
             before = MadeChoice(resource.capacity, resource.choice)
         before = None if before is None or not having else replace(before, nodes=tuple(having))
         wanted = MadeChoice(resource.capacity, resource.choice)
@@ -102,7 +101,7 @@ class Placements:
 
 
 def _is_as_asked(resource: EphemeralResource) -> bool:
-    """Whether `chosen` was chosen for what is asked now."""
+    """Returns whether `chosen` was chosen for what is asked now."""
     before, choice = resource.chosen_for, resource.choice
     if before is None or choice is None:
         return before is None and choice is None
@@ -118,22 +117,22 @@ def _who_left(left: Sequence[NodeName]) -> str:
 
 
 def is_as_marked(resource: EphemeralResource) -> bool:
-    """Whether its spec is what the transaction wrote whose mark it bears."""
+    """Returns whether its spec is what the transaction wrote that left its mark."""
     return digest_of(resource.mark) == digest(resource)
 
 
 def digest(resource: EphemeralResource) -> str:
-    """The same for two specs if they ask for the same, and else, but for one chance in 2^48, another."""
+    """Returns a digest: equal for equal requests, else different but for one chance in 2^48."""
     choice, ends = resource.choice, resource.expires_at
     asked = (
         sorted(resource.nodes.items()),
         resource.capacity,
         choice and (choice.node, _sorted(choice.available), _sorted(choice.labels), choice.limit),
         resource.owner and (resource.owner.name, resource.owner.uid),
-        # As it comes back from the API server, to the microsecond.
+        # Expiry as it comes back from the API server, to the microsecond.
         None if ends is None else datetime.fromtimestamp(ends, UTC).isoformat(),
     )
-    # Marks of an earlier version of us knew no exports.
+    # Marks of earlier versions of Escher had no exports.
     more = (sorted(resource.exports),) if resource.exports else ()
     return hashlib.blake2b(repr((*asked, *more)).encode(), digest_size=6).hexdigest()
 
@@ -143,7 +142,7 @@ def _sorted(mapping: object) -> object:
 
 
 def is_same_state(one: EphemeralResource | None, other: EphemeralResource | None) -> bool:
-    """Whether nobody has written the spec between the two: status, labels and the like may differ."""
+    """Returns whether no write changed the spec between the two; status and labels may differ."""
     if one is None or other is None:
         return one is other
     return (one.mark, one.deleting, digest(one)) == (other.mark, other.deleting, digest(other))

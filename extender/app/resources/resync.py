@@ -1,13 +1,11 @@
-"""Reconcile: ephemeral resources that should not be there any more are collected, and what differs is repaired.
+"""Resync: deletes ephemeral resources that have ended, and repairs differences.
 
-An ephemeral resource ends with its time to live, or with its owner: at once when the pod is seen to end, after a grace
-period when the pod is not known at all (it may be ahead of our watch, or a restart may have missed its end). What we
-know of pods may be late, or from a list that is older than the pod: before an object ends for want of an owner, the API
-server is asked about the pod. Claims and other reservations end with their deadlines. Beside what events tell, a slow
-full round compares everything: nodes with the ledger, the ledger with the objects, and objects that only we know of
-with the API server.
-
-How objects of any kind end is said in `objects.ends`; here is what only ephemeral resources have.
+An ephemeral resource ends with its time to live, or with its owner. It ends at once when the pod is seen to end. If the
+pod is not known at all, it ends after a grace period: the pod may be newer than the watch, or a restart may have missed
+its end. Escher's data about pods may be late, or from a list that is older than the pod. So before an object is deleted
+for a missing owner, the API server is asked about the pod. Claims and other reservations end with their deadlines.
+Besides events, a slow full round compares everything: nodes with the ledger, the ledger with the objects, and objects
+that only Escher knows with the API server. `objects.expiry` has what ends objects of any kind.
 """
 
 from __future__ import annotations
@@ -40,12 +38,12 @@ _GRACE = 60.0
 
 
 def drift_units(cache: Cache) -> int:
-    """By how many units the nodes' status differs from what is desired of our domain."""
+    """Returns the units by which the nodes' status differs from what is desired."""
     return sum(max(1, abs(want - said)) for node in cache.nodes.values() for want, said in cache.drift(node).values())
 
 
 class Resync(Expiry[EphemeralResource]):
-    """`grace`: seconds. `is_being_written`: by a transaction that is not in force. Else see `Expiry`."""
+    """`grace`: seconds. `is_being_written`: by a transaction not in force. Else see `Expiry`."""
 
     def __init__(
         self,
@@ -64,7 +62,7 @@ class Resync(Expiry[EphemeralResource]):
         self._owned: dict[PodUid, dict[Identity, None]] = {}
         self._owner_of: dict[Identity, PodUid] = {}
         self._without_owner: dict[Identity, tuple[PodUid, float]] = {}
-        """Objects whose owner is not there: who that is, and at which steady moment they end."""
+        """Objects whose owner is missing: the owner, and the steady time at which they end."""
         self._scheduler = scheduler
         self._performer = performer
         self._resources = resources
@@ -91,7 +89,7 @@ class Resync(Expiry[EphemeralResource]):
             self._owned.setdefault(entry.item.owner.uid, {})[name] = None
 
     def pod_ended(self, pod: Pod) -> None:
-        """What the pod owned ends."""
+        """Ends what the pod owned."""
         for name in list(self._owned.get(pod.uid, ())):
             self._end_for_want_of(pod.uid, name, self.now().steady)
             self.nudge()
@@ -120,7 +118,7 @@ class Resync(Expiry[EphemeralResource]):
         return "" if owner is None else f"its owner, pod {owner.name}, is gone"
 
     def _missing_owner(self, entry: Entry[EphemeralResource], now: Moment) -> PodOwner | None:
-        """The owner for want of whom, as far as we know, the object is due."""
+        """Returns the owner whose absence, as far as is known, makes the object due."""
         owner = entry.item.owner
         if owner is None or owner.uid in self._scheduler.cache.pods:
             return None
@@ -130,7 +128,7 @@ class Resync(Expiry[EphemeralResource]):
     async def is_sure(self, entry: Entry[EphemeralResource]) -> bool:
         name, owner = identity(entry.item.name), self._missing_owner(entry, self.now())
         if self._is_being_written(name):
-            # Taken back, it is what it was before, which may have no end yet.
+            # After the rollback it is what it was before, which may have no end yet.
             raise Unavailable(f"a transaction that is not in force has written {name}", retry_after=1.0)
         if owner is None or not await self._pods.lives(PodRef(name.namespace, owner.name, owner.uid)):
             return True
@@ -141,8 +139,10 @@ class Resync(Expiry[EphemeralResource]):
     # -- more than ends --------------------------------------------------------------------------------------------
 
     async def run(self, after: Sequence[asyncio.Event] = ()) -> None:
-        """As `Expiry.run`. `after` are the first lists of nodes, pods and resources: else all owners seem to be
-        gone."""
+        """As `Expiry.run`. `after`: the first lists of nodes, pods and resources.
+
+        Before these, all owners seem to be gone.
+        """
         for event in after:
             await event.wait()
         await super().run()
@@ -154,7 +154,7 @@ class Resync(Expiry[EphemeralResource]):
         return (), self._scheduler.next_deadline()
 
     def full_round(self, now: Moment) -> None:
-        """Everything is compared with everything once, and what differs is on its way to be mended."""
+        """Compares everything once, and starts the repair of what differs."""
         for node in self._scheduler.cache.nodes.values():
             if self._scheduler.cache.drift(node):
                 self._write_back.advertise(node.name)

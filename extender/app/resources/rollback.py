@@ -1,7 +1,4 @@
-"""Undoing: a write of a resource is found out about, and taken back, unless somebody has changed the object since.
-
-Must not know why.
-"""
+"""Rollback: finds out whether a resource was written, and undoes the write if no other followed."""
 
 from __future__ import annotations
 
@@ -38,10 +35,10 @@ class Rollback:
         self._marks = marks
         self._writing = writing
         self._instead: Bounded[str, EphemeralResource] = Bounded(_REMEMBERED)
-        """By the mark of a write: what stands for the object that it left, for we gave that another mark or UID."""
+        """By the mark of a write: what replaces the object that it left, with new mark or UID."""
 
     async def find_out(self, attempt: Done) -> Done | None:
-        """The write that was not answered, as it was done; None if it was not, and it counts for nothing later either.
+        """Returns an unanswered write as it was done; None: it was not done, and never will be.
 
         Raises Unavailable, Refused.
         """
@@ -54,7 +51,7 @@ class Rollback:
         if there.mark == attempt.mark or (isinstance(attempt.step, Delete) and there.deleting):
             return replace(attempt, after=there)
         if is_same_state(there, attempt.before):
-            # It may be on its way still: at another version it will be refused.
+            # The write may still be on its way: at another version it will be refused.
             try:
                 mark = self._marks.like(there.mark)
                 now = await self._store.annotate(name, mark=mark, if_version=there.resource_version)
@@ -65,7 +62,9 @@ class Rollback:
         return None
 
     async def undo(self, written: Done) -> None:
-        """The object is as before the write, unless somebody has changed it since. Raises Unavailable, Refused."""
+        """Makes the object as before the write, unless another writer has changed it since.
+
+        Raises Unavailable, Refused."""
         before, after, name = written.before, written.after, written.name
         after = None if after is None else self._instead.get(after.mark, after)
         if isinstance(written.step, Nothing) or (before is None and after is None):
@@ -90,7 +89,7 @@ class Rollback:
         if after is None:
             assert before is not None
             self._marks.restored(before.mark)
-            # The definition lets nobody create both nodes and a choice.
+            # The custom resource definition forbids the creation of an object with both nodes and a choice.
             made = await self._store.create(before if before.choice is None else replace(before, nodes={}))
             self._known.learn(made)
             if made.nodes != before.nodes:
@@ -103,7 +102,7 @@ class Rollback:
             await self._merge(before, restoring(after, before, nodes), self._now_at(after))
 
     def _takes_the_place(self, of: EphemeralResource, now: EphemeralResource) -> None:
-        """An earlier write of this name that left the one has left the other, should it be taken back as well."""
+        """An earlier write that left `of` counts as having left `now`, if it is rolled back too."""
         if of.mark:
             self._instead[of.mark] = now
 
@@ -112,13 +111,14 @@ class Rollback:
         self._known.learn(stored)
 
     def _now_at(self, after: EphemeralResource) -> str:
-        """The version of the object where it is as we left it: writes of its status have moved it on since, and later
-        writes of ours that were taken back."""
+        """Returns the object's present version if it is as Escher left it, else that of `after`.
+
+        Status writes, and later writes of Escher that were rolled back, have changed its version."""
         entry = self._known.get(after.name)
         is_same = entry is not None and _is_untouched(entry, after)
         return entry.item.resource_version if entry is not None and is_same else after.resource_version
 
 
 def _is_untouched(entry: Entry[EphemeralResource], after: EphemeralResource) -> bool:
-    """Whether the object is as that write left it, but for its status."""
+    """Returns whether the object is as that write left it, except for its status."""
     return entry.item.uid == after.uid and is_same_state(entry.item, after)

@@ -1,12 +1,11 @@
-"""Ephemeral resources: set, read, deleted; and kept in step with their objects in the API server.
+"""Set resource: sets, reads and deletes ephemeral resources, in step with the API server.
 
-Durable first: a call writes the object, learns the store's answer (and so has it in the ledger, whose
-effect is the write-back to nodes), and answers its caller. The watch's echo then finds nothing new. Writes to one name
-come one after another; names are independent. A call that is refused has changed nothing; after Unavailable the write
-may or may not have happened, and the watch will tell.
+Durable first: a call writes the object, then takes the store's answer, then answers its caller. The store's answer
+changes the ledger, whose effect is the write to node status. The watch's echo then finds nothing new. Writes to one
+name come one after another; names are independent. A refused call has changed nothing. After Unavailable the write may
+or may not have happened; the watch shows which.
 
-What is decided (`steps.plan`) is apart from how it is written (here). Must not know HTTP, nor how objects are stored.
-"""
+`set_resource_plan.plan` decides what is written; this module writes it."""
 
 from __future__ import annotations
 
@@ -49,21 +48,21 @@ from extender.kube.names import NodeName
 _log = structlog.get_logger(__name__)
 
 _ADVERTISE_WITHIN = 2.0
-"""For how many seconds an answer waits until its nodes say what was set. It comes then in any case."""
+"""Seconds for which an answer waits until its nodes state what was set; then it comes anyway."""
 
 
 class Overtaken(Exception):
-    """Others have changed an object since the transaction that is to write it was announced."""
+    """Other writers have changed an object since its transaction was announced."""
 
     def __init__(self, name: EphemeralName) -> None:
         super().__init__(f"{name} is changed by others faster than it can be set together with the rest")
 
 
 class Resources:
-    """`known` is the sink of the watch. `write_back`: what answers wait for; None where nodes are not written.
+    """`known` is the sink of the watch. `write_back`: answers wait for it; None: nodes not written.
 
-    `require_finished` raises where a transaction that is not in force may have written one of these objects: it is
-    taken back, and with it goes what was answered of an object that was not written anew.
+    `require_finished` raises if a transaction that is not in force may have written one of these objects. Its rollback
+    would also undo what was answered about an object that was not written again.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class Resources:
         return self._state(entry.item, entry.version)
 
     def all(self) -> list[EphemeralResource]:
-        """Every object that is known."""
+        """Returns every object that is known."""
         return [entry.item for entry in self.known.entries()]
 
     async def list_resources(self, namespace: str) -> Sequence[ResourceState]:
@@ -113,7 +112,7 @@ class Resources:
         ]
 
     def _state(self, resource: EphemeralResource, version: str) -> ResourceState:
-        """The object as callers see it. One that waits for its key has no nodes, and says so."""
+        """Returns the object as callers see it. An object that waits for its key has no nodes."""
         key = self.capacities.key_of(resource.name)
         problem = held(resource) if resource.deleting else resource.problem
         if not problem and (rival := self.capacities.rival_of(resource.name)):
@@ -133,7 +132,7 @@ class Resources:
         )
 
     def _nodes_of(self, resource: EphemeralResource, problem: str) -> Mapping[NodeName, int]:
-        """What there is of it, where it has a problem; else all that is desired."""
+        """Returns what is in force of the object if it has a problem; else all that is desired."""
         withheld = problem and self.capacities.withheld(resource.name)
         return (
             self.capacities.in_force(resource.name)
@@ -146,10 +145,11 @@ class Resources:
     # -- writing -------------------------------------------------------------------------------------------------
 
     async def set_resource(self, request: SetResource) -> ResourceState:
-        """Durable, in the ledger, and on the nodes' status unless that takes long (see _ADVERTISE_WITHIN).
+        """The resource is stored, in the ledger, and in node status unless that takes long.
 
-        The answer does not say which of the two it was: `escher_write_back_pending` and node status do.
-        Raises Invalid, BeingDeleted, VersionConflict, NotFound, NotYet, Unavailable.
+        The answer waits for node status for at most `_ADVERTISE_WITHIN` seconds, and does not say whether it is there.
+        The metric `escher_write_back_pending` and node status say it. Raises Invalid, BeingDeleted, VersionConflict,
+        OutsideDomain, QuotaExceeded, NotFound, NotYet, Unavailable.
         """
         async with self.writing.locks.hold([identity(request.name)]):
             await self.look_before(request)
@@ -161,7 +161,7 @@ class Resources:
         return answer
 
     def outcome(self, name: EphemeralName, written: Done) -> ResourceState:
-        """What the caller of a write is told."""
+        """Returns the answer to the caller of a write."""
         after = written.after
         if after is None or not (after.desired() or after.problem or after.deleting):
             return ResourceState(name=name, key=self.capacities.key_of(name), nodes={})
@@ -170,16 +170,15 @@ class Resources:
         return self._state(after, entry.version if entry is not None and known else after.resource_version)
 
     async def advertised(self, nodes: Iterable[NodeName]) -> None:
-        """The nodes say what is desired, or _ADVERTISE_WITHIN has passed."""
+        """Waits until the nodes state what is desired, or `_ADVERTISE_WITHIN` has passed."""
         if self._write_back is not None:
             await self._write_back.settled(nodes, _ADVERTISE_WITHIN)
 
     async def write(self, request: SetResource, underway: Underway, announced: Announced | None = None) -> Done:
-        """The object says what the request asks for. The caller holds the name's lock, and has had a `look_before`.
-        Its room in the quota is noted in `underway`.
+        """Writes the object as the request asks. Notes its room in the quota in `underway`.
 
-        Raises as `set_resource`; Unsure where the object may say so all the same, Broken where that is hidden by a
-        defect. As part of what is `announced` also Overtaken.
+        The caller holds the name's lock, and has called `look_before`. Raises as `set_resource`; Unsure if the write
+        may have happened all the same, Broken if a defect hides that. As part of what is `announced` also Overtaken.
         """
         own_mark = self._marks.new()
 
@@ -191,7 +190,7 @@ class Resources:
             if announced is None and isinstance(step, Nothing | Delete):
                 self._require_finished([identity(request.name)])
             if announced is not None and isinstance(step, Delete) and step.item.finalizers:
-                # Of several operations of one name none need be a deletion when it is looked at alone.
+                # Operations of one name that are no deletion when judged alone may be one in sequence.
                 raise for_good(step.item)
             return step, own_mark if announced is None else self._mark(announced, step, entry)
 
@@ -206,7 +205,7 @@ class Resources:
     def may_have(
         self, underway: Underway, name: EphemeralName, step: Step, entry: Entry[EphemeralResource] | None
     ) -> None:
-        """What is there now, and what the step leaves, have their room: it may be taken back."""
+        """Reserves room for what exists, and for what the step leaves: it may be rolled back."""
         after = outcome(step, None if entry is None else entry.item)
         underway.may_have(name, amount_of(self.capacities.in_force(name)))
         underway.may_have(name, amount_of({} if after is None else after.desired()))
@@ -220,9 +219,9 @@ class Resources:
         return self._marks.new() if after is None else self._marks.of(announced.transaction, digest(after))
 
     async def look_before(self, request: SetResource) -> None:
-        """What is planned on is what the store says, where the watch may be behind it.
+        """Reads the object from the store if the watch may be behind it.
 
-        An object that is being deleted may be gone, and one that is to be deleted and not known may be there.
+        An object that is being deleted may be gone. An object that is to be deleted and not known may exist.
         """
         entry = self.known.get(request.name)
         if entry.item.deleting if entry is not None else request.capacity == 0:
@@ -231,11 +230,11 @@ class Resources:
     async def delete_resource(
         self, name: EphemeralName, *, if_version: str | None = None, dry_run: bool = False
     ) -> ResourceState | None:
-        """It is gone from every node. Nothing if it was not there.
+        """Deletes the object from every node; does nothing if it does not exist.
 
         Raises VersionConflict, Invalid, NotYet, Unavailable.
 
-        What is answered is held by finalizers, in force nowhere.
+        Returns the object if finalizers hold it; it is in force on no node.
         """
         async with self.writing.locks.hold([identity(name)]):
             self._require_finished([identity(name)])
@@ -249,9 +248,10 @@ class Resources:
     async def spread(
         self, name: EphemeralName, units: Mapping[NodeName, int], policy: str = ""
     ) -> Mapping[NodeName, str]:
-        """As `set_resource`, in one write: each of these nodes has so many units, or none where that is 0; the others
-        are as they were. Answers which of them cannot have it, and why: they are as they were, too. `policy`: see
-        `steps.spread`.
+        """As `set_resource`, in one write: sets the units of each of these nodes (0: none).
+
+        Other nodes stay as they were. Returns the nodes that cannot have it, and why: they stay, too. `policy`: see
+        `set_resource_plan.spread`.
 
         Raises Invalid, BeingDeleted, NotYet, Unavailable, Refused.
         """
@@ -273,7 +273,7 @@ class Resources:
             with self.capacities.underway() as underway:
                 written = await self.writing.write(name, decide)
             self.writing.settled(name)
-            # Others may have had the last room on a node since it was decided.
+            # Other objects may have taken the last room on a node since the decision.
             there, withheld = self.capacities.in_force(name), self.capacities.withheld(name)
             if withheld is not None:
                 why = {**{node: withheld.said for node, n in units.items() if there.get(node, 0) < n}, **why}
@@ -281,14 +281,14 @@ class Resources:
         return why
 
     async def remove_of_policy(self, name: Identity, policy: str) -> None:
-        """What that policy has set is gone; nothing if it is not there, or another's. Raises Invalid, Unavailable."""
+        """Deletes what that policy has set, nothing of others. Raises Invalid, Unavailable."""
         async with self.writing.locks.hold([name]):
             await self.writing.delete(name, lambda there: there.policy == policy and not there.deleting)
 
     async def replace_departed(self, name: Identity) -> None:
-        """Nodes that have left for good are replaced, where a rule chose them: see `steps.departed`.
+        """Replaces nodes that have left for good if a rule chose them.
 
-        Raises Unavailable, Refused.
+        See `set_resource_plan.departed`. Raises Unavailable, Refused.
         """
         async with self.writing.locks.hold([name]):
             entry = self.known.get(name)
@@ -299,7 +299,7 @@ class Resources:
             try:
                 await self.writing.carry_out(attempt)
             except (Occupied, Gone):
-                # Changed, perhaps set anew: looked at again in the next round.
+                # Changed meanwhile, perhaps set again: the next round looks at it again.
                 await self.writing.refresh(name)
                 return
             _log.info("nodes that have left are replaced", name=str(name), nodes=list(step.what.nodes))

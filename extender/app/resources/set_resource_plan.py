@@ -1,4 +1,4 @@
-"""Steps: what a set_resource means for the object that is there, or not. Decides, writes nothing."""
+"""Set resource plan: decides what a set_resource call does to the object. Writes nothing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ Done = Written[EphemeralResource, ResourceChange]
 
 
 def nodes_of(step: Step) -> Collection[NodeName]:
-    """The nodes that it is about."""
     match step:
         case Create(resource):
             return resource.nodes.keys()
@@ -51,7 +50,7 @@ def nodes_of(step: Step) -> Collection[NodeName]:
 
 
 def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource | None:
-    """What the step makes of the object, as far as its spec goes; None: it is not there."""
+    """Returns the object after the step, as far as its spec goes; None: it does not exist."""
     match step:
         case Nothing(stays):
             return stays
@@ -65,14 +64,14 @@ def outcome(step: Step, before: EphemeralResource | None) -> EphemeralResource |
 
 
 def restoring(now: EphemeralResource, was: EphemeralResource, nodes: Iterable[NodeName]) -> ResourceChange:
-    """The change that makes what an object is into what it was, as far as these nodes go."""
+    """Returns the change that makes `now` into `was`, as far as these nodes go."""
     made = None if was.made == now.made else was.made or NO_CHOICE
     exports = None if was.exports == now.exports else was.exports
     return ResourceChange({node: was.nodes.get(node) for node in nodes}, was.owner, was.expires_at, made, exports)
 
 
 def plan(request: SetResource, entry: Known | None, capacities: Capacities, cache: Cache) -> Step:
-    """What is to be written. Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
+    """Raises Invalid, BeingDeleted, VersionConflict, OutsideDomain, QuotaExceeded."""
     if entry is not None:
         _require_same_kind(request.name, entry)
         if request.if_absent:
@@ -113,7 +112,7 @@ def plan(request: SetResource, entry: Known | None, capacities: Capacities, cach
 
 
 def require_domain(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
-    """Nodes that would have more than now are in the namespace's domain, as is the name. Raises OutsideDomain."""
+    """Raises OutsideDomain if the name, or a node that would get more, is outside of the domain."""
     now = capacities.in_force(name)
     outside = capacities.outside(name, [node for node, number in units.items() if number > now.get(node, 0)])
     if outside and any(number > now.get(node, 0) for node, number in units.items()):
@@ -122,7 +121,7 @@ def require_domain(name: EphemeralName, units: Mapping[NodeName, int], capacitie
 
 
 def require_quota(name: EphemeralName, units: Mapping[NodeName, int], capacities: Capacities) -> None:
-    """The object may have this. Raises QuotaExceeded."""
+    """Raises QuotaExceeded if the quota does not allow these units."""
     over = capacities.over(name, units)
     if over is not None:
         raise QuotaExceeded("capacity" if over.of is Counted.UNITS else "name", over)
@@ -131,10 +130,10 @@ def require_quota(name: EphemeralName, units: Mapping[NodeName, int], capacities
 def _chosen(
     request: SetResource, entry: Known | None, choice: NodeChoice, cache: Cache
 ) -> tuple[Sequence[NodeName], Sequence[NodeName], MadeChoice | None]:
-    """The nodes to have it, those to lose it, and the choice that this is. A name speaks for its node alone."""
+    """Returns the nodes that get it, the nodes that lose it, and the choice (None for a name)."""
     present = {} if entry is None else entry.item.desired()
     if choice.node is not None:
-        # One that is away is no hindrance: what it should have when it returns may be changed.
+        # A node that is away is allowed: what it should have when it returns may be changed.
         is_known = choice.node in present or choice.node in cache.nodes
         return ([choice.node] if is_known else []), (), None
     wanted = MadeChoice(request.capacity, choice)
@@ -145,7 +144,7 @@ def _chosen(
 
 
 def departed(entry: Known, cache: Cache) -> Step:
-    """Others take the place of nodes that have left for good, where a rule of the management API chose them."""
+    """Replaces nodes that have left for good, if a rule of the management API chose them."""
     resource = entry.item
     made = resource.made
     if made is None or resource.deleting or cache.nodes.keys() >= set(made.nodes):
@@ -162,7 +161,7 @@ def departed(entry: Known, cache: Cache) -> Step:
 
 
 def without(nodes: Iterable[NodeName], resource: EphemeralResource) -> dict[NodeName, int | None]:
-    """These nodes have none: what the object's own nodeSpec chose is overruled by a 0, others are not listed."""
+    """Removes these nodes: a 0 overrules what the object's nodeSpec chose, others are unlisted."""
     chosen = resource.chosen or {}
     return {node: 0 if node in chosen else None for node in nodes}
 
@@ -179,7 +178,7 @@ def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, cach
     if not nodes and not an_empty_list:
         return Nothing(resource)
     if present.keys() <= set(nodes):
-        # Only as it is known: somebody may be adding a node to it.
+        # Only at the known version: another writer may be adding a node to it.
         return Delete(resource, version)
     units = without(nodes, resource)
     expires_at = resource.expires_at if request.ttl_seconds is None else _expiry(request, cache)
@@ -187,7 +186,7 @@ def _removal(request: SetResource, entry: Known | None, choice: NodeChoice, cach
 
 
 def _expiry(request: SetResource, cache: Cache) -> float | None:
-    """When it ends. Raises Invalid where no object could say so."""
+    """Returns the time of its end. Raises Invalid if an object cannot store it."""
     if request.ttl_seconds is None:
         return None
     expires_at = cache.clock.now() + request.ttl_seconds
@@ -197,7 +196,7 @@ def _expiry(request: SetResource, cache: Cache) -> float | None:
 
 
 def _own_node(request: SetResource, cache: Cache) -> NodeName:
-    """The caller's own node. Raises Invalid."""
+    """Returns the caller's own node. Raises Invalid."""
     if request.caller_node is not None:
         return request.caller_node
     if request.owner is None:
@@ -220,14 +219,14 @@ def _require_same_kind(name: EphemeralName, entry: Known) -> None:
 
 
 def held(resource: EphemeralResource) -> str:
-    """That the object is being deleted, and whose word that waits for."""
+    """States that the object is being deleted, and what holds it."""
     count = len(resource.finalizers)
     named = f"its finalizer{'s' if count > 1 else ''} {', '.join(resource.finalizers)}" if count else "the API server"
     return f"{resource.name} is being deleted, and {named} {'hold it' if count > 1 else 'holds it'}"
 
 
 def for_good(resource: EphemeralResource) -> Invalid:
-    """That it cannot be deleted together with anything else."""
+    """Returns the error that it cannot be deleted together with anything else."""
     name, by = resource.name, ", ".join(resource.finalizers)
     said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
     return Invalid("name", str(name), said)
@@ -241,7 +240,7 @@ def _require_key(name: EphemeralName, capacities: Capacities) -> None:
 
 
 def taken(resource: EphemeralResource) -> str:
-    """That somebody else has set what a policy would set."""
+    """States that another owner has set what a policy would set."""
     whose = f"policy {resource.policy}" if resource.policy else "no policy"
     return f"{resource.name} is there already, and of {whose}: delete it, or give the policy another name"
 
@@ -249,8 +248,9 @@ def taken(resource: EphemeralResource) -> str:
 def spread(
     name: EphemeralName, units: Mapping[NodeName, int], entry: Known | None, capacities: Capacities, policy: str = ""
 ) -> tuple[Step, Mapping[NodeName, str]]:
-    """What gives each of these nodes so many units, 0 removing them, and leaves the others as they are; and which of
-    the nodes cannot have them, and why. `policy`: whose it has to be, if anybody's. Raises Invalid, BeingDeleted."""
+    """Returns the step that gives each node its units (0: none), and the nodes that cannot have it.
+
+    Other nodes stay as they are. `policy`: the required owner of the object, if any. Raises Invalid, BeingDeleted."""
     units, why_not = _allowed(name, units, {} if entry is None else entry.item.desired(), capacities)
     present: Mapping[NodeName, int] = {}
     if entry is not None:
@@ -279,12 +279,12 @@ def spread(
 def _allowed(
     name: EphemeralName, units: Mapping[NodeName, int], present: Mapping[NodeName, int], capacities: Capacities
 ) -> tuple[dict[NodeName, int], dict[NodeName, str]]:
-    """What of this the namespace's domain and quota allow, node by node in this order; and why not the rest."""
+    """Returns the units that domain and quota allow, node by node, and why not the rest."""
     allowed: dict[NodeName, int] = {}
     why: dict[NodeName, str] = {}
     now = capacities.in_force(name)
     has, total = amount_of(now), sum(present.values())
-    # What gives units back makes room for others.
+    # First the nodes that give units back: they make room for others.
     for node, number in sorted(units.items(), key=lambda each: each[1] > now.get(each[0], 0)):
         after = total + number - present.get(node, 0)
         if number > now.get(node, 0):

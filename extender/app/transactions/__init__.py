@@ -1,1 +1,1 @@
-"""Transactions over several objects: in force whole, or taken back."""
+"""Transactions over several objects: in force as a whole, or rolled back."""

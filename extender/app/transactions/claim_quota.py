@@ -1,7 +1,6 @@
-"""Claim limits: which claims a namespace may not have: outside of its scheduling domain, or more than its quota.
+"""Claim quota: which claims a namespace may not have, by its scheduling domain or its quota.
 
-Where its domain narrows names, it claims no resource of another namespace, and of shared ones those whose names match.
-Must not know how a claim is committed.
+If its domain narrows names, it may claim its own resources and shared ones, if their names match.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from extender.kube.names import ResourceKey
 
 
 def outside_of(claim: Holding, cache: Cache) -> tuple[str, str] | None:
-    """The field of the claim that is outside of its namespace's domain, and why; None if none is."""
+    """Returns the field of the claim that is outside of the domain, and why; None if none is."""
     namespace = namespace_of(claim) or ""
     allowance, node = cache.isolation.of(namespace), cache.nodes[claim.node]
     if not allowance.has_node(node.labels):
@@ -40,7 +39,7 @@ def _may_claim(key: ResourceKey, namespace: str, allowance: Allowance) -> bool:
 
 
 def too_many(claims: Mapping[int, Holding], releasing: Sequence[Holder], cache: Cache) -> Iterator[tuple[int, Over]]:
-    """Which of the claims are more than their namespace may have, where those are released."""
+    """Yields the claims beyond their namespace's quota, if `releasing` are released."""
     ledger = cache.ledger
     freed = [held for holder in releasing if (held := ledger.holding(holder)) is not None and is_claim(held)]
     having: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Course: how far a transaction has come, and what of it may have to be taken back."""
+"""Progress: how far a transaction has come, and what of it may have to be rolled back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from extender.core.ledger import Holder, Holding
 from extender.kube.errors import Unavailable
 
 _WAIT_LOCKED = 2.0
-"""So many seconds a transaction waits, in all, while it holds its names."""
+"""Seconds that a transaction waits, in all, while it holds the locks of its names."""
 
 
 class Undecided(Unavailable):
@@ -25,13 +25,13 @@ class Undecided(Unavailable):
 
 @dataclass(slots=True)
 class Owed:
-    """A write that is to be taken back."""
+    """A write that is to be rolled back."""
 
     written: Done
     undo: Callable[[Done], Awaitable[None]]
     back_off: BackOff
     wait: float = 0.0
-    """Seconds until it may be tried again."""
+    """Seconds until the next try."""
 
 
 @dataclass(slots=True)
@@ -43,32 +43,32 @@ class Progress:
     releases: Mapping[int, Holder]
     refused: dict[int, Refusal] = field(default_factory=dict)
     underway: Underway = field(default_factory=Underway)
-    """What it is about to set, which has its room in the quota until it is over."""
+    """What it is about to set, whose room in the quota is kept until it is over."""
     steps: dict[int, Step] = field(default_factory=dict)
-    """What each would be, if it were the only one."""
+    """What each operation would do if it were the only one."""
     announced: Announced | None = None
     is_over: bool = False
     """Whether what was announced is in force."""
     written: dict[int, Done] = field(default_factory=dict)
     unsure: list[Done] = field(default_factory=list)
-    """Attempts that were not answered: refused as they are, none of them may stay."""
+    """Attempts that were not answered: even if done, none of them may stay."""
     on_their_way: set[Identity] = field(default_factory=set)
-    """Creations among these that count for nothing, and may arrive yet."""
+    """Creations among these that count for nothing, and may still arrive."""
     unavailable: Unavailable | None = None
     defect: BaseException | None = None
-    """What is no answer to anything: it ends the transaction."""
+    """An error that answers no operation: it ends the transaction."""
     claimed: bool = False
     former_claims: list[Holding] = field(default_factory=list)
-    """What was replaced or released."""
+    """The claims that were replaced or released."""
     can_wait: float = _WAIT_LOCKED
     left: dict[Identity, list[Owed]] = field(default_factory=dict)
-    """What is to be taken back when the names are free again, in this order."""
+    """What is to be rolled back when the names are free again, in this order."""
     is_taking_back: bool = False
     cannot: bool = False
-    """Whether something could not be taken back, for now or for good."""
+    """Whether something could not be rolled back, for now or for good."""
 
     def by_name(self) -> dict[Identity, list[int]]:
-        """Which operations set each name, of those that are not refused, in their order."""
+        """Returns the operations that set each name, in their order, without the refused ones."""
         names: dict[Identity, list[int]] = {}
         for index, wish in self.sets.items():
             if index not in self.refused:
@@ -76,7 +76,7 @@ class Progress:
         return names
 
     def leaves_nothing(self) -> bool:
-        """Whether all that had to be taken back was, and not even a defect was in the way."""
+        """Returns whether all that had to be rolled back was, also if a defect happened."""
         return not (self.unsure or self.is_taking_back or self.cannot)
 
     def refuse(self, index: int, error: ManagementError) -> None:

@@ -1,15 +1,14 @@
-"""Transactions: several resources set, and units claimed and released, as one.
+"""Transactions: set several resources, and claim and release units, as one.
 
-Claims and releases are one commit on the ledger: atomic. Objects are several in the API server, which knows no
-transaction over them: everything is checked first, then they are written, then the claims are committed; in
-all-or-nothing mode a failure on the way, be it a defect, takes back what was written. Where there is more than one
-write, an intent is stored before them and deleted when all is done (`app.resources.intent_log`), so that a crash leaves
-no half of it; incremental transactions promise nothing of the kind, and claims end with their process in any case. A
-write that was not answered is found out about, and taken back in either mode. The names are locked for as long as it
-takes to write, and a few seconds at most to wait until something can be taken back; what then is left is taken back
-name by name, unless others have changed it, and after that by its intent. Others may see it for that moment; nobody is
-answered before the end. Modes and detections are those of `core.transaction`.
-"""
+Claims and releases are one commit on the ledger, which is atomic. Objects are several in the API server, which has no
+transactions over them. So everything is checked first, then the objects are written, then the claims are committed. In
+all-or-nothing mode, a failure on the way rolls back what was written, also if it is a defect. If there is more than one
+write, an intent is stored before them and deleted when all is done (`app.resources.intent_log`). So a crash leaves no
+half of it. Incremental transactions do not promise that, and claims end with their process in any case. For a write
+that was not answered, the service finds out whether it was done, and rolls it back in either mode. The names are locked
+during the writes, and for a few seconds at most until something can be rolled back. The rest is rolled back name by
+name, unless other writers have changed it, and after that by its intent. Other clients may see a part meanwhile. No
+caller gets an answer before the end. Modes and detections are those of `core.transaction`."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class Transactions:
         self._nudge = nudge
 
     async def transact(self, request: Transact) -> Outcome:
-        """Conflicts are an answer, not an error. Raises Unavailable, NotYet, NotAnnounced: nothing is committed."""
+        """Conflicts are an answer. Raises Unavailable, NotYet, NotAnnounced: none is committed."""
         for _ in range(_ATTEMPTS):
             try:
                 return await self._try(request)
@@ -133,7 +132,7 @@ class Transactions:
     # -- before anything is written ------------------------------------------------------------------------------
 
     def _check(self, request: Transact, course: Progress) -> None:
-        """Every operation that would be refused now is; the others are judged as if those before them were done."""
+        """Refuses operations that would fail now; each is judged as if those before were done."""
         if course.claims:
             self._scheduler.cache.require_whole()
         rows, capacities = self._scheduler.cache.ledger.rows, self._resources.capacities
@@ -177,7 +176,7 @@ class Transactions:
             self._note(course, self._decide(request, course, ChainMap(changed, rows)))
 
     def _decide(self, request: Transact, course: Progress, rows: Mapping[NodeName, Row]) -> Commit:
-        """What would become of the claims on these rows."""
+        """Returns what would become of the claims on these rows."""
         ledger = self._scheduler.cache.ledger
         claims = [claim for index, claim in course.claims.items() if index not in course.refused]
         releasing = [held for each in course.releases.values() if (held := ledger.holding(each)) is not None]
@@ -197,7 +196,7 @@ class Transactions:
             course.refused[index_of[claim.holder]] = _refusal(index_of[claim.holder], cause)
 
     async def _announce(self, course: Progress) -> None:
-        """What is about to be written is durable, where a crash could leave half of it."""
+        """Stores the intent of the writes if a crash could leave half of them."""
         names = course.by_name()
         self._intents.require_finished(names.keys())
         alone = [not isinstance(course.steps[each[0]], Nothing) for each in names.values() if len(each) == 1]
@@ -212,9 +211,9 @@ class Transactions:
     # -- writing -------------------------------------------------------------------------------------------------
 
     async def _write(self, course: Progress, all_or_nothing: bool) -> None:
-        """Objects of different names at the same time, those of one name in the order of the operations."""
+        """Writes different names at the same time, and each name in the order of its operations."""
         writing = (self._write_one_name(course, indices, all_or_nothing) for indices in course.by_name().values())
-        # None is left to itself because another failed: what it wrote could not be taken back.
+        # No write is cancelled because another failed: a cancelled write could not be rolled back.
         for failure in await asyncio.gather(*writing, return_exceptions=True):
             course.defect = course.defect or failure
 
@@ -239,7 +238,7 @@ class Transactions:
                 course.defect = error
 
     def _claim(self, request: Transact, course: Progress) -> None:
-        """The claims and releases are committed, or refused with their numbers."""
+        """Commits the claims and releases, or refuses them with their numbers."""
         if request.dry_run:
             return
         if course.claims:
@@ -259,13 +258,13 @@ class Transactions:
             self._nudge()
 
     def _refuse_too_many_claims(self, course: Progress) -> None:
-        """Claims that are more than their namespace's quota are refused: those that come last."""
+        """Refuses the last claims that are beyond their namespace's quota."""
         claims = {index: claim for index, claim in course.claims.items() if index not in course.refused}
         for index, over in too_many(claims, list(course.releases.values()), self._scheduler.cache):
             course.refused[index] = Refusal(index=index, field="holder", detail=str(over))
 
     def _unclaim(self, course: Progress) -> None:
-        """Nothing is held for this transaction; what was held before it is again, as far as there is room for it."""
+        """Releases this transaction's claims, and restores the former ones if there is room."""
         if not course.claimed:
             return
         course.claimed = False
@@ -275,7 +274,7 @@ class Transactions:
         self._performer.do(self._scheduler.commit(missing, mode=Mode.INCREMENTAL, given_up=ours))
 
     async def _put_in_force(self, course: Progress, announced: Announced) -> None:
-        """It is in force. Raises Unavailable: it is not; Undecided: it may be, and will be taken back if it is not."""
+        """Raises Unavailable if it is not in force, Undecided if it may be (else it is undone)."""
         back_off = BackOff(_FIRST_PAUSE, inf)
         while back_off.failures < _UNDO_ATTEMPTS:
             try:
@@ -295,23 +294,24 @@ class Transactions:
             raise Unavailable("another instance of the service has taken the transaction back", retry_after=1.0)
 
     async def _stands(self, course: Progress) -> bool:
-        """Whether what was written is still there, though its intent is gone: then it was we who deleted that.
+        """Returns whether what was written is still there, although its intent is gone.
 
-        Whoever gives a transaction up takes back what it wrote before the intent is deleted.
+        If so, this process deleted the intent: a service that gives a transaction up rolls it back before it deletes
+        the intent.
         """
         done = [each for _, each in sorted(course.written.items()) if not isinstance(each.step, Nothing)]
         if not done:
             return True
-        # The last of all is the last of its name.
+        # The last write of all is also the last of its name.
         last = done[-1]
         entry = await self._resources.writing.refresh(last.name)
         known = None if entry is None else entry.item.mark
         return known == (None if last.after is None else last.after.mark)
 
-    # -- taking back ---------------------------------------------------------------------------------------------
+    # -- rollback ------------------------------------------------------------------------------------------------
 
     async def _take_back(self, request: Transact, course: Progress) -> None:
-        """The objects are as before, as far as the API server can be reached and nobody has changed them since."""
+        """Rolls the objects back, unless another writer changed them or the API server is away."""
         if request.dry_run:
             return
         self._unclaim(course)
@@ -331,7 +331,7 @@ class Transactions:
             course.on_their_way.add(identity(attempt.name))
 
     async def _insist(self, course: Progress, written: Done, undo: Callable[[Done], Awaitable[None]]) -> None:
-        """It is taken back, or cannot be, or is left for later, as it would have to wait for too long."""
+        """Tries to roll a write back until that is done or impossible, or has to wait too long."""
         undoing, name = Owed(written, undo, BackOff(_FIRST_PAUSE, inf)), identity(written.name)
         while name not in course.left:
             if await self._is_over(course, undoing):
@@ -343,13 +343,13 @@ class Transactions:
         course.left.setdefault(name, []).append(undoing)
 
     async def _take_back_the_rest(self, course: Progress) -> None:
-        """What was left for later is taken back, or cannot be. Nobody else has to wait for that."""
+        """Rolls back what was left for later, as far as possible. No other call waits for that."""
         await asyncio.gather(*(self._take_back_name(course, name, each) for name, each in course.left.items()))
         if course.announced is not None and not course.is_over and course.leaves_nothing():
             course.is_over = await self._intents.close(course.announced, course.on_their_way)
 
     def _leave(self, course: Progress) -> None:
-        """What is left, if anything, is taken back by the service that finds the intent."""
+        """Leaves the rest, if any, to the service that finds the intent."""
         if course.announced is not None:
             self._intents.end(course.announced, over=course.is_over)
 
@@ -362,7 +362,7 @@ class Transactions:
                     over = await self._is_over(course, undoing)
 
     async def _is_over(self, course: Progress, undoing: Owed) -> bool:
-        """Tries once. Whether nothing more is to be tried."""
+        """Tries once. Returns whether there is nothing more to try."""
         try:
             await undoing.undo(undoing.written)
             return True
@@ -379,18 +379,18 @@ class Transactions:
 
 
 def _can_fail(request: Transact) -> bool:
-    """Whether one operation that is done may have to be taken back for another."""
+    """Returns whether an operation that was done may have to be rolled back for another."""
     return request.mode is Mode.ALL_OR_NOTHING and len(request.operations) > 1
 
 
 def _as_one(writes: Sequence[Done]) -> Done:
-    """Several writes of one name, in their order: each has changed the version that the one before it left."""
+    """Merges writes of one name, in order: each has changed the version that the last one left."""
     last = next((each for each in reversed(writes) if not isinstance(each.step, Nothing)), writes[-1])
     return replace(last, before=writes[0].before, earlier=tuple(each.step for each in writes))
 
 
 def _units(step: Step) -> Mapping[NodeName, int | None]:
-    """What nodes will have of the resource, of those that the step is about."""
+    """Returns what the nodes of the step will have of the resource."""
     match step:
         case Create(resource):
             return resource.nodes
@@ -400,6 +400,6 @@ def _units(step: Step) -> Mapping[NodeName, int | None]:
 
 
 def _refusal(index: int, cause: Cause) -> Refusal:
-    # A claim's holder has a prefix that no bound pod has: nothing it claims can be settled.
+    # A claim's holder has a prefix that no bound pod has: nothing that it claims can be settled.
     assert isinstance(cause, Short | Stale)
     return Refusal(index=index, cause=cause)

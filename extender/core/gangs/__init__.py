@@ -1,1 +1,1 @@
-"""Gangs: pods that are placed all or none, and everything that is decided about them. Pure, as all of the core."""
+"""Gangs: pods that are placed all or none, and all decisions about them. Pure, as all of the core."""

@@ -1,6 +1,6 @@
-"""What must hold of gangs at any moment: for tests after every step, and now and then at run time.
+"""Audit: what must hold of gangs at any moment, for tests after every step and at run time.
 
-Reads everything and changes nothing. Must not repair: what is violated is a defect, and is to be seen.
+It reads everything and changes nothing. It does not repair: a violation is a defect, and must be seen.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
 """All gangs, and every decision about them: plan, claim, move, barrier, deadline.
 
-It puts the parts together that decide between what gangs ask (`gang`) and what the ledger has (`ledger`), in one place
-and synchronously. What should be done about a decision is left in `effects`, for the application to take and do. Time
-comes in as an argument. It must not know kube-scheduler's wire, nor how a pod is woken or bound. No part knows one that
-is made after it; each says of itself what it decides.
+It connects the parts that decide between what gangs ask for (`gang`) and what the ledger has (`ledger`), synchronously.
+Decisions leave `effects`, which the application carries out. Time is an argument. No part uses one that is constructed
+after it; each documents what it decides.
 
-The promises: a gang that has no room for its whole quorum holds nothing, but for the one whose turn it is (`queue`); a
-plan has a deadline; the barrier opens only when the quorum is there, and holds all that it needs; a change that makes
-room wakes each member that was turned away once; a part of a gang that is bound is evicted only if it is proven
-(`partial_gangs`) that its quorum was never whole; a defect with one gang is that gang's alone.
+The guarantees: a gang without room for its whole quorum holds nothing, except the gang whose turn it is (`queue`). A
+plan has a deadline. The barrier opens only when the quorum has arrived, and holds all that it needs. A change that
+makes room wakes each rejected member once. A bound part of a gang is evicted only if it is proven (`partial_gangs`)
+that its quorum never was whole. A defect with one gang affects no other gang.
 
-With `reserve_at_filter` a plan holds its room from the first member's filter on (pessimistic). Without, it only says
-where members should go, anybody may take that room, and each member claims its own when it comes to be bound, which is
+With `reserve_at_filter` a plan holds its room from the first member's filter call on (pessimistic). Without it the plan
+only proposes nodes, and any pod may take that room. Each member claims its own room when it arrives in bind, which is
 when kube-scheduler counts it as well (optimistic). Two gangs may then each hold what the other lacks, until their plans
-run out. So one whose plan ran out holds its next one as a whole, as does one that has waited and is woken for room.
+time out. So a gang whose plan timed out holds its next one as a whole, as does one that was woken for room.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ from extender.kube.names import NodeName
 class Gangs:
     """The gangs of the cluster, on one ledger.
 
-    `nodes` is the `Scheduler`'s table of nodes, read here for selectors and taints. `life` names this life of the
-    service: no other has the same.
+    `nodes`: the table of nodes of `Scheduler`, read for selectors and taints. `life`: unique name of this run of the
+    service.
     """
 
     def __init__(

@@ -1,17 +1,16 @@
-"""Kept places: what is reserved or saved for gangs beyond units: host ports, topology domains, places under policies.
+"""Kept places: what is reserved for gangs beyond units: host ports, topology domains, policies.
 
-A place is a holding of a gang that is not bound, taken as the member that it is for, standing on that node. An ordinary
-pod must not go where a place would be lost by it: by host ports, by required anti-affinity of either, since it would be
-one too many for a member's topology spread, or since the first of a series that wants to be near its own kind could
-then go only to that pod. By the rules that plans are made by (`neighbours`).
+A place is an unbound holding of a gang, seen as its member on that node. An ordinary pod must not go to a node where a
+place would be lost through it: by host ports, by required anti-affinity of either, or by a member's topology spread,
+which then has one pod too many. It is also lost if the first of a series, which wants to be near its own kind, could
+then go only to that pod. The rules are those of plans (`affinity_rules`).
 
-What is only saved, and for which no pod was evicted, is bounded where it closes nodes to pods of other namespaces: its
-host ports and terms, and the terms of those pods that mean it, may close a share of the nodes, as `backfill` may keep a
-share of their room. Where they would close more, they close none: a small pod may say that it stays apart from all
-others, and bear any label.
+A backfill reservation may close only a share of the nodes to pods of other namespaces, as `backfill` may keep a share
+of their room. That holds only if no pod was evicted for it. Its host ports and terms count, and terms of those pods
+that match it. If it would close more, it closes none: a small pod may require distance from all others, and have any
+label.
 
-Kept node by node as the ledger changes. A pod that no place is concerned with costs a look-up for each kind of terms in
-its namespace. Must not know units (`ledger`), nor why a place is kept.
+Data is kept by node. A pod without such rules costs a look-up for each kind of terms in its namespace.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _MOST_WOKEN = 64
 _MEASURED = 16
 _Terms = frozenset[AffinityTerm]
 Takes = Callable[[NodeName], bool]
-"""For one pod: whether on that node it would take a place away."""
+"""For one pod: whether it would take a place away on a node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class _Place:
     gang: GangKey
     node: NodeName
     saved: bool
-    """For the gang, which has no plan."""
+    """Whether it is a backfill reservation: the gang has no plan."""
 
     def is_same(self, other: _Place | None) -> bool:
         if other is None or self.pod is not other.pod:
@@ -62,7 +61,7 @@ class KeptPlaces:
     _pod_affinity: PodAffinityIndex
     _table: GangStore
     _share: float
-    """Of the nodes, that may be closed by what is only saved."""
+    """Share of the nodes that backfill reservations may close."""
     is_made_free: Callable[[GangKey], bool] = lambda key: False
     """Whether pods were evicted for that gang, which is not bound yet."""
     _on: dict[NodeName, dict[Holder, _Place]] = field(default_factory=dict, init=False)
@@ -73,27 +72,27 @@ class KeptPlaces:
     """By member: how many places like it each node has."""
     _stale: dict[NodeName, None] = field(default_factory=dict, init=False)
     _drawn: dict[str | None, dict[Peers, dict[GangKey, int]]] = field(default_factory=dict, init=False)
-    """By namespace, None for all: whom members want to be near, or evenly among, and how many places of each gang."""
+    """By namespace, None for all: peers of members' affinity or spread, with places of each gang."""
 
     _saving: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs that room is, or was, saved for, and that have places."""
+    """Gangs with places that have, or had, a backfill reservation."""
     _measured: Bounded[tuple[GangKey, _Terms], tuple[object, bool]] = field(
         default_factory=lambda: Bounded(_MEASURED), init=False
     )
-    """Whether what is saved for a gang would close too much; and at which state of things."""
+    """Whether a gang's backfill reservation would close too much, and for which state that holds."""
     _far: Bounded[PodUid, Pod] = field(default_factory=lambda: Bounded(_MOST_WOKEN), init=False)
-    """Pods that were refused a node for the sake of a place on another."""
+    """Pods that were refused a node because of a place on another node."""
     _given_up: bool = field(default=False, init=False)
-    """Whether a place is kept no more, since `take_freed` was asked last."""
+    """Whether a place was released since the last `take_freed`."""
 
-    # -- what is kept --------------------------------------------------------------------------------------------
+    # -- kept places ---------------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod) -> None:
-        """The pod looks like this."""
+        """Takes in a changed pod."""
         self._stale |= dict.fromkeys(self._like.get(pod.uid, ()))
 
     def refresh(self) -> None:
-        """What is answered from now on is of this moment. O(holdings on the nodes where a place came or went)."""
+        """Brings all answers up to date. O(holdings on the nodes where a place came or went)."""
         changed = self._ledger.changes.drain_held()
         if changed is None:
             changed = dict.fromkeys((*self._on, *self._ledger.totals.unbound_on)).keys()
@@ -123,15 +122,14 @@ class KeptPlaces:
                 yield held.holder, _Place(pod, held.owner, node, held.kind is HoldingKind.SAVING)
 
     def pod_of(self, held: Holding) -> Pod | None:
-        """The pod that a place which is not bound is for; None: it is no gang's, or its gang is no more."""
+        """The pod of an unbound place; None: no gang owns it, or its gang has ended."""
         gang = None if held.owner is None else self._table.by_key.get(held.owner)
         if held.kind is HoldingKind.BOUND or gang is None or not gang.roster.members:
             return None
         return like(gang, held.holder)
 
     def pod_before(self, held: Holding, namespace: str, apart: _Terms) -> Pod | None:
-        """As `pod_of`; None too where the place closes nothing, room aside, to pods of that namespace that require to
-        be apart from such."""
+        """As `pod_of`; None if it closes no nodes to such pods of that namespace, room aside."""
         pod = self.pod_of(held)
         saver = held.owner if held.kind is HoldingKind.SAVING else None
         if pod is None or saver is None or saver.namespace == namespace:
@@ -139,8 +137,9 @@ class KeptPlaces:
         return None if self._closes_too_much(saver, apart) else pod
 
     def _closes_too_much(self, key: GangKey, apart: _Terms) -> bool:
-        """Whether what is saved for the gang would close more than the share of the nodes to other namespaces, for its
-        own sake or since pods there require to be `apart` from such."""
+        """Whether the gang's backfill reservation would close too many nodes to other namespaces.
+
+        It closes nodes by its own rules, or because pods there must be `apart` from its members."""
         if self.is_made_free(key):
             return False
         saved = [held for held in self._ledger.held_for(key) if held.kind is HoldingKind.SAVING]
@@ -157,7 +156,7 @@ class KeptPlaces:
             pod = self.pod_of(held)
             own = NO_CONSTRAINTS if pod is None or pod.constraints is None else pod.constraints
             if any(term.is_about_others(namespace) for group in own.affinities for term in group):
-                # All nodes but those beside it.
+                # It closes all nodes except those beside it.
                 return True
             if own.host_ports:
                 closed.add(held.node)
@@ -180,7 +179,7 @@ class KeptPlaces:
         self._count(place, -1)
         of_gang = self._of.get(place.gang, {})
         if of_gang.get(holder) is place:
-            # Else it has moved to another node.
+            # Otherwise the place has moved to another node.
             self._given_up = True
             self._places.remove(PodUid(holder))
             del of_gang[holder]
@@ -198,7 +197,7 @@ class KeptPlaces:
                     del self._drawn[namespace]
 
     def violations(self) -> Iterator[Violation]:
-        """What differs from what the ledger says, read anew; gangs that are no more aside."""
+        """Differences from a fresh reading of the ledger, without gangs that have ended."""
         self.refresh()
         read = {node: dict(self._read(node)) for node in self._ledger.totals.unbound_on}
         kept, anew = self._told(self._on), self._told(read)
@@ -212,11 +211,12 @@ class KeptPlaces:
         places = ((node, holder, place.gang) for node, held in on.items() for holder, place in held.items())
         return {(node, holder): gang for node, holder, gang in places if gang in self._table.by_key}
 
-    # -- whom it is kept from ------------------------------------------------------------------------------------
+    # -- pods that must keep off ---------------------------------------------------------------------------------
 
     def takes(self, pod: Pod, giving_way: Iterable[Holder] = ()) -> Takes | None:
-        """Whether the pod, on a node, would take away a place that is kept for a gang; None: on no node. `giving_way`:
-        holders whose places do not count for it. The plans of gangs keep to these places by themselves."""
+        """Whether the pod would take away a gang's place on a node; None: on no node.
+
+        `giving_way`: holders whose places do not count. Plans of gangs respect these places themselves."""
         self.refresh()
         if not self._on or self._table.key_asked_for(pod) is not None:
             return None
@@ -238,13 +238,12 @@ class KeptPlaces:
         return judge if judges else None
 
     def _open_to(self, namespace: str, apart: _Terms) -> list[Holder]:
-        """Places that close nothing, room aside, to pods of that namespace that require to be apart from such."""
+        """Places that close nothing, room aside, to pods of that namespace with these terms."""
         saved = [key for key in self._saving if key.namespace != namespace and self._closes_too_much(key, apart)]
         return [holder for key in saved for holder, place in self._of[key].items() if place.saved]
 
     def take_freed(self) -> list[Pod]:
-        """Pods that may go to another node now than one that has gained room, for a place is kept no more; some of
-        them, if they are many."""
+        """Pods that may go to nodes without gains, because a place was released; not all if many."""
         if not self._far:
             return []
         self.refresh()
@@ -255,14 +254,14 @@ class KeptPlaces:
         return freed
 
     def _draws(self, pod: Pod) -> list[GangKey]:
-        """Gangs with places whose members want to be near such a pod, or evenly among such."""
+        """Gangs with places whose members have affinity to such a pod, or spread among such pods."""
         about = (self._drawn.get(namespace, {}) for namespace in (pod.namespace, None))
         asked = (each for drawn in about for each in drawn.items())
         meant = (gangs for peers, gangs in asked if peers.include(pod.namespace, pod.labels))
         return list(dict.fromkeys(key for gangs in meant for key in gangs))
 
     def _clashes(self, pod: Pod, without: Iterable[Holder]) -> Takes | None:
-        """By host ports, and by what it or a member requires to be away."""
+        """The check of host ports and of required anti-affinity of the pod and of members."""
         own = pod.constraints or NO_CONSTRAINTS
         constraints = Constraints(host_ports=own.host_ports, anti_affinity=own.anti_affinity)
         bare = replace(pod, constraints=constraints if constraints else None)
@@ -271,7 +270,7 @@ class KeptPlaces:
         return self._judge(lambda node: rules.refusal(kind, node) is not None)
 
     def _spoils(self, pod: Pod, key: GangKey, without: Iterable[Holder]) -> Takes | None:
-        """By where one gang's members may be for the sake of others: evenly among them, or near them."""
+        """The check of one gang's members with affinity or topology spread."""
         left_out = frozenset(without)
         places = [place for holder, place in self._of[key].items() if holder not in left_out]
         if not places or are_too_many(place.pod for place in places):
@@ -284,12 +283,12 @@ class KeptPlaces:
         for kind, node in seats:
             if not kind.nears:
                 rules.place(kind, node)
-        # Others of the gang may be there before the first that waits for them.
+        # Other members of the gang may be there before the first that waits for them.
         lonely = [(keys, node) for kind, node, keys in first if not rules.is_near_enough(kind, node)]
         for kind, node in seats:
             if kind.nears:
                 rules.place(kind, node)
-        # Those that mind no spread may come last where they would be too many, and first elsewhere.
+        # Members without spread may come last in full areas, and first elsewhere.
         last = Counter(area for kind, node in seats if not kind.spreads for area in rules.areas_with(kind, node))
         kept = {area for kind, node in seats for area in rules.areas_of(kind, node)}
         even = [each for each in kept if each[0] in coming.spread_by and not rules.is_overfull(*each, last[each])]
@@ -311,7 +310,7 @@ class KeptPlaces:
 
 
 def _keeps(held: Holding) -> bool:
-    """Whether others are kept off: a gang that only intends holds no units, and what is saved may be of none yet."""
+    """Whether it keeps others away: not if the gang intends; a backfill reservation may lack units."""
     return held.kind is HoldingKind.SAVING or any(held.units.values())
 
 
@@ -322,6 +321,6 @@ def _drawing(pod: Pod) -> list[Peers]:
 
 
 def _parts(keys: Iterable[str], node: Node, at: Node) -> bool:
-    """Whether a pod on the one node would keep the first of a series from the other."""
+    """Whether a pod on `node` would keep the first of a series from `at`."""
     there = [key for key in keys if key in node.labels]
     return bool(there) and any(node.labels.get(key) != at.labels.get(key) for key in keys)

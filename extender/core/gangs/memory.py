@@ -1,8 +1,7 @@
-"""Memory: what is decided about gangs, and no fact tells: as values, and put in force again where the same facts are.
+"""Memory: decisions about gangs that no fact tells, as values, to be restored with the same facts.
 
-For whoever asks elsewhere, of a dump, why a gang waits. All times are the same there, for time stands still. What
-decides nothing about where a gang is, or why it waits, is left out: what kube-scheduler was offered within the last
-seconds, and how near a plan that failed is to its next pause.
+A tool that reads a dump uses it to explain why a gang waits. All times are the same, because time does not pass there.
+Recent offers of kube-scheduler, and how near a failed plan is to a pause, are left out: they do not decide that.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ from extender.kube.names import PodUid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangMemory:
-    """One gang. `queued`: it waits for room; `aside`: for gang places; `unasked`: since when nobody has asked about it.
-    `left_alone`: until when its plan is."""
+    """`queued`: it waits for room. `aside`: it waits for gang places.
+
+    `unasked`: since when no filter call has come for it. `left_alone`: until when its plan is undisturbed."""
 
     key: GangKey
     phase: Phase
@@ -55,8 +55,7 @@ class GangMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreemptionsMemory:
-    """What is under way, and what was in vain: as `preemption`, `vain` and `victim_rules` have it. `going`: since when
-    pods leave. `searched`: the gang that nothing has changed for since victims were searched for it, and until when."""
+    """`going`: since when pods leave. `searched`: the last searched gang if unchanged, until when."""
 
     orders: Mapping[GangKey, Order] = field(default_factory=dict)
     history: Mapping[GangKey, History] = field(default_factory=dict)
@@ -70,8 +69,9 @@ class PreemptionsMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnsMemory:
-    """Whose turn it is. `saved_for`: the gang that room is saved for. `giving_way`: namespaces that have no plans,
-    until then; `after_others`: those that have their turn last."""
+    """Whose turn it is. `saved_for`: the gang that room is reserved for.
+
+    `giving_way`: namespaces without plans until then; `after_others`: those that have their turn last."""
 
     saved_for: GangKey | None = None
     savings: IdleAccount = field(default_factory=IdleAccount)
@@ -81,7 +81,7 @@ class TurnsMemory:
 
 
 def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
-    """All that is known of gangs beside the facts; changes nothing, and shares what it tells with those who decide."""
+    """All state of gangs beside the facts, shared with the gangs. Changes nothing."""
     saved = gangs.waiting.queue.saved
     turns = TurnsMemory(
         saved_for=None if saved.gang is None else saved.gang.key,
@@ -95,7 +95,7 @@ def remembered(gangs: Gangs) -> tuple[list[GangMemory], TurnsMemory]:
 
 def _of(gangs: Gangs, gang: Gang) -> GangMemory:
     key, roster, waiting, planning = gang.key, gang.roster, gangs.waiting, gangs.planning
-    # One that was tried on what is there now is so there too: `recall` says what that is there.
+    # If the gang was tried in the present state, `recall` sets the value for that state in the copy.
     tried_now = gang.wait.tried_at is not None and gang.wait.tried_at == planning.state_of(gang)
     return GangMemory(
         key=key,
@@ -128,7 +128,7 @@ def _preemptions(gangs: Gangs) -> PreemptionsMemory:
     victims = preempting.victims
 
     def told(circumstances: Circumstances | None) -> Circumstances | None:
-        """A count is another elsewhere: what is told is whether it is still the same."""
+        """Replaces the capacity count, which differs elsewhere, by whether it is still the same."""
         if circumstances is None:
             return None
         return replace(circumstances, capacity=0 if circumstances.capacity == capacity else -1)
@@ -166,8 +166,7 @@ def _recall_preemptions(gangs: Gangs, memory: PreemptionsMemory) -> None:
 
 
 def recall(gangs: Gangs, memories: Sequence[GangMemory], turns: TurnsMemory) -> None:
-    """It is as it was remembered. The facts are there, what is held is in the ledger, and nobody has decided anything
-    since."""
+    """Restores the state. The facts and the ledger must be there, and no decision made since."""
     gangs.waiting.begin_anew()
     gangs.planning.plans.giving_way.update(turns.giving_way)
     gangs.waiting.queue.after_others.update(turns.after_others)

@@ -1,14 +1,14 @@
-"""Naming: what each gang is called, so that each can be shown, and asked for, by a name that no other has.
+"""Naming: gives each gang a name that no other gang has, to show it and to find it.
 
-A gang has its name alone, `job.train`, while no other gang of its namespace shares it. Where several share it:
+A gang has its name alone, `job.train`, while no other gang of its namespace shares it. If several share it:
 
-- one that a label names, itself or by a PodGroup, keeps the name alone;
-- one that is derived from a controller is shown with the controller's API group: `job.train@batch.example.org`;
-- of several of one group the one whose oldest member is the youngest is shown so, the others with the start of their
-  UID as well: `job.train@batch@3f9c1a00`. Such are a Job and its successor, while pods of the first still terminate.
+- A gang that a label names, itself or by a PodGroup, keeps the name alone.
+- A gang derived from a controller is shown with the controller's API group: `job.train@batch.example.org`.
+- Of several gangs of one group, the one whose oldest member is the youngest is shown so. The others also have the start
+  of their UID: `job.train@batch@3f9c1a00`. Such are a Job and its successor, while pods of the first still terminate.
 
-Names follow from the gangs that are there, and from nothing that was before. So all replicas, and each life of the
-service, say the same. Each longer spelling can be asked for at any time.
+Names depend only on the present gangs, so all replicas, and each run of the service, give the same. Each longer
+spelling can be looked up at any time.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from extender.core.gangs.state.gang import Gang
 from extender.core.names import GangKey
 
 _COMPARED = 16
-"""So many gangs of one name and group are compared by age; where there are more, each is shown with its UID."""
+"""Number of gangs of one name and group compared by age; if more, each is shown with its UID."""
 _TOLD = 5
 
 T = TypeVar("T")
 _Said = tuple[str, str]
-"""A namespace, and what is said there."""
+"""A namespace, and a spelling in it."""
 _Index = dict[_Said, dict[GangKey, None]]
 
 
 class Ambiguous(LookupError):
-    """Several gangs share the spelling. `names`: what some of them are called."""
+    """Several gangs share the spelling. `names`: the names of some of them."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(", ".join(names))
@@ -45,11 +45,10 @@ class Naming:
         self._by_short: _Index = {}
         """Derived gangs by namespace and spelling: with the group, and with the start of the UID."""
         self._groups: dict[_Said, dict[str, int]] = {}
-        """By namespace and name: which spellings with a group the gangs of that name have, and how many have each."""
+        """By namespace and name: the spellings with a group, and how many gangs have each."""
         self._by_whole: dict[_Said, GangKey] = {}
 
     def add(self, key: GangKey) -> None:
-        """The gang is there."""
         alone, of_group, short, whole = key.spellings
         groups = self._groups.setdefault((key.namespace, alone), {})
         groups[of_group] = groups.get(of_group, 0) + 1
@@ -58,7 +57,6 @@ class Naming:
         self._by_whole[key.namespace, whole] = key
 
     def drop(self, key: GangKey) -> None:
-        """It is no more."""
         alone, of_group, short, whole = key.spellings
         groups = self._groups[key.namespace, alone]
         groups[of_group] -= 1
@@ -74,22 +72,22 @@ class Naming:
         del self._by_whole[key.namespace, whole]
 
     def of(self, key: GangKey) -> str:
-        """What the gang is called now; or, if it is no more, would be."""
+        """The name of the gang now; or, if the gang has ended, the name that it would have."""
         alone, of_group, short, whole = key.spellings
         if self._youngest(key.namespace, of_group, key) != key:
             return whole if _others(self._by_short.get((key.namespace, short)), key) else short
         return of_group if _others(self._groups.get((key.namespace, alone)), of_group) else alone
 
     def spoken(self, key: GangKey) -> GangKey:
-        """The same gang as people name it: `find` has it by that."""
+        """The same gang under its shown name, which `find` accepts."""
         return GangKey(key.namespace, self.of(key))
 
     def is_taken(self, key: GangKey) -> bool:
-        """Whether there are gangs that are called so, or share the name."""
+        """Whether a gang has this name, alone or shared."""
         return (key.namespace, key.name) in self._groups
 
     def find(self, key: GangKey) -> Gang | None:
-        """The gang with that key, or that is called so. Raises Ambiguous."""
+        """The gang with that key or shown name. Raises Ambiguous."""
         said = key.namespace, key.name
         if key in self._gangs or key.derived:
             return self._gangs.get(key)
@@ -108,7 +106,9 @@ class Naming:
         return None if found is None else self._gangs[found]
 
     def _youngest(self, namespace: str, of_group: str, otherwise: GangKey | None = None) -> GangKey | None:
-        """Of that group and name. `otherwise`: where there are none. None: there are too many to compare."""
+        """The youngest of that group and name.
+
+        `otherwise`: if there are none. None: too many to compare."""
         keys = self._by_group.get((namespace, of_group), {})
         if len(keys) > _COMPARED:
             return None

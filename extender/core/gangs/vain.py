@@ -1,11 +1,11 @@
-"""Preemptions in vain: pods were evicted for a gang, and it was not bound for that. How many an hour, and for whom.
+"""Preemptions without effect: evictions for a gang that was not bound, counted by hour and gang.
 
-A preemption that led to its gang being bound counts no more: a job that is made again every few minutes may preempt
-each time. One counts for its gang while that gang exists, and afterwards for every gang of its namespace: to come again
-under another name is no new start. Of all gangs of a namespace, existing or not, `NAMESPACE_TIMES` as many may be in
-vain. Those that are not decided yet count as well.
+A preemption whose gang was then bound no longer counts: a job that is created again every few minutes may preempt each
+time. The others count for their gang while it exists, and afterwards for every gang of its namespace: a new name gives
+no new start. All gangs of a namespace, existing or not, may have `NAMESPACE_TIMES` as many. Undecided preemptions count
+as well.
 
-Knows counts and times. Must not know who was evicted, nor why a preemption came to nothing: see `preemption`.
+`preemption` decides whether one was without effect.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
 NAMESPACE_TIMES = 4
-"""How many times the bound of a gang is that of all gangs of its namespace."""
+"""The bound on all gangs of a namespace, as a multiple of the bound on one gang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A preemption that has not led to its gang being bound: when it began, and how many pods were evicted."""
+    """A preemption whose gang is not bound: when it began, and how many pods were evicted."""
 
     gang: GangKey
     at: float
@@ -34,7 +34,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What a preemption depends on. Not who exactly could leave, but whose pods: those that left come again."""
+    """What a preemption depends on. Owners count, not single pods, because evicted pods come again."""
 
     members: tuple[float, int]
     capacity: int
@@ -46,21 +46,21 @@ class Circumstances:
 
 @dataclass(slots=True)
 class Order:
-    """A preemption that is under way or waits for its gang to be bound."""
+    """A preemption that is under way, or waits for its gang to be bound."""
 
     nodes: frozenset[NodeName]
     began: float
     circumstances: Circumstances | None
     evicting: bool = True
     had_room: bool = False
-    """Whether its gang has found room since: whoever has not left yet stays, also if that came to nothing."""
+    """Whether its gang has found room since: pods that have not left stay, even if that failed."""
     told: bool = False
     """Whether kube-scheduler was told to keep room for the gang's members."""
     evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)
-    """And whose they were."""
+    """The evicted pods, with their owners."""
     struck: set[Maker] = field(default_factory=set)
     retaken: set[Tenant] = field(default_factory=set)
-    """Those of whose namespaces pods have come where others of them had left."""
+    """Namespaces whose new pods came where their evicted pods had been."""
 
     def take_retakers(self) -> list[Tenant]:
         """Each of these once, when the eviction is over."""
@@ -71,38 +71,38 @@ class Order:
 
 @dataclass(slots=True)
 class History:
-    """What was in vain for one gang since it was bound last."""
+    """What was without effect for one gang since it was last bound."""
 
     vain: int = 0
     not_before: float = 0.0
     circumstances: Circumstances | None = None
-    """Of the last one that was in vain."""
+    """Circumstances of the last preemption without effect."""
 
 
 class Vain:
-    """`living`: the gangs that there are."""
+    """`living`: the existing gangs."""
 
     def __init__(self, living: Container[GangKey]) -> None:
         self._living = living
         self.spent: dict[str, list[Spent]] = {}
-        """By namespace, the oldest first."""
+        """By namespace, oldest first."""
 
     def add(self, spent: Spent) -> None:
-        """It was in vain. No more are kept than can matter: there was none while the bound was met."""
+        """Adds a preemption without effect. The bounds limit how many there are."""
         self.spent.setdefault(spent.gang.namespace, []).append(spent)
 
     def prune(self, now: float) -> None:
-        """What is an hour ago counts no more."""
+        """Drops what is over an hour old."""
         kept = {name: [each for each in spent if each.at > now - HOUR] for name, spent in self.spent.items()}
         self.spent = {name: spent for name, spent in kept.items() if spent}
 
     def exhausted(
         self, gang: GangKey, units: Sequence[int], bounds: Bounds, undecided: Sequence[Spent], now: float
     ) -> Exhausted | None:
-        """Whether the bounds leave the gang no other preemption, of units of these sizes.
+        """Whether the bounds allow the gang no other preemption, of units of these sizes.
 
-        While nothing was in vain, a unit that is larger than the bound counts as one pod: it cannot leave in part, and
-        its author says how large it is.
+        While nothing was without effect, a unit larger than the bound counts as one pod: it cannot leave in part, and
+        its author decides its size.
         """
         for spent, times in self._scopes(gang, undecided, now):
             pods = sum(each.pods for each in spent)
@@ -117,7 +117,7 @@ class Vain:
         return min(times * bounds.pods - sum(each.pods for each in spent) for spent, times in scopes)
 
     def _scopes(self, gang: GangKey, undecided: Sequence[Spent], now: float) -> tuple[tuple[list[Spent], int], ...]:
-        """What was in vain within the hour and counts for the gang, and how many times its bound that may be."""
+        """What counts for the gang within the hour, and which multiple of its bound applies."""
         of_all = [each for each in self._of(gang.namespace, undecided) if each.at > now - HOUR]
         mine = [each for each in of_all if each.gang == gang or each.gang not in self._living]
         return (mine, 1), (of_all, NAMESPACE_TIMES)

@@ -1,8 +1,8 @@
-"""What policies that people create (EscherPolicies) say of pods, one type a file.
+"""The filters, scores and orders of EscherPolicies, one type a file.
 
-`core.policy_matching` says which of them govern a pod, and makes of what they say of pods around requirements of its
-own, by which gangs are planned. kube-scheduler knows nothing of these: here single pods are judged by them, and all
-pods by what policies say of nodes. A pod that nothing governs costs each of them one look-up.
+`core.policy_matching` says which policies match a pod. It turns their rules about pods around into requirements of its
+own form, by which gangs are planned. kube-scheduler does not know these: here single pods are judged by them, and all
+pods by the rules about nodes. A pod without a matching policy costs each file one look-up.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from extender.filters.escher_policies.priority import PolicyPriority
 from extender.filters.escher_policies.standing import Standing
 
 POLICIES = "policy-"
-"""How the names of these begin."""
+"""The prefix of these policies' names."""
 NAMED = PolicyNamed.name
-"""The rule that what a pod names is there."""
+"""The rule that the policies which a pod names exist."""
 
 
 def made() -> list[Policy]:
-    """One of each, for one `Scheduler`, in the order in which they are asked."""
+    """One instance of each, for one `Scheduler`, in the order in which they are asked."""
     standing = Standing()
     return [
         standing,

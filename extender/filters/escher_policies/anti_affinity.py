@@ -1,4 +1,4 @@
-"""Anti-affinity: no place has two pods of the policy; or one of it and one of those that it keeps away from."""
+"""Anti-affinity filter: no topology domain has two pods that the policy keeps apart."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class PolicyAntiAffinity:
         self._standing = standing
 
     def filter(self, pod: Pod, facts: Facts) -> NodeFilter | None:
-        # Who is in a gang is planned by it, with all of its members.
+        # A gang's plan places its members together.
         if not pod.governed or isinstance(pod.gang, GangAsk):
             return None
-        # Many policies may name the same others: the first of them refuses.
+        # Many policies may name the same other pods: the first of them refuses.
         policies: dict[tuple[str, str], str] = {}
         for policy, other, key in self._apart(pod):
             policies.setdefault((other, key), policy)
@@ -47,7 +47,7 @@ class PolicyAntiAffinity:
         return (pod.namespace, pod.governed) if pod.governed and not isinstance(pod.gang, GangAsk) else None
 
     def _apart(self, pod: Pod) -> Iterator[tuple[str, str, str]]:
-        """The policies that say so, whose pods are to be away, and by which label."""
+        """Yields the policy, the policy whose pods must be elsewhere, and the topology key."""
         for each, keeps in of_type(pod.governed, AntiAffinity):
             for other in keeps.away_from or (each.name,):
                 yield each.name, other, keeps.topology_key

@@ -1,4 +1,4 @@
-"""Balance: the policy's pods are spread evenly over places."""
+"""Balance filter: the policy's pods are spread evenly over topology domains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PolicyBalance:
         for each, even in of_type(pod.governed, Balance):
             places = self._standing.places(facts)
             label = places.by(even.topology_key)
-            # Places where it could not be anyway are none.
+            # Topology domains without a node open to the pod do not count.
             open_to_it = self._standing.open_nodes(pod, facts)
             where, size = label.of_node[open_to_it], len(label.values)
             is_place = np.bincount(where, minlength=size + 1)[:size] > 0

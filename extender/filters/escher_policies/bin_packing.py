@@ -1,5 +1,4 @@
-"""Bin packing: the policy's pods are on few nodes: where some are already, and of those on the fullest; else on the
-emptiest, which has room for those that follow."""
+"""Bin packing score: the fullest node with pods of the policy, else the emptiest for later pods."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ class PolicyBinPacking:
 
 
 def fullness(node: NodeName, facts: Facts) -> float:
-    """From 0 to 1, by what is held there of CPU or memory, whichever is more."""
+    """From 0 to 1: the held part of CPU or memory, whichever is larger."""
     row = facts.ledger.rows.get(node)
     if row is None:
         return 0.0

@@ -1,5 +1,6 @@
-"""Co-location: all pods of the policy are in the place of the first; which, where it is told how many there will be,
-has room for all of them, and else is the emptiest."""
+"""Co-location: all pods of the policy are in the topology domain of the first.
+
+With a size, that domain has room for all; without, the first pod prefers the emptiest node."""
 
 from __future__ import annotations
 
@@ -33,11 +34,11 @@ class PolicyCoLocation:
         places, found, large = self._standing.places(facts), None, dict[str, dict[str, int]]()
         near = list(of_type(pod.governed, CoLocation))
         in_gang = isinstance(pod.gang, GangAsk)
-        # A gang is planned where its quorum has room; that all have is whether they would if others left.
+        # A gang is planned where its quorum has room; room for all is judged as if other pods left.
         room = _Room(pod, facts, max((each.size for _, each in near), default=0), emptied=in_gang)
         for policy, each in near:
             there = np.flatnonzero(self._standing.column(policy.name, pod, facts))
-            # One whose node is gone for a while stands as well, though in no place that is known.
+            # A pod whose node is gone for a while counts, too, in no known topology domain.
             stands = len(there) > 0 or bool(self._standing.of(policy.name, pod, facts))
             key, label = each.topology_key, places.by(each.topology_key)
             closed = label.flags(elsewhere=True)
@@ -48,7 +49,7 @@ class PolicyCoLocation:
                 closed[:-1] = [value not in roomy or roomy[value] < each.size for value in label.values]
                 why = "no place here has room for all"
             elif in_gang:
-                # Planned with all of its gang; a place of another that waits is as good as none.
+                # Planned with the whole gang; the domain of another waiting gang does not count.
                 continue
             elif stands:
                 closed[:-1] = True
@@ -70,7 +71,7 @@ class PolicyCoLocation:
         return pod.namespace, pod.governed, in_gang, like
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
-        """Who comes first, and is not told how many follow, is best off on the emptiest node: there most have room."""
+        """The first pod without a given size prefers the emptiest node, which has most room."""
         near = of_type(pod.governed, CoLocation)
         if not any(each.size < 2 and not self._standing.of(policy.name, pod, facts) for policy, each in near):
             return None
@@ -78,8 +79,7 @@ class PolicyCoLocation:
 
 
 class _Room:
-    """How many of the pod's like the nodes have room for, or would have if nobody were there (`emptied`): asked for
-    several labels, looked at once."""
+    """Per node: how many pods like this one fit, or would on empty nodes (`emptied`)."""
 
     def __init__(self, pod: Pod, facts: Facts, most: int, *, emptied: bool) -> None:
         self._pod, self._facts, self._most, self._emptied = pod, facts, most, emptied

@@ -1,5 +1,4 @@
-"""Data locality: the policy's pods are on nodes that have the data, or are better there. A node has what the ephemeral
-resource of that name is above 0 on; nothing of it is used."""
+"""Data locality: pods need or prefer nodes with the data's ephemeral resource; no unit is used."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Fair share: who waits goes in the order of what their share uses for its weight; within another share, first in the
-order of what that uses for its own.
+"""Fair share order: waiting pods go in the order of what their share uses for its weight.
 
-A share uses what those of its pods ask for that are bound, or that a place is held for, and what the shares in it use:
-as the largest part of any resource of the cluster (its dominant share: Ghodsi et al., NSDI 2011). Shares of all
-namespaces that are in none stand beside each other. Who has no share counts as using nothing.
+Within another share, the order of the outer share counts first. A share uses what its bound pods, its pods with a held
+node, and its inner shares use. The largest part of any resource of the cluster counts (its dominant share: Ghodsi et
+al., NSDI 2011). Outermost shares of all namespaces compete with each other. A pod without a share counts as using
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from extender.kube.names import PodUid
 _Share = tuple[str, str]
 """(namespace, policy)."""
 _Chain = tuple[tuple[_Share, int], ...]
-"""A share and those that it is in, the first one first, each with its weight."""
+"""A share and the shares around it, outermost first, each with its weight."""
 
 
 class PolicyFairShare:
@@ -32,7 +32,7 @@ class PolicyFairShare:
         self._in_use: InUse[_Share] = InUse()
         self._chains: dict[_Chain, int] = {}
         self._places: dict[_Chain, float] = {}
-        """Kept until something changes."""
+        """A cache, valid until something changes."""
         self.order_version = 0
 
     def observe(self, fact: Pod | Node, now: float) -> None:
@@ -58,7 +58,7 @@ class PolicyFairShare:
             self._look_anew()
 
     def _put(self, uid: PodUid, chain: _Chain) -> bool:
-        """The pod is of these shares. Whether that is another than was known."""
+        """Sets the pod's shares. Returns whether they differ from the known ones."""
         known = self._pods.get(uid, ())
         if known == chain:
             return False
@@ -71,13 +71,13 @@ class PolicyFairShare:
         return True
 
     def _look_anew(self) -> None:
-        # Where nobody has asked since, nothing can have been ordered by it.
+        # If the cache is empty, no order depends on it.
         if self._places:
             self._places.clear()
             self.order_version += 1
 
     def order_alike(self, members: Sequence[Pod]) -> _Chain:
-        """The chain that decides; empty where none does."""
+        """The chain that decides; empty if no member has one."""
         return next((found for pod in members if pod.governed and (found := chain_of(pod))), ())
 
     def order(self, members: Sequence[Pod], facts: Facts) -> float:
@@ -85,7 +85,7 @@ class PolicyFairShare:
         if not chain:
             return 0.0
         if chain not in self._places:
-            # Places are among all: with one more others may have another number.
+            # Ranks count among all chains: one more chain may change the rank of others.
             self.order_version += bool(self._places)
             used = {each: self._uses(each, facts) for each in (*self._chains, *self._places, chain)}
             ranks = {uses: rank for rank, uses in enumerate(sorted(set(used.values()) | {()}))}
@@ -93,7 +93,7 @@ class PolicyFairShare:
         return self._places[chain]
 
     def _uses(self, chain: _Chain, facts: Facts) -> tuple[float, ...]:
-        """What each of them uses for its weight, up to the last that uses anything."""
+        """What each share uses for its weight, up to the last share that uses anything."""
         total = facts.ledger.totals.capacity
 
         def part(share: _Share) -> float:
@@ -107,7 +107,7 @@ class PolicyFairShare:
 
 
 def chain_of(pod: Pod) -> _Chain:
-    """That of the first of its shares by name; empty where it has none."""
+    """The chain of the pod's first share by name; empty if it has none."""
     found = next(of_type(pod.governed, FairShare), None)
     if found is None:
         return ()

@@ -1,8 +1,8 @@
-"""Feasible: who waits because its policies together ask for what the nodes that there are can never give is told so.
+"""Feasible: the reason for waiting pods whose policies ask for more than all nodes could ever give.
 
-It keeps nobody off any node: whoever is let nowhere hears this instead of what was in the way just now. Its pods are
-taken to be alike, as `size` and `tasks` speak of them; while one of them is known that is not, while pods stand
-where the policies would not have let them, and of who has alternatives, nothing is claimed.
+It excludes no node: a pod refused everywhere gets this reason instead of the current obstacle. Pods of a policy are
+taken to be alike, as `size` and `tasks` refer to them. Nothing is reported for pods with alternatives. Nor is it while
+a differing pod of the policy is known, or pods are where the policies would not allow them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from extender.kube.quantities import Vector
 
 _REMEMBERED = 1024
 _NODES_A_SLICE = 200
-"""So many nodes are looked at before others have their turn, though one kind of pods is looked at in any case."""
+"""Nodes examined in one slice before other work; at least one kind of pods is examined."""
 
 _Kind = tuple[EquivalenceClass, tuple[MatchedPolicy, ...], bool]
-"""What is the same of pods of which the same is true: the last, whether they ask for ports of their node."""
+"""What pods with the same answer share; the last item: whether they use host ports."""
 
 
 class PolicyFeasible:
@@ -40,15 +40,15 @@ class PolicyFeasible:
         self._standing = standing
         self._nodes: dict[NodeName, Node] = {}
         self._told: dict[PodUid, tuple[str, _Kind]] = {}
-        """The namespace of each who waits and was told so, and its kind."""
+        """The namespace and kind of each waiting pod that has this reason."""
         self._kinds: dict[str, dict[_Kind, dict[PodUid, Pod]]] = {}
-        """The same, by namespace and kind: they may be thousands, and facts come many a second."""
+        """The same by namespace and kind: there may be thousands, and many facts a second."""
         self._left: list[tuple[str, _Kind]] = []
-        """Those that are still to be looked at after something had changed."""
+        """The kinds still to be examined since the last change."""
         self._in_doubt = False
-        """Whether something has changed by which it may be true no more."""
+        """Whether a change since may have made a reason invalid."""
         self._bounds: dict[_Kind, Impossible | None] = {}
-        """What follows from the nodes as they look now, by what it depends on: who waits is many that are alike."""
+        """The bounds from the current nodes, by kind: many waiting pods are alike."""
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
@@ -59,7 +59,7 @@ class PolicyFeasible:
                 self._nodes_changed()
         elif fact.uid in self._told:
             if fact.node is not None:
-                # It has its place, and others may have none for that.
+                # It has its placement, and other pods may have none because of that.
                 self._drop(fact.uid)
                 self._in_doubt = True
             else:
@@ -148,8 +148,7 @@ class PolicyFeasible:
         return self._bounds[kind]
 
     def _as_said(self, pod: Pod, facts: Facts) -> bool:
-        """Whether the pods of which it is said how many there will be are like it, as far as they are known; and those
-        of its policies stand as these let them."""
+        """Whether known pods that count for its policies are like `pod`, and placed as allowed."""
         spoken_of = {each.name for each in pod.governed if pods_spoken_of((each,)) > 1}
         if not all(_is_like(other, pod) for other in self._standing.governed_by(pod.namespace, spoken_of)):
             return False
@@ -167,11 +166,11 @@ class PolicyFeasible:
         return True
 
     def _most(self, policy: MatchedPolicy, key: str, pod: Pod, facts: Facts) -> int:
-        """How many of the policy's pods the place with most of them has."""
+        """The number of the policy's pods in the topology domain with most of them."""
         return int(self._in_places(policy, key, pod, facts).max(initial=0))
 
     def _in_places(self, policy: MatchedPolicy, key: str, pod: Pod, facts: Facts) -> Numbers:
-        """How many of them each place has."""
+        """The number of the policy's pods in each topology domain."""
         label = self._standing.places(facts).by(key)
         there = self._standing.column(policy.name, pod, facts)
         return np.bincount(label.of_node, there, len(label.values) + 1)[:-1].astype(np.int64)
@@ -188,7 +187,7 @@ def _looks_alike(one: Node, other: Node) -> bool:
 
 
 def _lasting(node: Node) -> Vector:
-    """What the node has, but for what is ephemeral."""
+    """The node's resources without ephemeral ones."""
     return {key: units for key, units in node.allocatable.items() if not in_domain(key)}
 
 
@@ -203,7 +202,7 @@ def _is_like(other: Pod, pod: Pod) -> bool:
 
 
 def _has_alternatives(pod: Pod) -> bool:
-    """Whether other policies than these may govern it in a while."""
+    """Whether other policies may match the pod later."""
     return "|" in pod.annotations.get(POLICY, "") or any(of_type(pod.governed, Soft))
 
 

@@ -1,9 +1,9 @@
-"""A pod names the policies that are to govern it, and waits for those that are not there. One that is to be asked is
-not carried out for who only names it: that pod is told so, and waits until it is made anew with the answer.
+"""Filter: a pod waits until the policies that it names exist.
 
     metadata: {annotations: {escher.dev/policy: "apart, near-data"}}
 
-Both hold; of `apart | near-data` the first that can be had.
+Both apply; of `apart | near-data`, the first that can be satisfied. A policy that tasks ask does not apply to a pod
+that only names it: the pod gets this reason, and waits until it is recreated with the answer.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _nowhere(why: Refuse) -> NodeFilter:
 
 
 def _why_not(each: MatchedPolicy) -> str:
-    """Why nobody can be governed by it; empty if one can."""
+    """Why the policy can match no pod; empty if it can."""
     if each.parameters is None:
         return f"policy {each.name}, which is to govern the pod, does not exist yet"
     if isinstance(each.parameters, Hosted):

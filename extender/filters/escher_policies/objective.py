@@ -1,4 +1,4 @@
-"""Objective: of the nodes that will do the policy's pods are on the one with the best value of a label."""
+"""Objective score: the policy's pods prefer the node with the best value of a label."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Priority: who waits and has a higher priority goes first; who has waited for a time counts as one higher, and so on.
+"""Priority order: pods with higher priority go first; waiting raises the priority step by step.
 
-Pods wait from when they were created, as far as that is known: the newest of them tells what time it is at the API
-server. Must not know any other clock.
+A pod waits from its creation, as far as that is known. The newest known pod shows the API server's current time.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from extender.core.policy_types import Priority
 from extender.kube.names import NodeName, PodUid
 
 _FEW = 64
-"""So many entries that are no more are not worth sorting out."""
+"""The least number of obsolete entries that is worth removing."""
 _EXACT = 1.0
-"""Times of the API server are whole seconds."""
+"""Seconds: the API server's times are whole seconds."""
 
 
 class PolicyPriority:
@@ -29,13 +28,13 @@ class PolicyPriority:
         self.order_version = 0
         self._waiting: dict[PodUid, Priority] = {}
         self._since: dict[PodUid, tuple[float, float]] = {}
-        """When each of them was first seen, and created."""
+        """When each waiting pod was first seen, and when it was created."""
         self._aged: dict[PodUid, int] = {}
-        """As how much higher each of them counts."""
+        """How many levels each waiting pod has gained."""
         self._due: list[tuple[float, PodUid]] = []
-        """When each of them counts as one higher next; some that are no more."""
+        """When each waiting pod gains its next level; some entries are obsolete."""
         self._behind = inf
-        """By how much the API server's time is behind that which only passes, as the newest pod tells."""
+        """The smallest offset seen between the local clock and new pods' creation times."""
 
     def observe(self, fact: Pod | Node, now: float) -> None:
         if isinstance(fact, Node):
@@ -59,12 +58,12 @@ class PolicyPriority:
             del self._since[fact.uid], self._aged[fact.uid]
 
     def _begin(self, uid: PodUid, now: float) -> None:
-        """How long it has waited is counted anew."""
+        """Recomputes how long the pod has waited."""
         self._aged[uid] = max(0, int((now - self._start(uid)) // self._waiting[uid].ageing_seconds))
         self.order_version += 1
         heappush(self._due, (self._next(uid), uid))
         if len(self._due) > 2 * len(self._waiting) + _FEW:
-            # Each change of a policy counts anew, and what was due before may be days away.
+            # Each change of a policy recomputes it, and earlier due times may be days away.
             self._due = [(self._next(each), each) for each in self._waiting if each in self._aged]
             heapify(self._due)
 

@@ -1,6 +1,6 @@
-"""Standing: how many pods of each policy are on each node, bound or held for; and when that may help who waits.
+"""Standing: the number of each policy's pods on each node, bound or held; and when to wake pods.
 
-Kept pod by pod, so that asking costs no walk over the cluster. Must not know what any policy makes of it.
+Counts are updated pod by pod, so that a question needs no walk over the cluster.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from extender.kube.names import NodeName, PodUid
 _Name = tuple[str, str]
 """(namespace, policy)."""
 _MOST_KEPT = 256
-"""Of so many kinds of pods it is kept which nodes would have them, and of so many policies how many pods each node has:
-5 and 40 KB each, of 5,000 nodes."""
+"""Most cached kinds of pods, and policies: 5 and 40 KB each at 5,000 nodes."""
 _NOWHERE: Mapping[NodeName, int] = MappingProxyType({})
 
 
@@ -36,26 +35,26 @@ class Standing:
 
     def __init__(self) -> None:
         self._pods: dict[PodUid, Pod] = {}
-        """Those that policies govern."""
+        """The pods that policies match."""
         self._bound: dict[tuple[_Name, bool], dict[NodeName, int]] = {}
-        """By policy, and whether they are being deleted."""
+        """By policy, and whether the pods are being deleted."""
         self._keeping_away: dict[_Name, dict[MatchedPolicy, None]] = {}
-        """By the policy from whose pods they keep away, what others are governed by."""
+        """By policy, the policies whose pods keep away from its pods."""
         self._keepers: dict[tuple[str, MatchedPolicy], int] = {}
-        """How many pods of a namespace each of these governs."""
+        """How many pods of a namespace each of these policies matches."""
         self._namespaces: dict[str, dict[PodUid, Pod]] = {}
-        """The same, by namespace."""
+        """The pods that policies match, by namespace."""
         self._nodes: dict[NodeName, object] = {}
         self._places: Places | None = None
-        """Of the nodes as they look now; None: nobody has asked since they changed."""
+        """The current nodes; None: they changed, and no filter has asked since."""
         self._open: Bounded[Hashable, Flags] = Bounded(_MOST_KEPT)
-        """By what pods say of nodes: see `open_nodes`."""
+        """By the pods' rules about nodes: see `open_nodes`."""
         self._columns: dict[tuple[_Name, bool], Numbers] = {}
-        """By policy, and whether only the living count, what `of` answers for nobody; kept with each pod."""
+        """By policy, and whether only living pods count: its pods by node number, kept current."""
         self._holds: dict[PodUid, NodeName] = {}
-        """Where something is held for somebody who is not bound, a saving apart, as far as the ledger was asked."""
+        """The node held for each unbound pod, without savings, as the ledger was last read."""
         self._held: dict[_Name, dict[NodeName, int]] = {}
-        """How many of the pods of a policy hold a node so."""
+        """By policy, how many of its pods hold each node so."""
         self._requeue_hints: set[str] = set()
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ class Standing:
                 if fact.name in self._nodes:
                     self._requeue_hints |= self._namespaces.keys()
                 else:
-                    # Places that have nobody may be other ones now.
+                    # Topology domains without pods may be others now.
                     self._requeue_hints |= {name[0] for (name, _), on in self._bound.items() if fact.name in on}
             self._nodes[fact.name] = looks
             return
@@ -81,7 +80,7 @@ class Standing:
                 return
             self._leave_out(known)
             if known.node is not None and known.governed != fact.governed:
-                # It was in the way of others where it is, and may be no more: no node gains room for that.
+                # It may have excluded other pods where it is; if not any more, no node gains room by that.
                 self._requeue_hints.add(fact.namespace)
         if fact.governed:
             self._pods[fact.uid] = self._namespaces.setdefault(fact.namespace, {})[fact.uid] = fact
@@ -96,7 +95,7 @@ class Standing:
             self._requeue_hints |= self._namespaces.keys()
         elif (known := self._pods.pop(fact.uid, None)) is not None:
             self._leave_out(known)
-            # It may have held a place.
+            # It may have held a node.
             self._heed_move(known, -1)
 
     def _look_anew(self) -> None:
@@ -115,7 +114,7 @@ class Standing:
             if pod.node is not None and each.parameters is not None:
                 of_policy = self._bound.setdefault(((pod.namespace, each.name), pod.deleting), {})
                 if not of_policy and isinstance(each.parameters, CoLocation):
-                    # Where a gang held places before, that may have been elsewhere.
+                    # The nodes that a gang held before may be elsewhere.
                     self._requeue_hints.add(pod.namespace)
                 count_in(of_policy, pod.node, by)
                 self._count_in_columns((pod.namespace, each.name), pod.node, by, dying=pod.deleting)
@@ -129,7 +128,7 @@ class Standing:
             self._count_held(pod, self._holds[pod.uid], by)
 
     def _count_held(self, pod: Pod, node: NodeName, by: int) -> None:
-        """It holds the node from now on, or no more. Without calls: a gang has thousands, and many policies."""
+        """The pod holds the node from now on, or no more. Inlined: gangs have thousands of pods."""
         columns = self._columns if self._places is not None and node in self._places.numbers else {}
         number = self._places.numbers[node] if self._places is not None and columns else 0
         for each in pod.governed:
@@ -155,7 +154,7 @@ class Standing:
                     self._columns[policy, living][self._places.numbers[node]] += by
 
     def _catch_up(self, ledger: Ledger) -> None:
-        """What is held is known as the ledger has it now."""
+        """Brings the held nodes up to date with the ledger."""
         changed = ledger.changes.holders_for_policies.drain()
         if changed is None:
             there = (ledger.rows[node].holdings for node in ledger.totals.unbound_on)
@@ -193,7 +192,7 @@ class Standing:
         self._heed_move(pod, -1)
 
     def _heed_move(self, pod: Pod, by: int) -> None:
-        """It stands somewhere from now on, or no more. What leaves a node that is a place by itself is room there."""
+        """The pod takes a placement or leaves it; freed one-node domains need no hint."""
         for each in pod.governed:
             if by < 0 and any(map(_keeps_from_places, self._keeping_away.get((pod.namespace, each.name), ()))):
                 self._requeue_hints.add(pod.namespace)
@@ -214,8 +213,9 @@ class Standing:
     # -- questions -----------------------------------------------------------------------------------------------
 
     def of(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Mapping[NodeName, int]:
-        """How many pods of that policy, of the pod's namespace, each node has, but for the pod itself; of one that is
-        not there none has any. `living`: those that are being deleted do not count."""
+        """By node, the policy's pods of that namespace except the pod itself; {} if there is none.
+
+        `living`: pods that are being deleted do not count."""
         found: dict[NodeName, int] = {}
         for on_nodes in self._standing((pod.namespace, name), facts, living=living):
             for node, number in on_nodes.items():
@@ -225,13 +225,13 @@ class Standing:
         return found
 
     def column(self, name: str, pod: Pod, facts: Facts, *, living: bool = False) -> Numbers:
-        """The same by the number that a node has in `places`; not to be changed."""
+        """The same, indexed by the node's number in `places`; not to be modified."""
         policy, places = (pod.namespace, name), self.places(facts)
         there = self._standing(policy, facts, living=living)
         found = self._columns.get((policy, living))
         if found is None:
             if not any(there):
-                # Pods may name thousands of policies that nobody has.
+                # Pods may name thousands of policies that have no pod.
                 return places.none
             if len(self._columns) >= _MOST_KEPT:
                 del self._columns[next(iter(self._columns))]
@@ -247,13 +247,13 @@ class Standing:
         return found
 
     def _standing(self, policy: _Name, facts: Facts, *, living: bool) -> list[Mapping[NodeName, int]]:
-        """Its pods that are bound, those that hold a node, and those that are being deleted."""
+        """The policy's pods by node: bound, unbound with a held node, and being deleted."""
         self._catch_up(facts.ledger)
         bound, held = self._bound.get((policy, False), _NOWHERE), self._held.get(policy, _NOWHERE)
         return [bound, held] if living else [bound, held, self._bound.get((policy, True), _NOWHERE)]
 
     def _held_itself(self, name: str, pod: Pod) -> NodeName | None:
-        """Where the pod itself counts for that policy, though it is not bound."""
+        """The node where the pod itself counts for that policy, though it is not bound."""
         known = self._pods.get(pod.uid) if pod.uid in self._holds else None
         for each in () if known is None or known.node is not None else known.governed:
             if each.name == name and each.parameters is not None:
@@ -261,14 +261,14 @@ class Standing:
         return None
 
     def places(self, facts: Facts) -> Places:
-        """The nodes, and where they are by their labels."""
+        """The nodes, and their topology domains by label."""
         if self._places is None or self._places.nodes is not facts.nodes or len(facts.nodes) != len(self._places.names):
             self._look_anew()
             self._places = Places(facts.nodes)
         return self._places
 
     def open_nodes(self, pod: Pod, facts: Facts) -> Flags:
-        """Whether a node, by its number in `places`, would have the pod, room apart."""
+        """Whether each node, by its number in `places`, would accept the pod, apart from room."""
         names = self.places(facts).names
         kind = matching_of(pod)
         found = self._open.get(kind)
@@ -278,7 +278,7 @@ class Standing:
         return found
 
     def governed_by(self, namespace: str, names: Collection[str]) -> Iterator[Pod]:
-        """The namespace's pods, pending and bound, that one of these governs."""
+        """The namespace's pods, pending and bound, that one of these policies matches."""
         for pod in self._namespaces.get(namespace, {}).values():
             for each in pod.governed:
                 if each.name in names:
@@ -286,7 +286,7 @@ class Standing:
                     break
 
     def keeping_away(self, name: str, pod: Pod) -> Collection[MatchedPolicy]:
-        """What governs pods that keep away from those of that policy."""
+        """The policies whose pods keep away from that policy's pods."""
         return self._keeping_away.get((pod.namespace, name), ())
 
 

@@ -1,4 +1,4 @@
-"""Asks: a policy answers what the pod of a task has to say. Its bodies, and the one call."""
+"""Asks: a policy's answer to a task, which says what the task's pod must contain."""
 
 from __future__ import annotations
 

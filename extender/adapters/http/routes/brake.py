@@ -1,4 +1,4 @@
-"""Brake: what Escher may do now."""
+"""Safety switches: the call that returns what Escher may do now."""
 
 from __future__ import annotations
 

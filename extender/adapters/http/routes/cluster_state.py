@@ -1,4 +1,4 @@
-"""Cluster state: of every node capacity, what is available, and who holds it."""
+"""Cluster state: each node's capacity, what is available, and what holds it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events: what is decided, as server-sent events (the EventSource of WHATWG's HTML standard)."""
+"""Events: decisions as server-sent events (the EventSource of WHATWG's HTML standard)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from extender.kube.printable import printable
 router = noun("events")
 
 _ALIVE_SECONDS = 15.0
-"""After so long without an event a comment is sent, by which either side finds out that the other has gone."""
+"""Seconds without an event after which a comment is sent, which reveals a lost connection."""
 _AT_ONCE = 32
-"""Events that are sent as one piece, before others have their turn on the loop."""
+"""Events that are sent in one piece, before other tasks run."""
 _EXAMPLE = """\
 id: 42
 event: GangBound
@@ -62,7 +62,7 @@ async def _of_namespace(
 class Events(StreamingResponse):
     media_type = "text/event-stream"
     streaming: AbstractContextManager[None] = nullcontext()
-    """Held from the first event to the last; it refuses by raising Problem."""
+    """Held from the first event to the last; entering it may raise Problem."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self.streaming:
@@ -96,13 +96,13 @@ async def follow_events(
 
 
 async def _lines(told: Following) -> AsyncIterator[bytes]:
-    """Events as text, and a comment where there has been none for a while."""
-    # So that the caller knows that it is connected before anything happens.
+    """Yields events as text, and a comment after some time without any."""
+    # Shows the caller that it is connected, before anything happens.
     yield b": following\n\n"
     while True:
         if events := told.take(_AT_ONCE):
             yield b"".join(map(_worded, events))
-            # Others have their turn.
+            # Lets other tasks run.
             await asyncio.sleep(0)
         elif told.ended:
             return
@@ -116,11 +116,11 @@ async def _lines(told: Following) -> AsyncIterator[bytes]:
 
 @lru_cache(REMEMBERED)
 def _worded(event: DecisionEvent | Missed) -> bytes:
-    """The event's lines, made once for all who follow."""
+    """Returns the event's lines, cached for all followers."""
     if isinstance(event, Missed):
-        # With this id a caller that comes again begins with what is remembered.
+        # With this id a reconnecting caller continues with the first remembered event.
         data = json.dumps({"count": event.count, "before": event.before})
         return f"id: {event.before - 1}\nevent: Missed\ndata: {data}\n\n".encode()
-    # In ASCII: who follows with a terminal is told nothing that it would take for a command.
+    # In ASCII: a follower's terminal gets nothing that it would take for a command.
     told = printable(json.dumps(event_view(event).model_dump(mode="json"), separators=(",", ":")))
     return f"id: {event.number}\nevent: {event.what}\ndata: {told}\n\n".encode()

@@ -25,7 +25,7 @@ Calls = Annotated[ExplainCalls, Depends(_calls)]
 
 
 async def _everywhere(request: Request) -> bool:
-    """Whether the caller may have everything explained, and so know of other namespaces."""
+    """Whether the caller may get all explanations, and so read about other namespaces."""
     return await admitted_in(request).may(Right(verb="get", resource="explanations"))
 
 

@@ -1,4 +1,4 @@
-"""Gangs: how far each has come."""
+"""Gangs: phase, quorum, members and nodes of each gang."""
 
 from __future__ import annotations
 

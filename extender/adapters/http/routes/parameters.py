@@ -1,4 +1,4 @@
-"""Parameters: what endpoints of `/v1` have in common, read into the core's words; and whom they call."""
+"""Parameters: reads the parameters that endpoints of `/v1` share, and finds the application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_AT_VERSION = documented({412: "Not at the expected version"})
 
 
 def noun(tag: str) -> APIRouter:
-    """A router for the calls of one noun."""
+    """Returns a router for the calls of one noun."""
     return APIRouter(tags=[tag], route_class=GuardedRoute)
 
 
@@ -26,7 +26,7 @@ async def management(request: Request) -> Management:
 
 
 async def _if_match(if_match: Annotated[str | None, Header()] = None) -> str | None:
-    """The version in If-Match, with or without quotes."""
+    """Returns the version in If-Match, with or without quotes."""
     if if_match is None:
         return None
     version = if_match.strip().strip('"')
@@ -38,7 +38,7 @@ async def _if_match(if_match: Annotated[str | None, Header()] = None) -> str | N
 
 
 async def _if_none_match(if_none_match: Annotated[str | None, Header()] = None) -> bool:
-    """Whether nothing of that name may be there yet."""
+    """Whether the call requires that no object of that name exists."""
     if if_none_match is None:
         return False
     if if_none_match.strip() != "*":
@@ -47,7 +47,7 @@ async def _if_none_match(if_none_match: Annotated[str | None, Header()] = None) 
 
 
 async def _dry_run(dry_run: Annotated[Literal["All"] | None, Query(alias="dryRun")] = None) -> bool:
-    """Whether nothing is to be changed."""
+    """Whether the call must change nothing."""
     return dry_run is not None
 
 

@@ -1,4 +1,4 @@
-"""Policies: EscherPolicy objects are set, changed, read and deleted; and which types there are."""
+"""Policies: sets, changes, reads and deletes EscherPolicy objects, and lists the policy types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Quota: what a namespace has and may have, and which nodes and names it may touch."""
+"""Quota: what a namespace uses and may use, and which nodes and names it may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resources: ephemeral ones are set, read and deleted.
+"""Resources: sets, reads and deletes ephemeral resources.
 
 A name is a path, so that `nvidia.com/gpu` is refused in words and not as an unknown address.
 """

@@ -1,4 +1,4 @@
-"""State dump: the whole state of the service as one file, to be asked elsewhere."""
+"""State dump: the whole state of the service as one file, to be analysed elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What if: the questions of explain about pods, gangs and nodes that do not exist yet. Changes nothing."""
+"""What if: what would happen to pods, gangs and nodes in a supposed cluster. Changes nothing."""
 
 from __future__ import annotations
 

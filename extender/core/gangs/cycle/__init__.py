@@ -1,1 +1,1 @@
-"""From a member that comes to a quorum that is bound: members, plans, barrier, deadlines."""
+"""The life of a gang, from its first member to a bound quorum: members, plans, barrier, deadlines."""

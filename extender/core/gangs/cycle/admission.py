@@ -1,6 +1,6 @@
-"""Admission: what a member's filter call is answered: its node, held for it, or the constant reason why it must wait.
+"""Admission: answers a member's filter call with a held node, or with the constant reason to wait.
 
-Must not know kube-scheduler's wire, nor when a plan is possible (`planner`) or a turn has come (`requeue`).
+`planner` decides when a plan is possible, `requeue` when a turn has come.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Admission:
     def admit(self, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | Refuse:
         """The member's node, one of those sent, held for it; or why it must wait.
 
-        Repeating the call repeats the answer as long as the node is among those sent; otherwise the plan moves.
+        A repeated call gets the same answer while the node is among those sent; otherwise the plan moves.
         """
         with self._quarantine.containing(self._table.key_asked_for(pod)):
             return self._admit(pod, sent, now)
         return _refuse(QUARANTINE)
 
     def would_refuse(self, pod: Pod, sent: Sequence[NodeName]) -> str:
-        """Why `admit` would turn the member away now, empty if it would not. Nothing is held, and nothing changes."""
+        """Why `admit` would reject the member now, empty if it would not. Changes nothing."""
         gang = self._table.of(pod.uid)
         if gang is None or pod.uid in gang.roster.bound or not gang.needed:
             return ""
@@ -86,14 +86,14 @@ class Admission:
         if node is None:
             return self._displaced(gang, pod, sent, now)
         if gang.barrier.arrived.get(pod.uid, node) != node:
-            # Of two tries the later counts: kube-scheduler was started anew, or has given the earlier one up.
+            # The later of two tries counts: kube-scheduler was restarted, or has given up the earlier one.
             self._table.turn_back(gang, [pod.uid], NOT_ITS_NODE)
         gang.wait.rejected.discard(pod.uid)
         self._waiting.surplus.passed(pod.uid)
         return node
 
     def _place(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> NodeName | None:
-        """The node, one of those sent, that the pod now holds its units on; None if there is none."""
+        """The node, one of those sent, on which the pod now holds its units; None if there is none."""
         if pod.uid in gang.barrier.writing:
             return gang.barrier.writing[pod.uid] if gang.barrier.writing[pod.uid] in sent else None
         planned = gang.phase is Phase.PLANNED
@@ -120,7 +120,7 @@ class Admission:
         return _refuse(reason)
 
     def _displaced(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], now: float) -> Refuse:
-        """The plan stands, but the pod fits on none of the nodes sent."""
+        """The pod fits on none of the nodes sent, but the gang keeps its plan."""
         if gang.phase is not Phase.PLANNED or self._is_surplus(gang, pod):
             gang.wait.rejected.add(pod.uid)
             if pod.uid not in gang.barrier.arrived and pod.uid not in gang.barrier.writing:
@@ -133,25 +133,25 @@ class Admission:
                 self._waiting.surplus.found_no_place(gang, pod)
             return _refuse(NO_ROOM_FOR_MEMBER)
         if [pod.nominated] == list(sent) and len(self._slots.nodes) > 1:
-            # kube-scheduler asks about the node that it keeps for the pod first, and then about the others.
+            # kube-scheduler asks about the nominated node first, and then about the others.
             return _refuse(NO_ROOM)
         times = gang.plan.displaced[pod.uid] = gang.plan.displaced.get(pod.uid, 0) + 1
         windows = -(-len(self._slots.nodes) // max(1, len(sent)))
         if len(sent) >= SAMPLE_FLOOR and times <= windows:
-            # Another window of the scheduler's sample may hold its node.
+            # Another window of kube-scheduler's node sample may hold its node.
             self._table.effects.append(WakePod(pod))
             return _refuse(NO_ROOM)
         lacks_members = gang.missing > 0
         self._planning.give_up(gang, now, "a member fits on no node that kube-scheduler offers")
         if lacks_members:
-            # What the plan had for this one others may have taken: the next is made when all exist, and is held.
+            # Others may have taken this member's place. The next plan is made, and held, when all members exist.
             gang.plan.gathered = True
         else:
             self._planning.refused(gang, sent, now)
         return self._turn_away(gang, pod, now)
 
     def _is_surplus(self, gang: Gang, pod: Pod) -> bool:
-        """Whether the quorum is provided for without this pod."""
+        """Whether the plan and the placed members cover the quorum without this pod."""
         return (
             self._ledger.holding(pod.uid) is None
             and len(self._places.unbound(gang)) + gang.roster.placed >= gang.terms.quorum
@@ -159,5 +159,5 @@ class Admission:
 
 
 def _refuse(reason: str) -> Refuse:
-    """Evicting pods of lower priority for one member helps no gang: it preempts as a whole."""
+    """Refuses without preemption: a gang preempts as a whole; evictions for one member do not help."""
     return Refuse(reason, preemption_helps=False)

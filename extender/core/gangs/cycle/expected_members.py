@@ -1,21 +1,20 @@
-"""Promises: what may be held for a gang while members of it do not exist yet.
+"""Expected members: what may be held for a gang while some of its members do not exist yet.
 
-The first member of a gang that asks need not wait for the others: a plan for the whole quorum is made at once, and who
-is created meanwhile finds its place there. That saves them a second try. But who promises more than comes would have
-room held for nothing. So
+The first member that kube-scheduler asks about need not wait for the others. Escher plans the whole quorum at once, and
+members created later find their places there. That saves them a second try. But a gang that promises more members than
+come would hold idle room. Therefore:
 
-- places are held for members that do not exist only as far as a controller's spec promises them (a Job's parallelism).
-  A pod without a controller that we know promises nobody else: each member holds its own room and no other's, and what
-  the plan has for the rest anybody may take before they come;
-- in one namespace no more than `limit` places are held for those that do not exist;
-- where none are held, a gang is planned for beside those that others are to come to: whose members meet at barriers
-  though there is room for some of the gangs alone are turned back there, and kept away for a second and more. Where
-  more than `limit` are to come to others, none is;
-- a plan that ended with members still missing was in vain: its namespace has none for a time, 5 s at first and twice
-  as long each time, up to 5 min; each gang that did become complete takes one doubling back.
+- Places for members that do not exist are held only if a controller's spec promises them (a Job's parallelism). A pod
+  without a known controller promises no other pods. Each member holds its own room only; any pod may take the rest of
+  the plan before its members come.
+- In one namespace at most `limit` places are held for members that do not exist.
+- A gang without held places is planned beside the room that members of other such gangs will need. Otherwise gangs meet
+  at barriers while only some fit, are turned back, and are kept away for a second or more. If more than `limit` members
+  of other gangs are to come, no such plan is made.
+- A plan that ended with members missing was without effect: its namespace gets none for a time. That is 5 s at first,
+  doubled each time, at most 5 min; each gang that became complete takes back one doubling.
 
-Who is turned away for that waits for its members to exist, and loses a few milliseconds by it. Knows controllers'
-promises and gangs; must not know nodes, nor how promises are read.
+A pod rejected for that waits until its gang's members exist, and loses a few milliseconds.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 
 GATHER_SECONDS = 5.0
-"""How long a plan is held for members that do not exist yet: controllers create pods in bursts, not over minutes."""
+"""Seconds a plan is held for members that do not exist: controllers create pods in bursts."""
 GATHER_LIMIT = 256
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
 _REMEMBERED = 4096
-"""Namespaces whose pauses are remembered, the last ones: namespaces go, and take no pause with them."""
+"""Number of namespaces whose pauses are kept, the latest; deleted namespaces leave theirs."""
 
 _ControllerUid = str
 
 
 class Ahead(Enum):
-    """How a gang may be planned while members of it do not exist."""
+    """How a gang may be planned while some of its members do not exist."""
 
     NOT = "not before they exist"
     UNHELD = "with places for them that nobody is kept from"
@@ -51,10 +50,10 @@ class Ahead(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The controller makes so many pods at a time, and no more, in its own namespace.
+    """The controller creates at most `pods` pods at a time, in its own namespace.
 
-    `namespace` empty: it is not known. `gang`: the gang that is derived from it. `parallel`: how many pods its spec has
-    at a time, whatever has ended or is suspended; 0: none, or it is not known.
+    `namespace` empty: not known. `gang`: the gang derived from it. `parallel`: how many pods its spec has at a time,
+    without regard to ended pods or suspension; 0: none, or not known.
     """
 
     controller: _ControllerUid
@@ -66,17 +65,17 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """One that was made for the gang with members missing."""
+    """A plan made while members of the gang were missing."""
 
     gang: Gang
     since: float
     held: bool
-    """Whether their places are held."""
+    """Whether the places of the missing members are held."""
 
 
 @dataclass(slots=True)
 class _Pause:
-    """`until`: when there may be plans again; `times`: how many doublings there have been."""
+    """`until`: when plans are allowed again; `times`: number of doublings so far."""
 
     until: float
     times: int
@@ -90,27 +89,26 @@ class ExpectedMembers:
         """By namespace."""
         self._pauses: Bounded[str, _Pause] = Bounded(_REMEMBERED)
 
-    # -- what controllers say ------------------------------------------------------------------------------------
+    # -- controllers ---------------------------------------------------------------------------------------------
 
     def see(self, promise: Promise) -> None:
-        """The controller's spec promises this."""
+        """Stores what the controller's spec promises."""
         self._promises[promise.controller] = promise
 
     def lose(self, controller: _ControllerUid) -> None:
-        """It is deleted."""
         self._promises.pop(controller, None)
 
     def replace(self, promises: Iterable[Promise]) -> None:
-        """These controllers and no others exist."""
+        """Exactly these controllers exist."""
         self._promises = {each.controller: each for each in promises}
 
     def known(self) -> list[Promise]:
         return list(self._promises.values())
 
     def parallel(self, key: GangKey) -> int | None:
-        """How many members the spec of the gang's own controller has at a time; None: any number, or not known.
+        """Members at a time in the spec of the gang's own controller; None: no limit, or not known.
 
-        A spec that has none says nothing of a quorum: that pauses the controller, and its pods go.
+        A spec of 0 says nothing about a quorum: it pauses the controller, and its pods are deleted.
         """
         promise = self._promises.get(key.uid) if key.derived else None
         return promise.parallel or None if promise is not None and promise.gang == key else None
@@ -121,14 +119,16 @@ class ExpectedMembers:
         return sum(max(0, self._made_in(gang.key.namespace, uid) - count) for uid, count in living.items())
 
     def _made_in(self, namespace: str, controller: _ControllerUid) -> int:
-        """How many pods at a time it promises there: a pod may name the controller of another namespace as its own."""
+        """Number of promised pods at a time.
+
+        A pod may name a controller of another namespace as its owner."""
         promise = self._promises.get(controller)
         return promise.pods if promise is not None and promise.namespace in ("", namespace) else 0
 
     # -- plans with members missing ------------------------------------------------------------------------------
 
     def ahead(self, gang: Gang, now: float) -> Ahead:
-        """How the gang may be planned now, while members of it do not exist."""
+        """How the gang may be planned now, while some of its members do not exist."""
         namespace = gang.key.namespace
         self._look_back(namespace)
         pause = self._pauses.get(namespace)
@@ -140,8 +140,7 @@ class ExpectedMembers:
         return Ahead.HELD if held + gang.missing <= self._limit else Ahead.UNHELD
 
     def unheld(self, but: Gang) -> list[Gang] | None:
-        """Other gangs with a plan whose missing members have places that nobody is kept from; None: these are too
-        many."""
+        """Other planned gangs whose missing members hold no places; None: over `limit` are missing."""
         found: list[Gang] = []
         missing = 0
         for plans in self._open.values():
@@ -152,16 +151,16 @@ class ExpectedMembers:
         return found if missing <= self._limit else None
 
     def begun(self, gang: Gang, now: float, *, held: bool) -> None:
-        """It has a plan, with members missing. `held`: so are their places."""
+        """The gang has a plan with members missing. `held`: their places are held."""
         self._open.setdefault(gang.key.namespace, {})[gang.key] = _Plan(gang, now, held)
 
     def open(self, gang: Gang) -> tuple[float, bool] | None:
-        """Since when the gang has a plan with members missing, and whether their places are held; None: it has none."""
+        """Since when the gang has a plan with members missing, and whether their places are held."""
         plan = self._open.get(gang.key.namespace, {}).get(gang.key)
         return None if plan is None else (plan.since, plan.held)
 
     def kept(self, gang: Gang) -> bool:
-        """All its members exist. Whether they do so for the first time since it has its plan."""
+        """All members exist. Returns whether the gang's plan was made with members missing."""
         plan = self._open.get(gang.key.namespace, {}).get(gang.key)
         if plan is not None:
             self._close(gang)
@@ -169,7 +168,7 @@ class ExpectedMembers:
         return plan is not None
 
     def forget(self, gang: Gang) -> None:
-        """It is no more, or is set aside."""
+        """The gang has ended or is set aside."""
         namespace = gang.key.namespace
         plan = self._open.get(namespace, {}).get(gang.key)
         if plan is not None and plan.gang is gang:
@@ -183,7 +182,7 @@ class ExpectedMembers:
             del self._open[gang.key.namespace]
 
     def _look_back(self, namespace: str) -> None:
-        """Which plans of the namespace have ended with members missing."""
+        """Finds plans of the namespace that have ended with members missing."""
         plans = self._open.get(namespace, {})
         for key, plan in list(plans.items()):
             if plan.gang.phase is not Phase.PLANNED:

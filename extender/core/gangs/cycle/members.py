@@ -1,7 +1,6 @@
-"""Members: who belongs to which gang, as their pods come, change, end and go.
+"""Members: which pod belongs to which gang, as pods are created, change, end and are deleted.
 
-What a member held is kept for a successor while the gang's plan lives. Must not know how a plan is made, nor who asks
-for a node: see `admission`.
+The holding of a lost member is kept for a successor while the gang's plan lives. `admission` handles filter calls.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from extender.kube.names import PodUid
 
 
 class EndedWell:
-    """Pods that ran to their end and that the API server still has, by the gang that they were members of.
+    """Pods that ended successfully and still exist at the API server, by their gang.
 
-    A gang ends with its last living member. Where that one has failed, and its controller makes another, a gang begins
-    anew whose quorum those have a part in who had ended well before; as it does where a service that is started anew
-    finds them in its first list.
+    A gang ends with its last living member. If its controller then creates another pod, a new gang begins, and pods
+    that ended successfully before count for its quorum. So it is when a restarted service finds such pods in its first
+    list.
     """
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ class EndedWell:
         self._keys: dict[PodUid, GangKey] = {}
 
     def heed(self, pod: Pod) -> None:
-        """The pod is there and looks like this. It ended well if it succeeded, and not because somebody deleted it."""
+        """Records the pod if it succeeded, had a node and is not being deleted; else forgets it."""
         self.forget(pod.uid)
         ended_well = pod.finished and pod.succeeded and pod.node is not None and not pod.deleting
         if ended_well and isinstance(pod.gang, GangAsk):
@@ -47,7 +46,6 @@ class EndedWell:
             self._of.setdefault(pod.gang.key, {})[pod.uid] = pod
 
     def forget(self, uid: PodUid) -> None:
-        """It is deleted."""
         key = self._keys.pop(uid, None)
         if key is not None:
             del self._of[key][uid]
@@ -62,7 +60,7 @@ class EndedWell:
         return (pod for ended in self._of.values() for pod in ended.values())
 
     def of_the_run(self, key: GangKey, living: Pod) -> Iterator[PodUid]:
-        """Those of the gang that are of the same run as the living member."""
+        """Pods of the gang from the same run as the living member."""
         return (uid for uid, ended in self._of.get(key, {}).items() if same_run(ended, living))
 
 
@@ -78,10 +76,10 @@ class Members:
     _quarantine: Quarantine
     ended_well: EndedWell = field(default_factory=EndedWell, init=False)
 
-    # -- they come -----------------------------------------------------------------------------------------------
+    # -- pods come -----------------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, now: float) -> Gang | None:
-        """The pod is known as its gang's member, as it is now. Its gang, or None if it has none (any more)."""
+        """Takes in the pod as it is now. Returns its gang, or None if it has none (any more)."""
         with self._quarantine.containing(self._table.key_asked_for(pod)):
             return self._observe(pod, now)
         return self._table.of(pod.uid)
@@ -120,21 +118,21 @@ class Members:
             self._planning.all_are_there(gang, now)
 
     def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
-        """The gang knows it as it is now."""
+        """Updates the gang with the pod as it is now."""
         known = gang.roster.members.get(pod.uid)
         if known is not None and pod.at_our_gate and not known.at_our_gate:
-            # A gate never comes back: this is older news.
+            # A gate never comes back, so this event is older.
             pod = replace(pod, at_our_gate=False)
         if known == pod:
             return
         gang.roster.take(pod)
         anew = known is not None and known.governed != pod.governed and self._ledger.holding(pod.uid) is not None
         if anew and gang.phase is Phase.PLANNED:
-            # What was planned was for what it required then.
+            # The plan was made for the pod's former requirements.
             self._planning.plans.in_vain(gang, now)
             self._planning.give_up(gang, now, GOVERNED_ANEW)
         if pod.at_our_gate and not pod.gated and (known is None or known.gated):
-            # As if filter had turned it away: it waits to be woken.
+            # The pod waits to be woken, as if the filter had rejected it.
             gang.wait.rejected.add(pod.uid)
         if known is None:
             gang.roster.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
@@ -143,8 +141,7 @@ class Members:
         self._waiting.members_changed(gang)
 
     def heed_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
-        """The controllers of these gangs may have another number of pods at a time. Whether that is so for one of the
-        gangs, whose quorum is then another."""
+        """Updates quorums after these controllers changed; returns whether a gang's terms changed."""
         changed = [
             gang
             for key in keys
@@ -161,7 +158,7 @@ class Members:
         return bool(changed)
 
     def _terms(self, gang: Gang) -> Terms:
-        """A controller that was always smaller than the quorum keeps its gang waiting: nobody has shrunk that."""
+        """A controller always smaller than the quorum keeps its gang waiting: it was not shrunk."""
         has_run = gang.roster.asked.with_node > 0
         return gang.terms.as_asked_by(gang.roster, self._planning.promises.parallel(gang.key) if has_run else None)
 
@@ -169,8 +166,9 @@ class Members:
         gang.terms = self._terms(gang)
 
     def heed_policies(self, namespace: str, now: float) -> None:
-        """Policies of the namespace have changed: a plan of gangs there that they do not allow any more is given up.
-        They may govern others alone, who keep away from these."""
+        """Gives up plans in the namespace that its changed policies do not allow.
+
+        The policies may match only other pods, which must keep away from these."""
         for gang in [each for key, each in self._table.by_key.items() if key.namespace == namespace]:
             if gang.phase is Phase.PLANNED:
                 with self._quarantine.containing(gang.key):
@@ -180,7 +178,7 @@ class Members:
             self._waiting.changed(gang)
 
     def take_for_asleep(self, uid: PodUid) -> None:
-        """The member was turned away, perhaps by an earlier life of the service, or by kube-scheduler itself."""
+        """The member was rejected, perhaps by an earlier run of the service, or by kube-scheduler."""
         gang = self._table.of(uid)
         if gang is None or gang.phase is Phase.QUARANTINED:
             return
@@ -189,7 +187,7 @@ class Members:
             self._waiting.changed(gang)
 
     def not_evicted(self, uid: PodUid, now: float) -> None:
-        """An eviction of the member that was to be is not: it counts again, unless it is about to go anyway."""
+        """A planned eviction of the member failed: it counts again, unless it is being deleted."""
         with self._quarantine.containing(self._table.key_of(uid)):
             gang = self._table.of(uid)
             if gang is not None and uid in gang.roster.leaving and not gang.roster.members[uid].deleting:
@@ -197,10 +195,10 @@ class Members:
                 self._waiting.members_changed(gang)
                 self._quorums.weigh(gang, now)
 
-    # -- they go -------------------------------------------------------------------------------------------------
+    # -- pods go -------------------------------------------------------------------------------------------------
 
     def remove(self, uid: PodUid, now: float) -> None:
-        """The pod is no member any more: it is deleted. What it held is kept for a successor while the plan lives."""
+        """Removes the deleted pod. Its holding is kept for a successor while the plan lives."""
         self.ended_well.forget(uid)
         with self._quarantine.containing(self._table.key_of(uid)):
             self._remove(uid, now)
@@ -219,7 +217,7 @@ class Members:
         self._waiting.members_changed(gang)
         if gang.roster.members:
             self._quorums.weigh(gang, now)
-            # Others may have waited for the one that has left.
+            # Other members may have waited for the one that left.
             self._barrier.open_if_complete(gang)
         else:
             self._end(gang, now)
@@ -234,7 +232,7 @@ class Members:
         self._places.forget(gang)
 
     def _finish(self, pod: Pod, gang: Gang | None, now: float) -> Gang | None:
-        """It has ended. One that ended well, and not because somebody deleted it, counts on; any other for nothing."""
+        """Removes the ended pod. It still counts if it succeeded and was not being deleted."""
         if gang is None and isinstance(pod.gang, GangAsk):
             gang = self._table.by_key.get(pod.gang.key)
             # An earlier run may have left finished pods under the same name.
@@ -252,15 +250,14 @@ class Members:
         return self._table.by_key.get(gang.key)
 
     def _leave(self, gang: Gang, uid: PodUid, now: float) -> None:
-        """The pod will not be placed: it gives up its place at the barrier, and its holding becomes a slot for
-        another."""
+        """The pod will not be placed: it leaves the barrier, and its holding becomes a vacant slot."""
         gang.wait.rejected.discard(uid)
         self._table.turn_back(gang, [uid] if uid in gang.barrier.arrived else [], "the pod has left the gang")
         holding = self._ledger.holding(uid)
         if holding is not None and holding.kind is not HoldingKind.BOUND and holding.owner == gang.key:
             self._pass_on(gang, holding, now)
         if gang.phase is Phase.PLANNED and not self._places.has_unbound(gang):
-            # Those places were on nodes that are gone: nothing is held any more that would run out.
+            # The other places were on deleted nodes, so no holding is left that could expire.
             self._planning.give_up(gang, now, NOTHING_LEFT)
 
     def _pass_on(self, gang: Gang, holding: Holding, now: float) -> None:
@@ -273,8 +270,10 @@ class Members:
 
 
 def same_run(finished: Pod, living: Pod) -> bool:
-    """Whether one controller made both, or we bound both together, or the one was there when we bound the other: then
-    the gang has had a living member ever since. The same name says nothing, nor does our own clock."""
+    """Whether the gang has had a living member from the one pod to the other.
+
+    So it is if one controller created both, Escher bound both together, or one existed when Escher bound the other. The
+    name proves nothing, nor does Escher's own clock."""
     if finished.owner is not None and living.owner is not None and finished.owner.uid == living.owner.uid:
         return True
     ended, lives = finished.attempt, living.attempt

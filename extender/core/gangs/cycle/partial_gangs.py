@@ -1,14 +1,13 @@
-"""Parts: whether a gang is known to have been bound in part by us, and by what.
+"""Partial gangs: whether Escher is known to have bound only a part of a gang, and the proof of it.
 
-Only what is known counts. *We* wrote these Bindings together (each pod says so itself, see `attempt`), and so many of
-those who were to be bound with them are not bound, that the quorum cannot have been whole: they still exist unbound, or
-the API server refused them for good before our eyes. Who is not there any more may have been bound, and have ended.
-Times prove nothing, nor does a gang without such marks. Must not know what is done about it: see `gangs`.
+Only known facts count. Escher wrote these Bindings together, as each pod records (see `attempt`). Too few of the named
+pods are bound for the quorum to have been whole: others exist unbound, or the API server refused their Bindings for
+good while Escher watched. A pod that is gone may have been bound and have ended. Times or missing records prove
+nothing.
 
-What a pod says was true when it was bound, and says the same for ever. So it must never become false that so many had
-to be bound of those it speaks of. An attempt speaks of all members that exist, not only of those at the barrier; and
-who is made later is not bound in the stead of one that it speaks of and that is there still (`Trial.let`). Otherwise
-the gang could be whole, the late one go, and those that are left bear witness, after a restart, that it never was.
+A record was true when its pod was bound, and never changes, so it must not become false. An attempt names all existing
+members, not only those at the barrier. A member created later is not bound in place of a named one that still exists
+(`Trial.let`). Otherwise the gang could be whole and lose the late member; after a restart, records would deny that.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from extender.kube.names import PodUid
 
 @dataclass(slots=True)
 class Trial:
-    """Bindings that we write for one quorum, until it is whole. `needed` of the `members` had to be bound for it.
+    """Bindings that Escher writes for a quorum until it is whole; it needs `needed` of `members`.
 
-    `size`: how many may be bound in it; more than the members, where an earlier life of ours knew of others. `least`:
-    how many there were when the first of those that are bound were told; they say so for ever. 0: nobody was yet.
+    `size`: how many may be bound in it; above the number of members if an earlier run knew others. `least`: the size
+    that the first bound members recorded for ever; 0: no member has a record yet.
     """
 
     id: str
@@ -35,28 +34,29 @@ class Trial:
     size: int = 0
     least: int = 0
     refused: set[PodUid] = field(default_factory=set)
-    """Those whose Binding the API server refused for good, and that cannot have been bound before."""
+    """Members whose Binding the API server refused for good, and that cannot be bound already."""
 
     unsure: set[PodUid] = field(default_factory=set)
-    """Those of which a Binding may have been written, for the answer is lost."""
+    """Members that may have a Binding because the answer to a write was lost."""
 
     def failed(self, uid: PodUid, *, for_good: bool, surely: bool) -> None:
-        """A Binding of that member could not be written, as far as we know; `surely`: the API server said so itself."""
+        """The Binding seems not to be written; `surely`: the API server itself said so."""
         if not surely:
             self.unsure.add(uid)
         elif for_good and uid not in self.unsure:
             self.refused.add(uid)
 
     def include(self, members: Iterable[PodUid]) -> None:
-        """These may be bound in it too."""
+        """Adds members that may be bound in this attempt too."""
         new = set(members) - self.members
         self.members |= new
         self.size += len(new)
 
     def let(self, arrived: Iterable[PodUid], unbound: Collection[PodUid], lacking: int) -> list[PodUid]:
-        """Those of the arrived whose Bindings may be written now. Who was made since it began only if the quorum, of
-        which so many lack, cannot be whole then without each of those that it speaks of; or if so few of these wait
-        that it may have been whole anyway. `unbound`: members of the gang that exist and are not bound."""
+        """The arrived members that may be bound now. `unbound`: existing members without Binding.
+
+        A member created after the attempt began may be bound if the quorum, which lacks `lacking`, needs all of the
+        attempt too; or if so few of the attempt wait that the quorum may have been whole anyway."""
         known: list[PodUid] = []
         new: list[PodUid] = []
         for uid in arrived:
@@ -67,12 +67,12 @@ class Trial:
         if not waited_for:
             return new
         if self.least - len(waited_for) >= self.needed:
-            # Elastic: whoever leaves, those that are left name enough others that may have been bound.
+            # Elastic gang: after any loss the records of the rest name enough others that may have been bound.
             return [*known, *new]
         return [*known, *new[: max(0, lacking - len(known))]] if waited_for <= set(known) else known
 
     def marks(self, joins: bool) -> dict[PodUid, Attempt]:
-        """What each member is to say. `joins`: the gang runs already."""
+        """The record of each member. `joins`: the gang runs already."""
         self.least = self.least or max(self.size, len(self.members))
         needed = min(self.needed, len(self.members))
         return attempts_for(self.id, sorted(self.members), needed=needed, joins=joins, size=self.size)
@@ -82,7 +82,7 @@ class Trial:
 class Proof:
     """`bound` were bound together, and `needed` of `size` had to be.
 
-    `unbound` exist and are not bound; of `refused` more the Bindings were refused for good.
+    `unbound` exist and are not bound; for `refused` more, the Bindings were refused for good.
     """
 
     attempt: str
@@ -103,11 +103,11 @@ class Proof:
 def proven_part(
     placed: Iterable[Pod], unplaced: Mapping[PodUid, Pod], trial: Trial | None, quorum: int
 ) -> Proof | None:
-    """What proves that some of `placed` are a part of a quorum that was never whole; None where nothing does.
+    """The proof that some of `placed` are a part of a quorum that never was whole, else None.
 
-    `placed`: members that are bound, live and stay. `unplaced`: members that exist, and of which no Binding is written
-    or being written. `trial`: what this life of ours knows of its latest attempt. `quorum`: as it is asked for now; if
-    that is fewer than were needed, it may have been whole since. O(placed x 16).
+    `placed`: members that are bound, live and stay. `unplaced`: existing members without a Binding, written or under
+    way. `trial`: the latest attempt of this run. `quorum`: as asked for now; below the needed number, it may have been
+    whole since. O(placed x 16).
     """
     of: dict[str, list[tuple[Pod, Attempt]]] = {}
     for pod, attempt in _testimony(placed):
@@ -115,7 +115,7 @@ def proven_part(
     for id, bearers in of.items():
         named = {uid for _, attempt in bearers for uid in attempt.others}
         refused: set[PodUid] = set()
-        # Who was bound says what was true then: a later one may have been written with more members than the first.
+        # A record says what was true then: a later record may have been written with more members than the first.
         needed = min(quorum, *(attempt.needed for _, attempt in bearers))
         size = max(attempt.size for _, attempt in bearers)
         if trial is not None and trial.id == id:
@@ -130,8 +130,7 @@ def proven_part(
 
 
 def misleading(placed: Iterable[Pod], unplaced: Collection[PodUid], trial: Trial | None) -> dict[PodUid, Pod]:
-    """Of `placed`, whose quorum is whole: who would yet prove, left alone with those that are not bound, that it never
-    was. Each counts by what it says itself, for the others may go. O(placed x 16)."""
+    """Members whose record would deny a whole quorum after others leave. O(placed x 16)."""
     placed = list(placed)
     testimony = _testimony(placed)
     named: dict[str, set[PodUid]] = {}
@@ -140,7 +139,7 @@ def misleading(placed: Iterable[Pod], unplaced: Collection[PodUid], trial: Trial
     found: dict[PodUid, Pod] = {}
     if trial is not None:
         named.setdefault(trial.id, set()).update(trial.members)
-        # No watch has told yet of what was written a moment ago.
+        # No watch has shown yet what was written a moment ago.
         if trial.least - len(trial.members & set(unplaced)) < trial.needed:
             found = {pod.uid: pod for pod in placed if pod.uid in trial.members}
     for pod, attempt in testimony:
@@ -150,8 +149,7 @@ def misleading(placed: Iterable[Pod], unplaced: Collection[PodUid], trial: Trial
 
 
 def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
-    """The latest attempt of those that are bound, as far as they tell: after a restart it is gone on with. Whoever made
-    it may have bound any of its members, and may be at it still."""
+    """The latest recorded attempt, to be continued; its run may have bound any member, or may yet."""
     attempts = [(pod.uid, attempt) for pod, attempt in _testimony(placed)]
     if not attempts:
         return None
@@ -164,5 +162,5 @@ def gone_on_with(placed: Iterable[Pod]) -> Trial | None:
 
 
 def _testimony(placed: Iterable[Pod]) -> list[tuple[Pod, Attempt]]:
-    """Who of them says that it was bound for a quorum, and in which attempt; not who joined a gang that ran."""
+    """The pods bound for a quorum, with their attempt; not those that joined a running gang."""
     return [(pod, pod.attempt) for pod in placed if pod.attempt is not None and not pod.attempt.joins]

@@ -1,7 +1,7 @@
-"""The barrier: members whose bind waits for the others, and when they are let through.
+"""The permit barrier: members wait in bind until the quorum has arrived.
 
-It opens only when the quorum is there, and holds all that it needs; whoever comes after it is let through at once, by
-the attempt that is gone on with (`partial_gangs`). Must not know how a Binding is written, nor how a plan is made.
+It opens only when the quorum has arrived and holds all that it needs. A member that arrives later is let through at
+once, in the attempt that is continued (`partial_gangs`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from extender.kube.names import NodeName, PodUid
 
 @dataclass(eq=False)
 class Barrier:
-    """`life` names this life of the service: no other has the same."""
+    """`life`: unique name of this run of the service."""
 
     _ledger: Ledger
     _table: GangStore
@@ -35,12 +35,12 @@ class Barrier:
     _life: str
     _trials: int = field(default=0, init=False)
 
-    # -- a member comes to be bound ------------------------------------------------------------------------------
+    # -- a member arrives in bind --------------------------------------------------------------------------------
 
     def arrive(self, uid: PodUid, node: NodeName, now: float) -> str:
-        """The member stands at the barrier for that node; an OpenBarrier effect lets it through.
+        """The member arrives at the barrier for that node. An OpenBarrier effect lets it through.
 
-        Or the reason it may not.
+        Returns the reason if the member may not be bound, else an empty string.
         """
         with self._quarantine.containing(self._table.key_of(uid)):
             return self._arrive(uid, node)
@@ -69,21 +69,21 @@ class Barrier:
             refusal = NOT_ITS_NODE if held.node != node else ROOM_TAKEN
             self._table.turn_back(gang, [uid] if uid in gang.barrier.arrived else [], refusal)
             return refusal
-        # An earlier filter call of the pod may have led here, and a later plan have a slot for it: it takes that now.
+        # An earlier filter call may have led here, and a later plan have a slot for the pod: it takes that now.
         self._places.settle_on(held, node, units)
         gang.barrier.arrived[uid] = node
         self.open_if_complete(gang)
         return ""
 
-    # -- it opens ------------------------------------------------------------------------------------------------
+    # -- the barrier opens ---------------------------------------------------------------------------------------
 
     def open_if_complete(self, gang: Gang) -> None:
-        """Whoever may be bound now is let through."""
+        """Lets through all members that may be bound now."""
         if not gang.barrier.arrived:
             return
         joins = gang.standing is Standing.RAN
         trial = None if joins else _gone_on_with(gang)
-        # Others may have overtaken the plan while members waited: a foreign pod, a node that is gone.
+        # Room of the plan may be lost while members waited: to a foreign pod, or with a deleted node.
         while (opening := _let(gang, trial)) and (overtaken := self._places.make_good(gang, opening)):
             self._table.turn_back(gang, overtaken, ROOM_TAKEN)
         if not opening:
@@ -100,8 +100,7 @@ class Barrier:
         self._table.effects.append(OpenBarrier(gang.key, members, {uid: marks[uid] for uid in members}))
 
     def _try(self, gang: Gang, members: Collection[PodUid], trial: Trial | None, *, joins: bool) -> Trial:
-        """The attempt that these are bound in: the one that is gone on with, or a new one. It speaks of all that may
-        be bound in it."""
+        """The attempt of these Bindings, continued or new, with all members that may join it."""
         if trial is None:
             self._trials += 1
             trial = Trial(f"{self._life}.{self._trials}", max(1, _lacking(gang)))
@@ -114,8 +113,9 @@ class Barrier:
         return trial
 
     def let_through(self, gang: Gang, now: float) -> None:
-        """Whoever stands at the barrier is bound, though not all are there: kube-scheduler has counted them on their
-        nodes, and an error would only keep them from there. The plan is given up, and this is no attempt at a quorum.
+        """Lets all members at the barrier through without the quorum, and gives up the plan.
+
+        kube-scheduler already counts them there; an error would only keep them off. This is no attempt at a quorum.
         """
         members = tuple(gang.barrier.arrived)
         if not members:
@@ -132,10 +132,10 @@ class Barrier:
         gang.step(Step.BARRIER_OPENED)
         self._table.effects.append(OpenBarrier(gang.key, members))
 
-    # -- what became of a Binding --------------------------------------------------------------------------------
+    # -- results of Bindings -------------------------------------------------------------------------------------
 
     def written(self, uid: PodUid, node: NodeName, attempt: Attempt | None, now: float) -> None:
-        """The member's Binding is written, and says that it is of that attempt."""
+        """The member's Binding is written. `attempt`: the record that the Binding carries."""
         with self._quarantine.containing(self._table.key_of(uid)):
             if (gang := self._table.of(uid)) is not None:
                 if attempt is not None:
@@ -144,7 +144,7 @@ class Barrier:
                 self.open_if_complete(gang)
 
     def is_bound(self, gang: Gang, uid: PodUid, now: float) -> None:
-        """The member is bound, by us or by others."""
+        """The member is bound, by Escher or by another component."""
         gang.barrier.writing.pop(uid, None)
         gang.wait.rejected.discard(uid)
         if gang.barrier.arrived.pop(uid, None) is not None:
@@ -155,12 +155,12 @@ class Barrier:
         self._quorums.weigh(gang, now)
 
     def failed(self, uid: PodUid, now: float, *, for_good: bool, surely: bool = False) -> None:
-        """The member's Binding could not be written. `surely`: nor was it, by an earlier try whose answer is lost.
+        """The member's Binding was not written. `surely`: nor by an earlier try with a lost answer.
 
-        Its units stay held, for its next try or, `for_good`, a successor's.
+        Its units stay held for its next try or, `for_good`, for a successor.
         """
         with self._quarantine.containing(self._table.key_of(uid)):
-            # Its deletion may have been heard of before.
+            # Its deletion may have been seen before.
             for gang in list(self._table.by_key.values()):
                 if gang.barrier.trial is not None and uid in gang.barrier.trial.members:
                     with self._quarantine.containing(gang.key):
@@ -180,7 +180,7 @@ class Barrier:
             else:
                 self._ledger.keep(uid, until)
         if uid in gang.wait.rejected:
-            # kube-scheduler took the Binding for failed before we did, and was turned away meanwhile.
+            # kube-scheduler considered the Binding failed before Escher did, and the filter rejected the pod meanwhile.
             self._table.wake(gang, uid)
         self._quorums.weigh(gang, now)
         self.open_if_complete(gang)
@@ -192,15 +192,15 @@ def _lacking(gang: Gang) -> int:
 
 
 def _gone_on_with(gang: Gang) -> Trial | None:
-    """The attempt that is not whole yet, also of an earlier life."""
-    # Those that are on their way out belong to an attempt that has failed.
+    """The attempt that is not whole yet, also from an earlier run of the service."""
+    # Members that are leaving belong to an attempt that has failed.
     if not (gang.barrier.writing or len(gang.roster.bound) > len(gang.roster.leaving)):
         return None
     return gang.barrier.trial or gone_on_with(gang.roster.staying())
 
 
 def _let(gang: Gang, trial: Trial | None) -> Mapping[PodUid, NodeName]:
-    """Those at the barrier that may be bound now, and where: none of them, unless the quorum is there."""
+    """The members at the barrier that may be bound now, with nodes: none without the quorum."""
     lacking = _lacking(gang)
     opening = gang.barrier.arrived
     if trial is not None:

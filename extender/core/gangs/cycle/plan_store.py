@@ -1,13 +1,12 @@
-"""Plans: which gangs have one, until when each is left alone to carry it out, and whose is given up for whom; and
-until when none is made for a gang that waits.
+"""Plans: which gangs have one, and until when a waiting gang gets none.
 
-A gang's plans may come to nothing because of kube-scheduler: it would have none of the nodes for a member, or did not
-bring all members to their places in time. That happens when it knows of a rule that we do not, or waits for something
-else. A few times in a row it may be late news; then the gang is left alone for a while, twice as long each time, and is
-planned at once only if its members have changed, or nodes have come or gone. Or a gang needs what a plan holds that is
-left alone.
+Plans can fail because of kube-scheduler: it accepts none of the nodes for a member, or does not bring all members to
+their places in time. Then kube-scheduler applies a rule that Escher does not have, or waits for something else. A few
+failures in a row may be due to late events. After those the gang is paused, twice as long each time. It is planned
+earlier only if its members changed, or nodes came or went. A gang may also need room of a plan that is still
+undisturbed.
 
-Knows times and counts. Must not know where a plan has its places, nor how one is made: see `planner`.
+`planner` makes the plans.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ from extender.core.names import GangKey
 from extender.core.timers import earliest
 
 FREE = 3
-"""So many in a row cost nothing."""
+"""Number of failures in a row that cause no pause."""
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 LONGEST_UNASKED = 3600.0
-"""Where kube-scheduler has not asked about every member: should it do so, that ends the pause."""
+"""Longest pause if kube-scheduler has not asked about every member; asking ends the pause."""
 GIVES_WAY_SECONDS = 15.0
-"""So long the room that a namespace's plans have kept idle is others' who wait for it: kube-scheduler's back-off is ten
-at most."""
+"""Seconds in which room that plans kept idle is left to others: the longest back-off is 10 seconds."""
 UNDISTURBED_SECONDS = 1.0
-"""For so long a plan gives way to nobody but who may preempt: its members are on their way. kube-scheduler lets who was
-turned back at the barrier wait for one to two seconds, and its room would stand idle."""
+"""For this time a new plan yields only to gangs that may preempt: its members are on their way.
+
+kube-scheduler makes a pod turned back at the barrier wait 1 to 2 seconds. Its room would be idle."""
 
 
 @dataclass(slots=True)
 class Failed:
-    """Plans of a gang that came to nothing in a row, while its members and the number of nodes are these."""
+    """Failed plans of a gang in a row, while its members and the number of nodes are these."""
 
     changes: int
     node_count: int
@@ -47,21 +46,22 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Pauses:
-    """What came to nothing of one gang's plans: for kube-scheduler would have none of their nodes, or did not bring its
-    members in time."""
+    """Failed plans of one gang. `refused`: kube-scheduler accepted none of the nodes.
+
+    `overdue`: kube-scheduler did not bring its members in time."""
 
     refused: Failed | None = None
     overdue: Failed | None = None
 
 
 class Replans:
-    """How often the plans of gangs came to nothing, for one reason."""
+    """How often plans of gangs failed for one reason."""
 
     def __init__(self) -> None:
         self._failed: dict[GangKey, Failed] = {}
 
     def failed(self, gang: Gang, node_count: int, now: float, longest: float = LONGEST_PAUSE) -> float | None:
-        """Another plan came to nothing. Until when the gang is left alone, if it is; no longer than that."""
+        """Counts a failed plan. Returns until when the gang is paused, if it is."""
         known = self._failed.get(gang.key)
         if known is None or (known.changes, known.node_count) != (gang.roster.changes, node_count):
             known = self._failed[gang.key] = Failed(gang.roster.changes, node_count)
@@ -72,79 +72,81 @@ class Replans:
         return known.until
 
     def pauses(self, gang: Gang, node_count: int, now: float) -> bool:
-        """Whether the gang is to be left alone now: nothing has changed, and its pause is not over."""
+        """Whether the gang is paused now: nothing has changed, and its pause is not over."""
         known = self._failed.get(gang.key)
         if known is None or now >= known.until:
             return False
         return (known.changes, known.node_count) == (gang.roster.changes, node_count)
 
     def end_pause(self, gang: Gang) -> None:
-        """The gang may be planned at once. Should that come to nothing too, its next pause is longer all the same."""
+        """Ends the pause. If the next plan fails too, its pause is longer nevertheless."""
         if gang.key in self._failed:
             self._failed[gang.key].until = 0.0
 
     def forget(self, gang: Gang) -> None:
-        """It is bound, or is no more."""
+        """Forgets the failures of a gang that is bound or has ended."""
         self._failed.pop(gang.key, None)
 
     def of(self, gang: Gang) -> Failed | None:
         return self._failed.get(gang.key)
 
     def resume(self, gang: Gang, failed: Failed | None) -> None:
-        """So it was with the gang, of which nothing has changed since."""
+        """Restores the failures of a gang that has not changed since."""
         if failed is not None:
             self._failed[gang.key] = failed
 
 
 class Plans:
-    """`nodes`: all there are. `others_wait`: whether pods or gangs of other namespaces wait for room that plans of this
-    gang's namespace hold: where this one's is, or was until just now."""
+    """`nodes`: all nodes. `others_wait`: whether other namespaces wait for room of a gang's plans.
+
+    That is room of plans of the gang's namespace, where the gang's own room is, or was until just now."""
 
     def __init__(self, table: GangStore, nodes: Sized) -> None:
         self._table = table
         self._nodes = nodes
         self.left_alone: dict[GangKey, float] = {}
-        """Until when: gangs that have a plan, and some that do no more."""
+        """By gang with a plan, and some whose plan has ended: until when the plan is undisturbed."""
         self._refused = Replans()
-        """Of plans of which kube-scheduler would have no node for a member."""
+        """Failures because kube-scheduler accepted no node of the plan for a member."""
         self._overdue = Replans()
-        """Of plans that ran out though all members existed."""
+        """Failures because plans timed out although all members existed."""
         self.others_wait: Callable[[GangKey], bool] = lambda gang: False
         self.known_anew: Collection[str] = ()
-        """Namespaces for whose gangs nothing is planned, since not all of their pods are known by their policies."""
+        """Namespaces whose policies do not have all pods yet: nothing is planned for their gangs."""
         self.giving_way: dict[str, float] = {}
-        """Namespaces for whose gangs nothing is planned until then, nor saved: plans of theirs were not carried out."""
+        """Namespaces whose plans were not carried out: nothing is planned or reserved until then."""
         self.version = 0
-        """Another whenever these are others."""
+        """Changes whenever `giving_way` changes."""
         self._until: dict[GangKey, float] = {}
-        """When each that is left without a plan is to be tried again, at least."""
+        """For each gang left without a plan: the latest moment at which it is tried again."""
 
-    # -- whose plan stands ---------------------------------------------------------------------------------------
+    # -- gangs with a plan ---------------------------------------------------------------------------------------
 
     def made(self, gang: Gang, now: float) -> None:
         """The gang has a plan from now on."""
         self.left_alone[gang.key] = now + UNDISTURBED_SECONDS
 
     def ended(self, gang: Gang) -> None:
-        """It is carried out, or given up."""
+        """The plan is carried out or given up."""
         self.left_alone.pop(gang.key, None)
 
     def left_alone_until(self, gang: Gang) -> float:
-        """For one that has a plan."""
+        """For a gang that has a plan: until when it is undisturbed."""
         return self.left_alone[gang.key]
 
     def outranked_by(self, priority: int) -> list[Gang]:
-        """Gangs with a plan and no member placed, all of whose members are of a lower priority: first those of which
-        none has come to be bound, of these the last in turn."""
+        """Gangs with a plan, no member placed, and only members of lower priority.
+
+        Gangs without a member at the barrier come first, among these the last in turn."""
         by_key = self._table.by_key
         planned = [gang for key in self.left_alone if (gang := by_key[key]).phase is Phase.PLANNED]
         lower = [gang for gang in planned if gang.terms.worth < priority and not gang.roster.placed]
         return sorted(lower, key=lambda gang: (not gang.barrier.arrived, gang.turn), reverse=True)
 
-    # -- for how long there is none ------------------------------------------------------------------------------
+    # -- gangs without a plan ------------------------------------------------------------------------------------
 
     def why_none(self, gang: Gang, now: float) -> str:
-        """The constant reason for which the gang is left alone; empty if it is not."""
+        """The constant reason why no plan is made for the gang; empty if there is none."""
         if gang.key.namespace in self.known_anew:
             return GOVERNED_ANEW
         if gang.key.namespace in self.giving_way:
@@ -157,16 +159,16 @@ class Plans:
         return Pauses(self._refused.of(gang), self._overdue.of(gang))
 
     def resume_pauses(self, gang: Gang, pauses: Pauses) -> None:
-        """They are the gang's."""
         self._refused.resume(gang, pauses.refused)
         self._overdue.resume(gang, pauses.overdue)
 
     def in_vain(self, gang: Gang, now: float) -> None:
-        """Its plan ends, and none of it was carried out; or what was saved for it led to nothing. Where others wait for
-        that room its namespace has no new ones until those that it has have ended too, and for a time after that: else
-        its gangs could take turns in keeping it idle."""
+        """A plan or reservation ended without effect: pauses the namespace if others wait for room.
+
+        It gets no plans until its present plans have ended, plus `GIVES_WAY_SECONDS`. Else its gangs could take turns
+        in keeping the room idle."""
         namespace = gang.key.namespace
-        # Hundreds of plans may end at one moment, and to know who waits may cost much.
+        # Hundreds of plans may end at one moment, and `others_wait` may be expensive.
         if self.giving_way.get(namespace, now) >= now + GIVES_WAY_SECONDS or not self.others_wait(gang.key):
             return
         mine = (other for key in self.left_alone if (other := self._table.by_key.get(key)) is not None)
@@ -175,20 +177,19 @@ class Plans:
         self.version += 1
 
     def gives_way(self, gang: Gang) -> bool:
-        """Whether nothing is planned for it now for that; it is tried again when that has ended."""
+        """Whether its namespace is paused; the gang is then tried again when the pause ends."""
         until = self.giving_way.get(gang.key.namespace)
         if until is not None:
             self._until[gang.key] = max(until, self._until.get(gang.key, until))
         return until is not None
 
     def refused(self, gang: Gang, now: float) -> None:
-        """kube-scheduler would have none of the plan's nodes for a member."""
+        """kube-scheduler accepted none of the plan's nodes for a member."""
         if (until := self._refused.failed(gang, len(self._nodes), now)) is not None:
             self._until[gang.key] = until
 
     def ran_out(self, gang: Gang, now: float) -> None:
-        """Nothing is planned, and no room saved, for a while after plans that kube-scheduler did not carry out: else
-        their room would be idle for ever."""
+        """Pauses a gang whose plans kube-scheduler does not carry out: else room is idle for ever."""
         longest = (
             LONGEST_PAUSE if all(pod.uid in gang.plan.asked for pod in gang.roster.unplaced()) else LONGEST_UNASKED
         )
@@ -201,14 +202,14 @@ class Plans:
         self._overdue.end_pause(gang)
 
     def hold_up(self, gang: Gang, until: float) -> None:
-        """What the gang needs is left alone so long."""
+        """The room that the gang needs is undisturbed until then."""
         self._until[gang.key] = until
 
     def next_deadline(self) -> float | None:
         return earliest(*self._until.values(), *self.giving_way.values())
 
     def end_pauses(self, now: float) -> list[GangKey]:
-        """Those whose pause has ended by now; each is told once."""
+        """The gangs whose pause has ended by now; each is returned once."""
         for namespace in [namespace for namespace, until in self.giving_way.items() if until <= now]:
             del self.giving_way[namespace]
             self.version += 1
@@ -218,12 +219,11 @@ class Plans:
         return ended
 
     def placed(self, gang: Gang) -> None:
-        """It is bound: what failed before counts no more."""
+        """The gang is bound: earlier failures no longer count."""
         self.ended(gang)
         self._refused.forget(gang)
         self._overdue.forget(gang)
 
     def forget(self, gang: Gang) -> None:
-        """It is no more."""
         self.placed(gang)
         self._until.pop(gang.key, None)

@@ -1,7 +1,7 @@
-"""Planning: when the quorum of a gang is planned, whose plan is given up for it, and when its own is.
+"""Planner: when a gang's quorum is planned, which plans yield to it, and when its own plan ends.
 
-Decides whether a plan is tried, and for how long it holds. Must not know where the places are (`placement`), who stands
-at the barrier, nor who asks. What is given up is free for all; the gang then waits as before.
+It decides whether a plan is tried, and for how long it holds. `placement` finds the places. Room of a plan that is
+given up is free for all; the gang then waits as before.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ class Planning:
     _pod_affinity: PodAffinityIndex
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs that did not fit, and for whom more pods in the right place may be what they lack."""
+    """Gangs that did not fit, and that more pods in the right topology domain may help."""
     heed_given_up: Callable[[GangKey, str], None] | None = field(default=None, init=False)
-    """Told of each plan that is given up, and why."""
+    """Called with each plan that is given up, and the reason."""
     given_up: set[str] = field(default_factory=set, init=False)
-    """Namespaces of gangs that hold their places no more, of which nobody has been told."""
+    """Namespaces of gangs that lost their places, and that have not been reported yet."""
 
     # -- a plan is made ------------------------------------------------------------------------------------------
 
     def plan(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], now: float) -> bool:
-        """The rest of the quorum is reserved as one transaction, `first` on one of the nodes sent; or nothing
-        changes."""
+        """Reserves the rest of the quorum in one transaction, `first` on a node sent; or nothing."""
         missing, ahead = gang.missing, self._ahead(gang, now)
         if ahead is Ahead.NOT:
             return self._waits_for_members(gang)
@@ -70,7 +69,7 @@ class Planning:
         deadline = now + (min(gang.terms.timeout, GATHER_SECONDS) if missing else _holds_for(gang))
         found = self._reserve(gang, first, sent, deadline, now, unheld=unheld, beside=beside)
         if isinstance(found, Shortfall) and beside:
-            # Without these it may have room: that is to be seen once all its members exist.
+            # The gang may have room without the other unheld gangs. That is decided once all its members exist.
             return self._waits_for_members(gang)
         if isinstance(found, Shortfall):
             gang.wait.shortfall = found
@@ -96,7 +95,7 @@ class Planning:
         return Ahead.NOT if late else self.promises.ahead(gang, now)
 
     def _waits_for_members(self, gang: Gang) -> bool:
-        """There is no plan before all of them exist."""
+        """There is no plan before all members exist."""
         gang.step(Step.LACKS_MEMBERS)
         gang.wait.shortfall = None
         return False
@@ -116,7 +115,7 @@ class Planning:
         waited = first is None or saved or gang.plan.timed_out
         intends = not (self._reserve_at_filter or waited)
         found = self._places.reserve(gang, first, sent, deadline, saved, intends=intends, unheld=unheld, beside=beside)
-        # Nobody gives way to members that may never come.
+        # No plan yields to members that may never come.
         others = self._giving_way_now(gang, now) if isinstance(found, Shortfall) and not unheld else ()
         if isinstance(found, Shortfall) and others:
             return self._instead_of(others, gang, first, sent, deadline, saved, now) or found
@@ -133,7 +132,7 @@ class Planning:
             self._waiting.surplus.has(gang)
 
     def state_of(self, gang: Gang) -> tuple[int, int]:
-        """Another whenever a plan that was not possible may be."""
+        """A value that changes whenever a plan that was not possible may be possible."""
         news = self._ledger.changes.gain_count + (
             self._pod_affinity.version if self._places.is_constrained(gang) else 0
         )
@@ -142,7 +141,7 @@ class Planning:
     def _tried(self, gang: Gang, sent: Sequence[NodeName] | None) -> None:
         gang.wait.tried_at, gang.wait.tried_on = self.state_of(gang), None if sent is None else frozenset(sent)
 
-    # -- whose plan is given up for it ---------------------------------------------------------------------------
+    # -- plans that yield to it ----------------------------------------------------------------------------------
 
     def _giving_way_now(self, gang: Gang, now: float) -> list[Gang]:
         lower = self.plans.outranked_by(gang.terms.claims)
@@ -163,7 +162,7 @@ class Planning:
         saved: Sequence[Holder],
         now: float,
     ) -> Sequence[Holder] | None:
-        """As `Places.reserve`, with the room of as many of the others as it takes, in their order: these wait again."""
+        """As `Places.reserve`, with room of the fewest others needed, in order; these wait again."""
         held = [[each.holder for each in self._places.unbound(other)] for other in others]
 
         def given_up(number: int) -> list[Holder]:
@@ -178,7 +177,7 @@ class Planning:
                 enough = middle
             else:
                 fewest = middle + 1
-        # There may be hundreds. Where whom they want to be near decides, more room may be less: all of it is some.
+        # There may be hundreds of plans. With affinity more room is not always better, so the whole room is tried too.
         for number in dict.fromkeys((fewest, len(held))):
             found = self._places.reserve(gang, first, sent, deadline, given_up(number))
             if not isinstance(found, Shortfall):
@@ -187,14 +186,14 @@ class Planning:
                 return found
         return None
 
-    # -- a plan stands -------------------------------------------------------------------------------------------
+    # -- a plan is held ------------------------------------------------------------------------------------------
 
     def all_are_there(self, gang: Gang, now: float) -> None:
-        """From now on they have their whole time, if the plan, which was made for fewer, is one for all of them."""
+        """All members exist: extends the deadline if the plan, made for fewer, covers all of them."""
         were_to_come = self.promises.kept(gang)
         if gang.plan.covered_at != gang.roster.changes and not self._places.cover(gang):
             if not were_to_come:
-                # Members were exchanged for others: its next plan has its whole time again.
+                # Members were exchanged for others, so the next plan would have its whole time again.
                 self.plans.in_vain(gang, now)
             self.give_up(gang, now, "the members that came do not fit into the gang's plan")
             return
@@ -205,30 +204,30 @@ class Planning:
             self._places.keep(gang, deadline)
 
     def carried_out(self, gang: Gang) -> None:
-        """Its Bindings are being written: no other plan takes its place any more."""
+        """Its Bindings are being written: no other plan takes its room any more."""
         self.plans.ended(gang)
 
     def placed(self, gang: Gang) -> None:
-        """Its quorum is bound: what failed before counts no more."""
+        """Its quorum is bound: earlier failures no longer count."""
         self.promises.kept(gang)
         self.plans.placed(gang)
 
     # -- a plan ends ---------------------------------------------------------------------------------------------
 
     def refused(self, gang: Gang, sent: Sequence[NodeName], now: float) -> None:
-        """The plan was given up, for kube-scheduler offers none of its nodes for a member, but those sent."""
+        """The plan was given up, because kube-scheduler offered none of its nodes for a member."""
         self._waiting.preempting.ran_out(gang, now)
         self.plans.refused(gang, now)
-        # Its own release is no reason to try again.
+        # The room that the gang itself released is no reason to try again.
         self._tried(gang, sent)
 
     def give_up(self, gang: Gang, now: float, reason: str = "") -> None:
-        """The gang holds nothing but what is bound or being written; whoever stands at its barrier is turned back."""
+        """Releases all that is not bound or being written; members at the barrier are turned back."""
         gang.step(Step.GIVEN_UP)
         self.let_go(gang, now, reason)
 
     def let_go(self, gang: Gang, now: float, reason: str) -> None:
-        """As `give_up`, where the phase is the caller's."""
+        """As `give_up`, but the caller sets the phase."""
         self._places.release(gang)
         self.given_up.add(gang.key.namespace)
         if self.heed_given_up is not None:
@@ -241,15 +240,14 @@ class Planning:
         self._waiting.changed(gang)
 
     def forget(self, gang: Gang) -> None:
-        """It is no more."""
         self.plans.forget(gang)
         self.promises.forget(gang)
         self._drawn.pop(gang.key, None)
 
-    # -- why there is none, and when it is tried again -----------------------------------------------------------
+    # -- reasons for no plan, and retries ------------------------------------------------------------------------
 
     def why_not(self, gang: Gang, now: float) -> str:
-        """The constant reason for which a gang without a plan, whose members exist, is turned away."""
+        """The constant reason for rejecting a gang without a plan whose members exist."""
         if self._waiting.quota.over(gang) is not None:
             return OVER_QUOTA
         hopeless = self._feasibility.hopeless(gang)
@@ -259,11 +257,11 @@ class Planning:
         return self.plans.why_none(gang, now) or (UNPLANNED if ended_early else NO_ROOM)
 
     def could_ever_fit(self, gang: Gang) -> bool:
-        """Whether the quorum would have room beside what stays."""
+        """Whether the quorum would have room beside the resident pods."""
         return bool(gang.needed) and self._feasibility.could_ever_fit(gang)
 
     def heed_bystander(self, pod: Pod) -> None:
-        """The pod is bound: whoever wants to be near such pods, or evenly among them, is to be tried again."""
+        """The pod is bound: tries gangs again that want to be near such pods, or spread among them."""
         for key in list(self._drawn):
             gang = self._table.by_key.get(key)
             if gang is None or gang.holds_a_plan:
@@ -272,18 +270,17 @@ class Planning:
                 self._waiting.changed(gang)
 
     def heed_departure(self, pod: Pod) -> None:
-        """The pod, which policies governed, is no more: who keeps away from its place, or to it, or evenly, may go
-        elsewhere than where it has left room."""
+        """A pod that policies matched is gone: gangs with rules about it may fit on more nodes."""
         for key in self._waiting.queue:
             if key.namespace == pod.namespace and _is_concerned(self._table.by_key[key], pod):
                 self._waiting.changed(self._table.by_key[key])
 
     def try_again(self, now: float) -> None:
-        """Gangs whose pause has ended are tried as if something had changed."""
+        """Tries gangs whose pause has ended, as if something had changed."""
         gave_way = dict.fromkeys(self.plans.giving_way)
         ended = self.plans.end_pauses(now)
         if over := gave_way.keys() - self.plans.giving_way.keys():
-            # Most of them were not looked at meanwhile.
+            # Most of these gangs were not looked at meanwhile.
             ended = [*ended, *(key for key in self._waiting.queue if key.namespace in over)]
         for key in ended:
             if (gang := self._table.by_key.get(key)) is not None:
@@ -292,19 +289,20 @@ class Planning:
 
 
 def _holds_for(gang: Gang) -> float:
-    """For how many seconds a plan is held. Longer after one that ran out, for kube-scheduler's back-off may keep
-    members from meeting for up to ten seconds."""
+    """Seconds for which a plan is held.
+
+    Longer after a time-out, because back-off may take 10 seconds."""
     timeout = gang.terms.timeout
     return min(timeout * float(2 ** min(gang.plan.timed_out, 8)), max(timeout, DEFAULT_TIMEOUT))
 
 
 def _offers_more(gang: Gang, sent: Sequence[NodeName]) -> bool:
-    """Whether kube-scheduler offers a node that it did not when the gang was tried last."""
+    """Whether kube-scheduler offers a node that it did not offer at the last try."""
     return gang.wait.tried_on is not None and not gang.wait.tried_on.issuperset(sent)
 
 
 def _draws(member: Pod, pod: Pod) -> bool:
-    """Whether the member wants to be near such pods, or evenly among them."""
+    """Whether the member wants to be near such pods, or spread among them."""
     own = member.constraints
     if own is None:
         return False
@@ -313,13 +311,13 @@ def _draws(member: Pod, pod: Pod) -> bool:
 
 
 def _is_concerned(gang: Gang, pod: Pod) -> bool:
-    """Whether where its members may be depends on the pod, beyond the node that this is on."""
+    """Whether the allowed nodes of its members depend on the pod, beyond the pod's own node."""
     repelled = [term for term in (pod.constraints or NO_CONSTRAINTS).anti_affinity if term.topology_key != HOSTNAME]
     looked_at: set[int] = set()
     for member in gang.roster.unplaced():
         if any(term.peers.include(member.namespace, member.labels) for term in repelled) or _draws(member, pod):
             return True
-        # Policies make one object of what they require.
+        # Policies share one object for equal requirements.
         own = member.constraints
         if own is not None and id(own) not in looked_at:
             looked_at.add(id(own))

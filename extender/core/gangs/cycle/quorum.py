@@ -1,7 +1,7 @@
-"""Quorums: whether that of a gang is bound, exists, or is proven to be bound in part; and what follows from it.
+"""Quorums: whether a gang's quorum is bound, exists, or is proven to be bound only in part.
 
-A part that is proven has a time to be completed, and is evicted then, so that none of it is bound instead of a part. Of
-fewer than a quorum that may have run before, somebody is told, and no more. Must not know how a pod is evicted.
+A proven partial gang has a time to be completed, and is then evicted: no members are bound instead of a part. If fewer
+than a quorum are bound but the gang may have run before, that is only reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from extender.core.safety_switches import Act, SafetySwitches, Withheld
 from extender.core.timers import earliest
 
 LONGEST_PAUSE = 600.0
-"""Seconds, at most, for which a part is let be that could not be evicted; or the gang's own time, if that is longer."""
+"""Longest pause in seconds after a failed eviction; or the gang's time-out, if that is longer."""
 
 
 @dataclass(eq=False)
@@ -42,25 +42,24 @@ class Quorums:
     _planning: Planning
     _brake: SafetySwitches
     in_part: dict[GangKey, float] = field(default_factory=dict, init=False)
-    """Gangs of which a part is bound, as is proven, and until when the rest may follow."""
+    """Gangs proven to be bound in part, and until when the rest may follow."""
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)
-    """Gangs of which fewer than the quorum are bound, and of which nobody can know whether they ran; and when
-    that is to be told."""
+    """Gangs with fewer than the quorum bound that may or may not have run, and when to report them."""
     _untold: dict[GangKey, float] = field(default_factory=dict, init=False)
-    """Gangs in part that nobody has been told of, and how many seconds the rest has."""
+    """Partial gangs not reported yet, and the seconds that the rest has."""
 
     # -- members, or what they ask for, have changed -------------------------------------------------------------
 
     def weigh(self, gang: Gang, now: float) -> None:
-        """It is in the phase that its members, placed or not, make it be in."""
+        """Moves the gang to the phase that follows from its members, placed or not."""
         if gang.phase is Phase.QUARANTINED:
             return
         if gang.phase is Phase.BOUND and gang.needed:
-            # A member of the surplus may be on its way: it is needed for the quorum now, and planned with the rest.
+            # An elastic member may be in bind. The quorum needs it now, and it is planned with the rest.
             gang.step(Step.QUORUM_LOST)
             self._planning.let_go(gang, now, "the gang needs more members than before")
         if gang.roster.placed and not gang.needed:
-            # Whatever becomes of those whose Bindings are still being written.
+            # This holds whatever becomes of the Bindings still being written.
             gang.remember(Past.QUORUM_BOUND)
         if gang.barrier.writing:
             return
@@ -70,7 +69,7 @@ class Quorums:
             if gang.roster.placed:
                 gang.step(Step.HALTED)
             else:
-                # The API server refused the Bindings: pods that were evicted for the gang left in vain.
+                # The API server refused the Bindings, so the evictions for the gang were without effect.
                 self._waiting.preempting.ran_out(gang, now)
                 self._planning.give_up(gang, now, "no member of the gang could be bound")
         elif gang.phase in (Phase.GATHERING, Phase.WAITING):
@@ -85,7 +84,7 @@ class Quorums:
         if gang.phase is Phase.BOUND:
             return
         if gang.phase is Phase.PLANNED and next(gang.roster.unplaced(), None) is not None:
-            # The quorum became less, or was met otherwise: who has places may come for others as often as it does.
+            # The quorum shrank or was met otherwise. The plan's room was idle, and a gang could repeat that.
             self._planning.plans.in_vain(gang, now)
         gang.step(Step.QUORUM_BOUND)
         if misled := _misleading(gang):
@@ -98,10 +97,10 @@ class Quorums:
         self._waiting.preempting.placed(gang)
         self._table.effects.append(GangBound(gang.key, now - gang.roster.first_seen))
 
-    # -- parts, and doubts ---------------------------------------------------------------------------------------
+    # -- partial gangs and doubts --------------------------------------------------------------------------------
 
     def _heed_part(self, gang: Gang, now: float) -> None:
-        """A gang that is proven to be bound in part has a time to be completed."""
+        """Starts or ends the time in which a proven partial gang may be completed."""
         proof = part_of(gang)
         if proof is None:
             self.in_part.pop(gang.key, None)
@@ -115,7 +114,7 @@ class Quorums:
             self._table.effects.append(DeadlineSet(gang.key))
 
     def announce(self) -> None:
-        """Gangs that are bound in part are told of; not earlier, for a list tells of its pods one by one."""
+        """Reports partial gangs, once a list is complete, because a list shows pods one by one."""
         untold, self._untold = self._untold, {}
         for key, seconds in untold.items():
             gang = self._table.by_key.get(key)
@@ -126,14 +125,14 @@ class Quorums:
         return earliest(*self.in_part.values(), *self.in_doubt.values())
 
     def not_completed(self, now: float) -> list[GangKey]:
-        """Gangs bound in part whose time is over."""
+        """Partial gangs whose time is over."""
         return [key for key, until in self.in_part.items() if until <= now]
 
     def give_up_part(self, key: GangKey, now: float) -> None:
-        """It was not completed in time: its part is to be evicted, so that none of it is bound instead of a part.
+        """The gang was not completed in time: evicts the bound part, so that no members are bound.
 
-        Who is evicted counts for nothing from this moment. What is not gone is to be evicted again, after longer and
-        longer.
+        Evicted members count no more from this moment. Those that remain are evicted again, after longer and longer
+        pauses.
         """
         gang = self._table.by_key[key]
         self.in_part[gang.key] = now + _time_to_follow(gang)
@@ -154,7 +153,7 @@ class Quorums:
         self.weigh(gang, now)
 
     def tell_of_doubts(self, now: float) -> None:
-        """Each is told of once."""
+        """Reports each doubt once."""
         for key in [key for key, until in self.in_doubt.items() if until <= now]:
             self.in_doubt[key] = float("inf")
             gang = self._table.by_key[key]
@@ -162,19 +161,19 @@ class Quorums:
                 self._table.effects.append(GangInDoubt(key, gang.terms.quorum, tuple(gang.roster.staying())))
 
     def forget(self, gang: Gang) -> None:
-        """It is no more."""
         for known in (self.in_part, self.in_doubt, self._untold):
             known.pop(gang.key, None)
 
 
 def _time_to_follow(gang: Gang) -> float:
-    """Seconds for those that lack; twice as long each time that the part could not be evicted, after the first."""
+    """Seconds for the missing members; doubled for each failed eviction after the first."""
     return doubled(gang.terms.timeout, max(0, gang.barrier.given_up - 1), max(gang.terms.timeout, LONGEST_PAUSE))
 
 
 def part_of(gang: Gang) -> Proof | None:
-    """What proves that those who are bound are a part of a quorum that was never whole. O(members), if so many are not
-    bound that there may be a proof."""
+    """The proof that the bound members belong to a quorum that never was whole, else None.
+
+    O(members), if enough are not bound that a proof may exist."""
     roster, trial = gang.roster, gang.barrier.trial
     not_bound = len(roster.members) - len(roster.bound) + len(trial.refused if trial is not None else ())
     if not roster.asked.spare or roster.asked.spare[0] >= not_bound or not _unsettled(gang):
@@ -183,12 +182,12 @@ def part_of(gang: Gang) -> Proof | None:
 
 
 def _unsettled(gang: Gang) -> bool:
-    """Whether fewer than its quorum are bound, no Binding is being written, and it is not known to have run."""
+    """Whether fewer than its quorum are bound, no Binding is under way, and it may never have run."""
     ran = gang.standing is Standing.RAN
     return bool(gang.roster.bound and gang.needed and not gang.barrier.writing and not ran)
 
 
 def _misleading(gang: Gang) -> tuple[Pod, ...]:
-    """Its quorum is bound: those whose attempt would yet prove, if they lost others, that it never was whole."""
+    """Members of a bound quorum whose record would prove after losses that it never was whole."""
     roster = gang.roster
     return tuple(misleading(roster.staying(), roster.unbound().keys(), gang.barrier.trial).values())

@@ -1,8 +1,7 @@
-"""Settling: whom of those that wait a change is for: they are planned and woken, in turn; what is left is saved.
+"""Requeue: after a state change, plans waiting gangs that fit now, and wakes their members.
 
-Every gang that now fits is planned, before its members are asked about. Room is saved, and others are made to leave,
-for the gang whose turn it is. Done in slices of work, so that others have their turn on the event loop. Must not know
-members' coming and going, nor the barrier.
+Every gang that fits is planned before kube-scheduler asks about its members. For the gang whose turn it is, room that
+is left is reserved and victims are evicted. The work is done in slices, so that other tasks can use the event loop.
 """
 
 from __future__ import annotations
@@ -35,19 +34,20 @@ class Settling:
     _quarantine: Quarantine
     _brake: SafetySwitches
     _news_for_surplus: dict[NodeName, None] = field(default_factory=dict, init=False)
-    """Nodes that gained room, and may lose it again to those who are before the surplus in turn."""
+    """Nodes that gained room, which gangs before the elastic members in turn may take first."""
     _left: dict[NodeName, None] = field(default_factory=dict, init=False)
-    """Nodes that gained room, and were not tried for all who wait when the slice of work was over."""
+    """Nodes that gained room, and were not tried for all waiting gangs before the slice ended."""
     _next_turn: Turn | None = field(default=None, init=False)
-    """Of the first who was not tried then."""
+    """The turn of the first gang that was not tried then."""
     _changed: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs that wait and of which something has changed: they were lined up, and are to be tried."""
+    """Waiting gangs that have changed: they are lined up and are to be tried."""
     _in_turn: list[Turn] = field(default_factory=list, init=False)
-    """These, as they stand in the queue; and at which version of it."""
+    """The turns of these gangs in queue order, valid for the queue version `_in_turn_at`."""
     _in_turn_at: int = field(default=-1, init=False)
     _tried: set[GangKey] = field(default_factory=set, init=False)
-    """Gangs that were tried since all who wait were last through: one that changes meanwhile is tried in the next time
-    through. Else a namespace that changes its gangs without end would use up every slice."""
+    """Gangs tried in this pass. One that changes meanwhile is tried in the next pass.
+
+    Otherwise a namespace that changes its gangs without end would use up every slice."""
 
     def __post_init__(self) -> None:
         self._queue, self._surplus = self._waiting.queue, self._waiting.surplus
@@ -56,27 +56,27 @@ class Settling:
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to settle, though no node may have gained room."""
+        """Whether there is work although no node may have gained room."""
         news = self._surplus.has_news or self._waiting.quota.has_news
         return news or bool(self._waiting.stirred or self._changed or self._left or self._news_for_surplus)
 
     def begin_slice(self) -> None:
-        """As much work as one slice holds may be done from now on."""
+        """Starts a slice: its whole budget of work is available again."""
         self._queue.reorder()
         self._queue.fits.resume()
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
-        """Every gang that waits and now fits is planned, in turn, and its members are woken; so are those of the
-        surplus. What the others leave is saved for the gang whose turn it is.
+        """Plans every waiting gang that fits, in turn, and wakes its members and elastic members.
 
-        Where the slice of work is over before all are tried, the rest is left for the next call: the first in turn is
-        tried first then, if something has changed for it, and nobody is planned out of turn meanwhile (`postpone`).
+        What the others leave is reserved for the gang whose turn it is. If the slice ends before all are tried, the
+        next call continues, with the first in turn if something changed for it. Meanwhile no gang is planned out of
+        turn (`postpone`).
         """
         try:
             self._settle(gains, now)
         except Exception as defect:
             self._quarantine.contain(self._table.handled, defect)
-            # Whoever was to be looked at after it has not been.
+            # The gangs after the failed one have not been looked at.
             self.look_again()
 
     def _settle(self, gains: Collection[NodeName], now: float) -> None:
@@ -103,14 +103,14 @@ class Settling:
             self._changed, self._in_turn = {}, []
         self._news_for_surplus |= dict.fromkeys(news)
         if not (self._left or self._ledger.changes.has_gains):
-            # What was given up on the way is saved again by now.
+            # By now, everything given up on the way has been reserved again.
             news, self._news_for_surplus = self._news_for_surplus, {}
             self._queue.fits.refresh()
             for gang, uid in self._surplus.to_wake(news, now):
                 self._table.wake(gang, uid)
 
     def _line_up_stirred(self, now: float) -> Collection[GangKey]:
-        """Of whom something has changed is to be tried; but for these, who were, and are once all others were."""
+        """Lines up the changed gangs, except those tried already in this pass, which it returns."""
         stirred, self._waiting.stirred = self._waiting.stirred, {}
         if self._in_turn_at != self._queue.version:
             gone = [
@@ -125,7 +125,7 @@ class Settling:
             namespace = gang.key.namespace
             if namespace not in calm:
                 calm[namespace] = not (self._brake.observes(namespace) or self._waiting.quota.concerns(namespace))
-            # All gangs of a namespace are stirred at once where its policies change.
+            # All gangs of a namespace are stirred at once when its policies change.
             if not (calm[namespace] and self._queue.is_as_it_was(gang) and not gang.holds_a_plan):
                 self._line_up(gang, now)
                 anew.append(gang)
@@ -149,21 +149,23 @@ class Settling:
             self._changed = {turn[-1]: None for turn in self._in_turn}
 
     def _handled(self, keys: Iterable[GangKey]) -> Iterator[Gang]:
-        """Those of the gangs that there are; where one of them fails while it is looked at, it is its defect."""
+        """The gangs that still exist.
+
+        An exception while the caller looks at one is a defect of that gang."""
         for key in keys:
             self._table.handled = key
             if (gang := self._table.by_key.get(key)) is not None:
                 yield gang
 
     def _line_up(self, gang: Gang, now: float) -> None:
-        """It waits for room, or it does not, after something about it has changed."""
+        """Puts the changed gang in the queue if it waits for room, else removes it."""
         observed = self._brake.observes(gang.key.namespace)
         waits = gang.wait.rejected or gang in self._queue or gang.key in self._waiting.quota.aside
         if waits and not (gang.holds_a_plan or gang.missing or observed):
             self._waiting.enter(gang, now)
             return
         for uid in list(gang.wait.rejected) if observed else ():
-            # Nobody is kept waiting there, and nobody else would wake it, or open our gate.
+            # In an observed namespace no pod waits, and no other component would wake the member or open Escher's gate.
             self._table.wake(gang, uid)
         if gang.wait.rejected and gang.holds_a_plan:
             self._surplus.has(gang)
@@ -179,32 +181,31 @@ class Settling:
         if not is_saved_for or self._queue.may_fit(gang, news):
             self._take_work(gang)
             if self._planning.plan(gang, None, list(gains), now):
-                # Whoever has no slot of its own may find room beside the quorum.
+                # A member without a slot of its own may find room beside the quorum.
                 if gang.wait.rejected:
                     self._surplus.has(gang)
                 return
         if is_saved_for:
             self._queue.saved.save(gains, now)
         if gang.key in stirred and (member := next((pod for pod in gang.roster.unplaced() if pod.at_our_gate), None)):
-            # kube-scheduler does not ask about it, and says nothing of it either.
+            # kube-scheduler neither asks about a gated pod nor reports it.
             gang.waits_anew_for(NO_ROOM)
             self._table.effects.append(GangTurnedAway(gang.key, member, NO_ROOM, gang.wait.shortfall))
         elif gang.wait.rejected and gang.waits_anew_for(reason := self._planning.why_not(gang, now)):
-            # Nobody asks about it before it fits, though what it waits for is another thing now.
+            # kube-scheduler asks again only when the member fits, but the reason why the gang waits has changed.
             member = next((pod for pod in gang.roster.unplaced() if pod.uid in gang.wait.rejected), None)
             if member is not None:
                 gang.wait.turned_away_in = gang.phase
                 self._table.effects.append(GangTurnedAway(gang.key, member, reason, gang.wait.shortfall))
 
     def _take_work(self, gang: Gang) -> None:
-        """What the try costs counts, but once only while nothing has changed: else the same would use up every
-        slice, and nobody behind them was ever tried."""
+        """Charges the try, but not again without a change: else gangs behind would never be tried."""
         state = self._planning.state_of(gang)
         if gang.key != self._queue.left_alone:
             if gang.wait.tried_at != state:
                 self._queue.fits.take_work(shape_of(gang))
         elif gang.wait.passed_over_at != state:
-            # No node is looked at for it.
+            # No node is looked at for this gang.
             gang.wait.passed_over_at = state
             self._queue.fits.work.take(1)
 
@@ -218,7 +219,7 @@ class Settling:
         del self._in_turn[:at]
 
     def postpone(self, gang: Gang, now: float) -> bool:
-        """Whether somebody before it in turn is still to be tried; it is then tried itself when its turn has come."""
+        """Whether an untried gang precedes it in turn; if so, it is tried when its turn comes."""
         self._queue.order.place(gang)
         if gang.missing:
             return False
@@ -229,15 +230,14 @@ class Settling:
         return True
 
     def _overtakes(self, gang: Gang, now: float) -> bool:
-        """Whether others are before it that kube-scheduler has not asked about. They are to be tried with those that
-        it has."""
+        """Whether gangs that kube-scheduler has not asked about precede it; these are then queued."""
         overtaken = self._waiting.preferred_to(gang)
         for other in overtaken:
             self._waiting.enter_unasked(other.key, now)
         return bool(overtaken)
 
     def look_again(self) -> None:
-        """Everybody is to be settled, as if something about each had changed."""
+        """Requeues every gang as if it had changed."""
         self._waiting.stirred |= dict.fromkeys(self._queue)
         self._changed, self._in_turn = {}, []
         self._surplus.look_again()
@@ -245,7 +245,7 @@ class Settling:
     # -- turns ---------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `heed_time` has something to do, in seconds that only pass."""
+        """The next moment at which `heed_time` has work, in monotonic seconds."""
         unasked = self._waiting.next_unasked()
         return earliest(
             self._queue.next_deadline(),
@@ -255,7 +255,7 @@ class Settling:
         )
 
     def heed_time(self, now: float) -> bool:
-        """Room is made or saved for the gang whose turn has come. Whether anything is to be settled for that."""
+        """Makes or reserves room for the gang whose turn it is; returns whether to requeue."""
         try:
             return self._preempt(now) or self._heed_turn(now)
         except Exception as defect:
@@ -281,12 +281,12 @@ class Settling:
         return more_may_be_saved or bool(self._waiting.stirred) or self._surplus.overdue(now)
 
     def _preempt(self, now: float) -> bool:
-        """Others leave for the gang that is first in turn, if pods of lower priority hold its room."""
+        """Evicts pods for the first gang in turn, if pods of lower priority hold its room."""
         gang = self._queue.first()
         self._table.handled = None if gang is None else gang.key
         known_anew = self._planning.plans.known_anew
         if gang is not None and (gang.key.namespace in known_anew or not self._queue.saved.suffices(gang)):
-            # `heed_time` is due when that ends; no search is until then, not even one that another was to have.
+            # `heed_time` is due when that ends. No search runs until then, not even one already begun for another gang.
             gang = None
         preempting = self._waiting.preempting
         choice = preempting.search(gang, () if gang is None else self._queue.saved.usable_by(gang), now)

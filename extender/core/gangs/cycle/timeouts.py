@@ -1,6 +1,6 @@
-"""Deadlines: what becomes of gangs as time passes, and when the switches of the brake have changed.
+"""Timeouts: what happens to gangs as time passes, and when safety switches have changed.
 
-Must not know what time it is: that is an argument.
+The time is an argument.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Deadlines:
     _brake: SafetySwitches
 
     def next_deadline(self) -> float | None:
-        """The next moment at which `heed_time`, or `requeue`, has something to do, in seconds that only pass."""
+        """The next moment at which `heed_time` or `requeue` has work, in monotonic seconds."""
         return earliest(
             self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
         )
 
     def heed_time(self, now: float) -> None:
-        """What was to be done by now about parts, doubts and pauses is."""
+        """Handles partial gangs, doubts and pauses that are due by now."""
         for key in self._quorums.not_completed(now):
             with self._quarantine.containing(key):
                 self._quorums.give_up_part(key, now)
@@ -51,7 +51,7 @@ class Deadlines:
         self._planning.try_again(now)
 
     def expire(self, key: GangKey, now: float) -> None:
-        """Something held for the gang has passed its deadline. A plan that is not yet binding ends as a whole."""
+        """A holding of the gang passed its deadline. A plan not yet binding ends as a whole."""
         with self._quarantine.containing(key):
             gang = self._table.by_key.get(key)
             if gang is None or gang.phase is Phase.QUARANTINED:
@@ -66,8 +66,8 @@ class Deadlines:
         late = [uid for uid in gang.barrier.arrived if self._ledger.holding(uid) is None]
         self._table.turn_back(gang, late, TOO_LATE)
         if gang.phase is Phase.IN_PART and len(self._places.unbound(gang)) < gang.needed:
-            # Not all that lack have a place: they wait for room together, as others do, and hold none of it. Else each
-            # that comes again would hold some anew, for ever.
+            # Not all missing members have a place: they wait for room together, as others do, and hold none. Otherwise
+            # each new one would hold room again, for ever.
             self._planning.give_up(gang, now, TOO_LATE)
 
     def _plan_ran_out(self, gang: Gang, now: float) -> None:
@@ -84,14 +84,14 @@ class Deadlines:
         self._planning.give_up(gang, now, TOO_LATE)
 
     def heed_brake(self, now: float) -> None:
-        """The switches have changed: what they do not allow any more has ended, and every gang is looked at again."""
+        """Safety switches changed: ends what they no longer allow, and looks at every gang again."""
         for gang in list(self._table.by_key.values()):
             with self._quarantine.containing(gang.key):
                 if self._brake.observes(gang.key.namespace):
                     if gang.phase is Phase.PLANNED:
                         self._barrier.let_through(gang, now)
                 elif gang.phase in (Phase.GATHERING, Phase.WAITING):
-                    # While nobody was kept waiting there, nobody counted for how long it has not been asked about.
+                    # While no pod waited in the namespace, the time without a filter call was not counted.
                     self._waiting.waits(gang, now)
             if gang.phase is not Phase.QUARANTINED:
                 self._waiting.stirred[gang.key] = None

@@ -1,1 +1,1 @@
-"""Where the members of a gang fit together."""
+"""Placement: where the members of a gang fit together."""

@@ -1,22 +1,21 @@
-"""Together: where the slots of a gang fit at once, given what their pods require of each other and of the pods around.
+"""Affinity packing: finds nodes for all slots of a gang under affinity and topology spread rules.
 
-The rules are those of `neighbours`, which are kube-scheduler's, so that a gang is planned where it will be let. A plan
-is an order too: kube-scheduler judges members one by one, so each slot is allowed when those before it in the answer
-stand where the plan has them. Reads room and changes nothing. Must not know which gang it is, nor why a node is a
-candidate. Members of no such requirement, with nobody around that repels them, are planned by `bin_packing`, which is
-faster.
+The rules are those of `affinity_rules`, which equal kube-scheduler's, so that it accepts the planned nodes. A plan is
+also an order: kube-scheduler checks members one by one. Each slot is allowed when the slots before it in the answer are
+on their planned nodes. It reads room and changes nothing. `bin_packing` is faster, and plans gangs without such rules
+and without pods around that repel them.
 
-How it looks, slots that are alike as one template:
+The search, with equal slots as one template:
 
-- Required affinity to each other: one place at a time (nodes with equal values of all its topology keys), the smallest
-  that could hold them first; then anywhere.
-- Within that, each slot on the next node that will have it, in turns; where there is topology spread, where fewest are.
+- Required affinity to each other: one topology domain at a time (nodes with equal values of all its topology keys), the
+  smallest that could hold the members first; then anywhere.
+- Within that, each slot on the next node that is allowed, in turns; with topology spread, in the least crowded domain.
   Two orders of templates are tried: the first slot's own first, and the largest first.
-- Where that fails and the case is small (`_FEW`), every order and node, up to `_MOST_STEPS`.
-- No more than `_MOST_LOOKS` in all: a plan is one step of the event loop.
+- If that fails and the case is small (`_FEW`): every order and node, up to `_MOST_STEPS`.
+- At most `_MOST_LOOKS` looks in all, because a plan is one step of the event loop.
 
-So for small cases a plan is found if there is one; large ones with several templates, or with spread over several keys,
-may have one that is missed. Cost: O(slots + candidates) for each place tried, a logarithm more with spread.
+So small cases find a plan if one exists. Large cases with several templates, or with spread over several keys, may miss
+one. Cost: O(slots + candidates) for each domain tried, times a logarithm with spread.
 """
 
 from __future__ import annotations
@@ -43,25 +42,25 @@ from extender.core.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
 _FEW = 64
-"""Slots x candidates up to which every way is tried."""
+"""Slots x candidates up to which every order and node is tried."""
 _MOST_STEPS = 4_000
 _MOST_LOOKS = 200_000
-"""Nodes looked at for a slot, over all tries: some tenths of a second. 10,000 slots that are to be even over 5,000
-nodes take 60,000."""
+"""Looks over all tries: some tenths of a second. 10,000 slots spread on 5,000 nodes take 60,000."""
 _PLACED = 1
-"""Looks that it costs to place a slot and to take it back, beside one at its node."""
+"""Looks charged to place a slot and to take it back, beside the look at its node."""
 _COUNTED_AT_ONCE = 64
 _ONE_BY_ONE, _FEW_WORDS = 512, 16
-"""Looks after which one operation finds the nodes that never have a slot of a template, and spares looks at them. For
-pods that name more labels and tolerations than this, that operation comes first."""
+"""After this number of looks one operation finds all nodes closed to a template.
+
+It comes first for pods that name more labels and tolerations than the second number."""
 _PASSED_AT_ONCE = 16
-"""Nodes that are passed over in the time of one look."""
+"""Number of closed nodes that are skipped in the time of one look."""
 TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A slot, and the pod that it is for, or like which it will be."""
+    """A slot, with its pod or a pod like it."""
 
     slot: Slot
     pod: Pod
@@ -75,10 +74,10 @@ def plan(
     around: Around,
     looked: Callable[[int], None] = lambda looks: None,
 ) -> dict[Holder, NodeName] | Shortfall:
-    """A node for every seat, in an order in which each is allowed; or how far it came, and what kept the next away.
+    """A node for every seat, in an order in which each is allowed; or how far it came and why.
 
-    `room`: as it is before; it is left so. `nodes`: the whole cluster's, for topology spread counts them all. `looked`
-    is called with the number of looks at nodes.
+    `room`: left unchanged. `nodes`: all nodes of the cluster, because topology spread counts them. `looked` is called
+    with the number of looks at nodes.
     """
     if not seats:
         return {}
@@ -111,16 +110,17 @@ def _found(attempt: _Attempt, seats: int, candidates: list[NodeName]) -> dict[Ho
 
 @dataclass(slots=True)
 class _Template(Template):
-    """Seats that are alike: of one kind, with the same needs, on the same nodes."""
+    """Equal seats: one kind, the same needs, the same nodes."""
 
     kind: PeerClass
     open: bytes | None = None
-    """For each candidate, by number, 1 if its labels and taints accept the pods and it had room for one when the plan
-    began; None: the candidates were not asked all at once."""
+    """For each candidate, by number: 1 if it is open to the template; None: not computed.
+
+    It is open if its labels and taints accept the pods, and it had room for one when the plan began."""
 
     @property
     def cost(self) -> int:
-        """Of asking the rules about a node, in looks of a template that few are about. A look for room alone is 1."""
+        """Looks charged for the rules at a node; 1 for room alone, or for a kind with few rules."""
         return 1 + self.kind.rules // 8
 
 
@@ -136,7 +136,7 @@ def _templates_of(seats: Sequence[Seat], rules: Rules) -> list[_Template]:
 
 @dataclass(slots=True)
 class _Within:
-    """The one place where these templates are to be, by number; the others may be on any candidate."""
+    """The topology domain for these templates, by number; others may use any candidate."""
 
     nodes: Candidates
     templates: frozenset[int]
@@ -175,7 +175,7 @@ class _Attempt:
         self.looks = 0
         """How often a node was looked at for a slot."""
         self._areas: tuple[int, Sequence[NodeName], Mapping[str, Sequence[NodeName]]] = (-1, (), {})
-        """The last spread constraint and nodes that were divided by it; most templates have the same."""
+        """The last spread constraint, and the nodes divided by it; most templates have the same."""
         self._asked = sum(len(template.slots) for template in templates)
 
     @cached_property
@@ -184,7 +184,7 @@ class _Attempt:
         return self._before.grid(self._candidates)
 
     def orders(self) -> list[Sequence[int]]:
-        """In which the templates may be placed: who only wants to be near others comes after them."""
+        """Orders of templates: those that only want to be near others come after them."""
         numbers = range(len(self.templates))
 
         def follows(number: int) -> bool:
@@ -197,9 +197,9 @@ class _Attempt:
         return list(dict.fromkeys((as_given, largest_first)))
 
     def copies(self, places: Sequence[Sequence[NodeName]], numbers: Iterable[int]) -> dict[int, int]:
-        """For how many slots of these templates there is room on the nodes of each place, by its number; without places
-        where there is less for one of them than it has slots. At least half of the looks are left for tries: of very
-        many templates the first decide."""
+        """Copies of these templates that fit, by domain; too small domains are left out.
+
+        It uses at most half of the looks, so that tries have the rest: of very many templates only the first count."""
         if not places:
             return {}
         at = np.array([self._grid.numbers[name] for name in chain.from_iterable(places)], np.int64)
@@ -208,7 +208,7 @@ class _Attempt:
         for template in (self.templates[number] for number in sorted(numbers)):
             if self.looks > _MOST_LOOKS // 2:
                 break
-            # All nodes at once: so many cost no more than a look at one.
+            # This counts all nodes at once: 64 of them cost about one look.
             self.looks += 1 + len(place_of) // _COUNTED_AT_ONCE
             whole = np.bincount(place_of, self._grid.copies(template.need, self._asked)[at], len(places))
             total += whole
@@ -218,7 +218,7 @@ class _Attempt:
     def greedily(
         self, order: Sequence[int], anywhere: Candidates, within: _Within | None
     ) -> dict[Holder, NodeName] | Shortfall:
-        """Each seat on the next node that will have it. The room is left as it was."""
+        """Each seat on the next node that is allowed. The room is left unchanged."""
         placed: dict[Holder, NodeName] = {}
         done: list[tuple[_Template, NodeName]] = []
         shortfall: Shortfall | None = None
@@ -251,7 +251,7 @@ class _Attempt:
         return self._areas[2]
 
     def worth_a_look(self, template: _Template, names: Iterable[NodeName]) -> Iterator[NodeName]:
-        """The names without nodes that never have one of the template, once they are known: after some looks."""
+        """The names without the nodes that the template never may use, if these are known."""
         if template.open is None and not self._is_known(template):
             return iter(names)
         open_by_number, numbers, passed = template.open or b"", self._grid.numbers, 0
@@ -267,8 +267,7 @@ class _Attempt:
         return filter(is_open, names)
 
     def _is_known(self, template: _Template) -> bool:
-        """Whether it is known now which nodes never have one of the template. It is never known of members that stand
-        for what kube-scheduler has offered."""
+        """Whether the nodes that the template never may use are known. Never so for offered nodes."""
         accepts, only = template.slots[0].accepts, template.slots[0].only
         if only is not None or not isinstance(accepts, AcceptsPod):
             return False
@@ -280,8 +279,9 @@ class _Attempt:
         return True
 
     def refused_for_good(self, template: _Template, name: NodeName) -> bool | None:
-        """For want of room or by a rule: whether that lasts while only slots of the template are placed; None if it is
-        not refused. Whom it wants to be near stands where they stood: who is like it is let near them alone."""
+        """Whether a refusal by room or rule lasts while only this template is placed; else None.
+
+        Pods that it wants to be near do not change: its like is accepted near them only."""
         if self.room.lacking(name, template.need) is not None:
             return True
         self.looks += template.cost - 1
@@ -312,17 +312,17 @@ class _Attempt:
         cause, others = cause_of(lacks)
         return Shortfall(placed, self._asked, cause, others=others)
 
-    # Every way.
+    # The exhaustive search.
 
     def every_way(self, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
-        """A plan if there is one; None also if that takes too long to find out: more than `_MOST_STEPS`."""
+        """A plan if one exists; None also if the search exceeds `_MOST_STEPS`."""
         waiting = [list(template.slots) for template in self.templates]
         fitting = [[name for name in candidates if template.may_be_on(name)] for template in self.templates]
         placed: dict[Holder, NodeName] = {}
         there: Counter[tuple[int, NodeName]] = Counter()
         in_vain: set[frozenset[tuple[tuple[int, NodeName], int]]] = set()
         steps = 0
-        # How many of each template are on each node, where that led to no plan: in which order they came says nothing.
+        # `in_vain`: counts of each template on each node that led to no plan, whatever their order.
         ordered = any(each.kind.nears or each.kind.spreads for each in self.templates)
 
         def search() -> bool:
@@ -360,8 +360,9 @@ class _Attempt:
 
 
 class _Queue:
-    """The nodes for the slots of one template, in turns: each that has taken one goes behind the others. With topology
-    spread they are asked area by area, the one with the fewest first."""
+    """The nodes for the slots of one template, in turns: a used node goes to the end.
+
+    With topology spread, the least crowded area is asked first."""
 
     def __init__(self, attempt: _Attempt, template: _Template, names: Sequence[NodeName]) -> None:
         self._attempt = attempt
@@ -378,8 +379,7 @@ class _Queue:
         return 0 if self._spread is None else self._attempt.rules.crowd(self._spread, area)
 
     def next(self) -> NodeName | None:
-        """The node for the next slot, which is on it when this is called again; None if there is none, or if too many
-        were looked at."""
+        """The node for the next slot, placed before the next call; None: none, or too many looks."""
         aside: list[tuple[int, int, str]] = []
         found: NodeName | None = None
         while self._heap and found is None and self._attempt.looks <= _MOST_LOOKS:
@@ -417,14 +417,14 @@ class _Queue:
 
 @dataclass(slots=True)
 class _Turns:
-    """Nodes that were not looked at yet, and behind them those that were."""
+    """Nodes that were not looked at yet, and behind them those to look at again."""
 
     ahead: Iterator[NodeName]
     behind: deque[NodeName] = field(default_factory=deque)
     is_through: bool = False
 
     def round(self) -> Iterator[NodeName]:
-        """Each once; those that are to be looked at again are to be put behind."""
+        """Each node once. The caller appends to `behind` the nodes to look at again."""
         again = len(self.behind)
         yield from self.ahead
         self.is_through = True

@@ -1,9 +1,8 @@
-"""Constrained gangs: those whose members require something of the pods around, or that pods around are to be away from.
+"""Affinity planner: plans gangs with requirements on pods around, or repelled by pods around.
 
-Finds out which gangs are such, and plans their slots by `affinity_packing` on the ledger's room and on who stands
-where: bound pods, other gangs' reservations, and the gang's own members that stay where they are. Reads and changes
-nothing but what it remembers of gangs that could be placed nowhere. Must not know why a place is wanted, nor whose turn
-it is: see `places`, which asks it about these gangs, and `bin_packing` about all others.
+It decides which gangs these are, and plans their slots with `affinity_packing`. The input is the ledger's room, and the
+nodes of bound pods, of other gangs' reservations, and of the gang's own placed members. It changes nothing but its
+cache of gangs that could be placed nowhere. `placement` asks it about these gangs, and `bin_packing` about all others.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ _REMEMBERED = 1024
 _A_NODE, _BOUND_A_STEP = 3, 8
 """Steps of work for each node of a plan, beside its looks; bound pods that one step goes through."""
 _GANGS_REMEMBERED = 16_384
-"""As many as may wait: else each is looked at anew whenever all are gone through."""
+"""As many gangs as may wait: else each is evaluated again in every pass over all of them."""
 
 Surroundings = tuple[Room, Around]
 _Stamp = tuple[int, ...]
 _Answer = tuple[Gang, _Stamp, Shortfall | None]
-"""What an emptied cluster lacks for the gang, None for nothing; and at which state of things."""
+"""A gang, the state the answer is for, and what an emptied cluster lacks for it (None: nothing)."""
 
 
 @dataclass(eq=False)
@@ -47,23 +46,22 @@ class Constrained:
     _pod_affinity: PodAffinityIndex
     _staying: ResidentPods
     place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
-    """The pod that a gang's place is for; None where it closes nothing, room aside, to pods of that namespace that
-    require to be apart from such."""
+    """The pod of a gang's place; None if it repels no pods of that namespace with such terms."""
     work: int = field(default=0, init=False)
     """Steps of `core.work_budget` that plans have taken."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False
     )
-    # A gang that is made anew under its name is another.
+    # A gang that is created again under its name is another gang.
 
     def forget(self, key: GangKey) -> None:
-        """The gang is no more: what is remembered of it has it whole."""
+        """The gang has ended: the cache would keep the whole object."""
         self._hopeless.pop(key, None)
         self._concerned.pop(key, None)
 
     def concerns(self, gang: Gang) -> bool:
-        """Whether the gang's places are to be planned here. O(members) after a change."""
+        """Whether the gang's places are planned here. O(members) after a change."""
         state = (gang.roster.changes, self._pod_affinity.repellers_changed)
         known = self._concerned.get(gang.key)
         if known is None or known[0] is not gang or known[1] != state:
@@ -72,7 +70,7 @@ class Constrained:
         return known[2]
 
     def changes(self, *, alone: bool) -> int:
-        """Grows whenever who stands where has changed; or, if not `alone`, only who requires others to be away."""
+        """Grows when pods come, go or move; if not `alone`, only when pods with anti-affinity do."""
         return self._pod_affinity.repellers_changed + (self._pod_affinity.version if alone else 0)
 
     def _is_concerned(self, gang: Gang) -> bool:
@@ -82,8 +80,9 @@ class Constrained:
         return self._pod_affinity.repels_in(gang.key.namespace) and any(map(self._pod_affinity.repels, members))
 
     def promised(self, gang: Gang) -> Promised:
-        """Pods of no gang that the gang does not come before, and where kube-scheduler keeps room for each: others have
-        left for it, most likely. O(nominated pods)."""
+        """Pods without a gang, not below its priority, with the nodes that kube-scheduler keeps.
+
+        Most likely victims have left for them. O(nominated pods)."""
         nominated = self._pod_affinity.nominated()
         return [(pod, node) for pod, node in nominated if pod.gang is None and pod.priority >= gang.terms.claims]
 
@@ -98,7 +97,7 @@ class Constrained:
         leaving: Collection[Holder] = (),
         promised: Promised = (),
     ) -> dict[Holder, NodeName] | Shortfall:
-        """As `bin_packing.plan`, with all that the members require; and beside what is `promised`."""
+        """As `bin_packing.plan`, with all requirements of the members, beside what is `promised`."""
         return self.plan_in(self.environment(gang, slots, releasing, leaving, promised), gang, slots, candidates)
 
     def environment(
@@ -109,7 +108,7 @@ class Constrained:
         leaving: Collection[Holder],
         promised: Promised,
     ) -> Surroundings:
-        """What such plans are made in. O(those who leave)."""
+        """The room and the pods around for such plans. O(leaving holders)."""
         own = [slot.holder for slot in slots]
         room = Room(self._ledger, [*releasing, *own], leaving)
         room.keep_for(promised)
@@ -119,7 +118,7 @@ class Constrained:
     def plan_in(
         self, environment: Surroundings, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName]
     ) -> dict[Holder, NodeName] | Shortfall:
-        """As `plan`, where the surroundings are known."""
+        """As `plan`, in known surroundings."""
         room, around = environment
         return self._plan(room, gang, slots, candidates, around)
 
@@ -140,14 +139,13 @@ class Constrained:
         giving_up: Sequence[Holder],
         left: Iterable[NodeName] = (),
     ) -> Iterator[NodeName]:
-        """Those of the nodes where the pod is allowed beside everybody who stands or is planned there, and beside a
-        member on each of those that are `left` to one."""
+        """The nodes where the pod is allowed beside all others, and a member on each `left` node."""
         slots = [(_template(gang), node) for node in left]
         around = Around(self._pod_affinity, [*self._besides(gang, {Holder(pod.uid), *giving_up}), *slots])
         return allows(pod, names, self._nodes, around)
 
     def is_allowed(self, gang: Gang, held: Sequence[Holding]) -> bool:
-        """Whether each of the gang's places, bound ones aside, is allowed beside everybody else, and all the others."""
+        """Whether each unbound place of the gang is allowed beside all other pods and places."""
         seated = [(like(gang, each.holder), each.node) for each in held if each.node in self._nodes]
         if are_too_many(pod for pod, _ in seated):
             return False
@@ -167,7 +165,7 @@ class Constrained:
         return [Seat(slot, like(gang, slot.holder)) for slot in slots]
 
     def left_to(self, gang: Gang, places: Mapping[Holder, NodeName]) -> set[Holder]:
-        """Those of the gang's places that the pods around leave to it now, room aside; each beside those before it."""
+        """The gang's places that the pods around allow, room aside; each beside those before it."""
         around = Around(self._pod_affinity, self._besides(gang, places.keys()))
         seated = [(holder, like(gang, holder), node) for holder, node in places.items() if node in self._nodes]
         if are_too_many(pod for _, pod, _ in seated):
@@ -182,8 +180,7 @@ class Constrained:
         return left
 
     def _besides(self, gang: Gang, without: Collection[Holder], *, saved: bool = True) -> list[tuple[Pod, NodeName]]:
-        """Who holds room on a node and is not bound to it; with what is `saved` for others, which no plan that stands
-        gives way to. O(reservations and assumptions)."""
+        """Pods of unbound holdings; `saved`: with backfill ones. O(reservations and assumptions)."""
         found: list[tuple[Pod, NodeName]] = []
         unlike = dict.fromkeys(pod.constraints for pod in gang.roster.members.values() if pod.constraints is not None)
         apart = frozenset(term for own in unlike for term in own.apart_from_others(gang.key.namespace))
@@ -202,7 +199,7 @@ class Constrained:
         return found
 
     def concerned_by(self, gang: Gang, slots: Sequence[Slot], pods: Iterable[Pod]) -> list[Pod]:
-        """Those of these bound pods that may be in the way of some plan for the slots. Most share their labels."""
+        """The bound pods that may be in the way of a plan for the slots. Most share their labels."""
         members = dict.fromkeys(like(gang, slot.holder).constraints or NO_CONSTRAINTS for slot in slots)
         terms = dict.fromkeys(term for own in members for term in own.anti_affinity)
         meant: dict[tuple[str, int], bool] = {}
@@ -217,15 +214,14 @@ class Constrained:
         return [pod for pod, said in own if said.host_ports or said.anti_affinity or is_meant(pod)]
 
     def in_the_way(self, gang: Gang, found: Mapping[Holder, NodeName], pods: Iterable[Pod]) -> set[PodUid]:
-        """Those of these bound pods that may not stay where they are when the plan is carried out, room aside."""
+        """The bound pods that may not stay if the plan is carried out, room aside."""
         planned = _Planned(((like(gang, holder), node) for holder, node in found.items()), self._nodes)
         return {pod.uid for pod in pods if planned.keep_out(pod)}
 
-    # -- what could be -------------------------------------------------------------------------------------------
+    # -- possible placements -------------------------------------------------------------------------------------
 
     def lacks_when_empty(self, gang: Gang, slots: Sequence[Slot], lasting: Room) -> Shortfall | None:
-        """Why the slots would have no place though nobody were there but who stays; None if they would have one.
-        `lasting`: the room that there would be."""
+        """Why the slots have no place in `lasting` beside resident pods alone; None if they have."""
         found = self._plan(lasting, gang, slots, list(self._nodes), self._emptied(gang))
         return found if isinstance(found, Shortfall) else None
 
@@ -239,8 +235,9 @@ class Constrained:
         return Around(self._pod_affinity, [*staying, *promised], emptied=True)
 
     def hopeless(self, gang: Gang, ask: Callable[[], Shortfall | None]) -> Shortfall | None:
-        """What `ask`, which is `lacks_when_empty`, has answered; asked anew when nodes, members, or those that a member
-        wants to be near, have changed."""
+        """The answer of `ask` (`lacks_when_empty`), cached while its inputs are the same.
+
+        These are nodes, members, resident pods, and pods that a member wants to be near."""
         known = self._answered(gang)
         if known is None:
             known = (gang, self._stamp(gang), ask())
@@ -248,8 +245,7 @@ class Constrained:
         return known[2]
 
     def known_hopeless(self, gang: Gang) -> Shortfall | None:
-        """As `hopeless`, where that was asked before and nothing has changed; else None. Who is to be evenly among
-        others may be placed for the sake of those who are there, though there would be no place without them."""
+        """As `hopeless`, only from the cache; not for spread, which present pods may make possible."""
         known = self._answered(gang)
         return None if known is None or known[2] is None or known[2].rule == SPREAD else known[2]
 
@@ -276,8 +272,9 @@ class Constrained:
         lasting: Room,
         promised: Promised = (),
     ) -> dict[Holder, tuple[NodeName, Vector]] | None:
-        """For every slot the node that it should wait for, and what of its units is free there: as `feasibility.aim`.
-        Nodes come first that the pods around leave to a member now."""
+        """For every slot, the node to wait for and the units free there, as `feasibility.aim`.
+
+        Nodes that the pods around allow now come first."""
         holders = [*releasing, *(slot.holder for slot in slots)]
         now = Room(self._ledger, holders)
         for room in (now, lasting):
@@ -299,12 +296,12 @@ class Constrained:
 
 
 def _template(gang: Gang) -> Pod:
-    """The pod that a place without a member is like."""
+    """The pod that a place without a member resembles."""
     return next(gang.roster.unplaced(), next(iter(gang.roster.members.values())))
 
 
 def like(gang: Gang, holder: Holder) -> Pod:
-    """The pod that the gang's place is for, or is like. What is saved is named after the member."""
+    """The pod of the gang's place, or one like it. A saved place is named after the member."""
     members = gang.roster.members
     return members.get(PodUid(holder)) or members.get(PodUid(holder.rpartition("#")[2])) or _template(gang)
 
@@ -314,13 +311,13 @@ _Kind = tuple[str, frozenset[tuple[str, str]]]
 
 
 class _Planned:
-    """Who is planned where: whether a pod that is bound may stay beside them, by the rules of `neighbours`."""
+    """Planned pods: whether a bound pod may stay beside them, by the rules of `affinity_rules`."""
 
     def __init__(self, places: Iterable[tuple[Pod, NodeName]], nodes: Mapping[NodeName, Node]) -> None:
         self._nodes = nodes
         self._ports: dict[NodeName, list[HostPort]] = {}
         self._terms: dict[AffinityTerm, set[str]] = {}
-        """Their anti-affinity, each term with the values of its topology key where those stand that have it."""
+        """Anti-affinity terms of planned pods, with the values of the topology key on their nodes."""
         self._kinds: dict[_Kind, tuple[Pod, list[NodeName]]] = {}
         self._terms_about: Bounded[_Kind, list[AffinityTerm]] = Bounded(_REMEMBERED)
         self._values_of: Bounded[AffinityTerm, set[str]] = Bounded(_REMEMBERED)
@@ -333,7 +330,7 @@ class _Planned:
                 self._terms.setdefault(term, set()).update(self._values(term, [node]))
 
     def keep_out(self, pod: Pod) -> bool:
-        """Whether the pod may not be on its node beside them."""
+        """Whether the pod may not stay on its node beside the planned pods."""
         own, about = pod.constraints or NO_CONSTRAINTS, self._about(pod)
         if pod.node is None or not (own.host_ports or own.anti_affinity or about):
             return False
@@ -347,7 +344,7 @@ class _Planned:
         )
 
     def _about(self, pod: Pod) -> list[AffinityTerm]:
-        """Those of their terms that mean the pod."""
+        """The terms of planned pods that match the pod."""
         kind = _kind_of(pod)
         found = self._terms_about.get(kind)
         if found is None:
@@ -356,7 +353,7 @@ class _Planned:
         return found
 
     def _where(self, term: AffinityTerm) -> set[str]:
-        """The values of the term's topology key where those stand that it means."""
+        """The values of the term's topology key on the nodes of planned pods that it matches."""
         found = self._values_of.get(term)
         if found is None:
             meant = (on for pod, on in self._kinds.values() if term.peers.include(pod.namespace, pod.labels))

@@ -1,6 +1,6 @@
-"""Copies: how often pods of each kind fit on each node, kept, so that a change of one node is counted for it alone.
+"""Fit counts: how often pods of each kind fit on each node, updated node by node.
 
-Must not know what a kind is, nor what is free on a node.
+A caller defines what a kind is and what is free on a node.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from extender.kube.names import NodeName
 _SPARE = 64
 _K = TypeVar("_K", bound=Hashable)
 OnEach = tuple[list[NodeName], Iterable[Numbers]]
-"""The nodes that there are, and for each of some kinds how often it fits on each of them."""
+"""All nodes, and for each of some kinds how often it fits on each of them."""
 
 
 @dataclass(slots=True)
 class _Counts:
-    """Of one kind, by the number that each node has."""
+    """Counts of one kind, indexed by node number."""
 
     by_node: array[int] = field(default_factory=lambda: array("i"))
     total: int = 0
@@ -36,8 +36,9 @@ class _Counts:
 
 
 class Least(Generic[_K]):
-    """What each of several kinds needs, at least. `need`: of one kind; `lacks`: whether a node has too little for some
-    need."""
+    """The least that all kinds need.
+
+    `need`: of one kind; `lacks`: whether a node has too little for it."""
 
     def __init__(self, need: Callable[[_K], Need], lacks: Callable[[NodeName, Asked], bool]) -> None:
         self._need = need
@@ -45,23 +46,22 @@ class Least(Generic[_K]):
         self._all: Asked = ()
 
     def learn(self, kinds: Collection[_K]) -> None:
-        """These are the kinds."""
         needs = [dict(self._need(kind)) for kind in kinds]
         by_all = set(needs[0]).intersection(*needs[1:]) if needs else ()
         self._all = [(resource, min(need[resource] for need in needs)) for resource in sorted(by_all)]
 
     def is_lacking(self, node: NodeName) -> bool:
-        """Whether none of the kinds fits there; False says nothing."""
+        """Whether no kind fits there; False proves nothing."""
         return self._lacks(node, self._all)
 
 
 class Copies(Generic[_K]):
-    """How often pods of a kind fit on each node, and on all together: kept, so that asking costs nothing.
+    """How often pods of a kind fit on each node, and on all; stored, so that queries cost nothing.
 
-    `nodes`: the keys are those there are; `count`: how often the kind fits on the node as it is now; `count_all`: the
-    same at once for several kinds and all nodes; `least`: spares counting kind by kind where none fits.
+    `nodes`: all nodes as keys; `count`: how often the kind fits on the node now; `count_all`: the same for several
+    kinds and all nodes; `least`: spares the counts of all kinds if none fits.
 
-    A row of four bytes a node for each kind: a thousand kinds on ten thousand nodes are 40 MB.
+    Memory: 4 bytes for each kind and node. 1,000 kinds on 10,000 nodes take 40 MB.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class Copies(Generic[_K]):
         self._count_all = count_all
         self._least = least
         self._kinds_on: dict[NodeName, int] = {}
-        """How many kinds have room for one there; nodes on which none has are absent."""
+        """Number of kinds that fit on each node; a node where none fits is absent."""
         self._counts: dict[_K, _Counts] = {}
         self._numbers: dict[NodeName, int] = {}
-        """Of the nodes; one that is gone keeps its number for a while, and has no room."""
+        """Number of each node. A deleted node keeps its number for a while, and has no room."""
         self._most_numbers = _SPARE
 
     def __contains__(self, kind: _K) -> bool:
         return kind in self._counts
 
     def follow(self, *kinds: _K) -> None:
-        """They will be asked about. O(nodes) for each that nobody has followed."""
+        """Counts these kinds from now on. O(nodes) for each new kind."""
         if new := [kind for kind in kinds if kind not in self._counts]:
             self._counts |= {kind: _Counts() for kind in new}
             self._learn_least()
@@ -118,7 +118,7 @@ class Copies(Generic[_K]):
             count_in(self._kinds_on, names[number], sign * int(kinds_on[number]))
 
     def leave(self, *kinds: _K) -> None:
-        """Of those who followed each of them, one does no more."""
+        """Removes one user of each kind; a kind without users is counted no longer."""
         gone = list[_Counts]()
         for kind in kinds:
             counts = self._counts[kind]
@@ -137,7 +137,7 @@ class Copies(Generic[_K]):
             self._least.learn(self._counts.keys())
 
     def refresh(self, nodes: Collection[NodeName]) -> int:
-        """What is answered about these nodes from now on is of this moment. How many counts that took."""
+        """Recounts these nodes. Returns the number of counts."""
         counted = 0
         for node in nodes:
             if self._least is not None and node not in self._kinds_on and self._least.is_lacking(node):
@@ -151,7 +151,7 @@ class Copies(Generic[_K]):
         return counted
 
     def _number_anew(self) -> None:
-        """Nodes that are gone have no number, once they are more than those that are there."""
+        """Renumbers the nodes once deleted ones are more than half of the numbers."""
         there = list(self._nodes)
         self._most_numbers = 2 * len(there) + _SPARE
         if len(self._numbers) <= self._most_numbers:
@@ -176,7 +176,7 @@ class Copies(Generic[_K]):
                 count_in(self._kinds_on, node, 1 if count else -1)
 
     def anywhere(self, nodes: Iterable[NodeName]) -> bool:
-        """Whether one of these nodes has room for one of any kind."""
+        """Whether one of these nodes has room for any kind."""
         return any(node in self._kinds_on for node in nodes)
 
     def on(self, node: NodeName, kind: _K) -> int:
@@ -187,7 +187,7 @@ class Copies(Generic[_K]):
         return self._counts[kind].total
 
     def version(self, kind: _K) -> int:
-        """Another whenever a count of the kind has changed, as long as somebody follows it."""
+        """Changes whenever a count of the kind has changed, while it has users."""
         return self._counts[kind].version
 
     def with_room(self, kind: _K) -> Iterator[NodeName]:
@@ -196,7 +196,7 @@ class Copies(Generic[_K]):
         return (node for node, number in self._numbers.items() if number < len(by_node) and by_node[number])
 
     def violations(self) -> Iterator[Violation]:
-        """Counts that are not what they would be, counted anew."""
+        """Counts that differ from a recount."""
         for kind, counts in self._counts.items():
             by_node = counts.by_node
             known = len(by_node)

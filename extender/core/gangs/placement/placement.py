@@ -1,11 +1,10 @@
-"""The places of gangs on the ledger: a quorum reserved as one, claimed or moved by its members, handed over, given up.
+"""Placement: the places of gangs on the ledger: reserve, claim, move, pass on, release.
 
-Knows the ledger and which nodes a pod accepts. Every change is one transaction: it happens whole, or nothing has
-happened. Must not know in which phase a gang is, who waits at a barrier, why a place is wanted (see `gangs`), nor why a
-pod was nominated (`preemption`). What could be is in `feasibility`.
+Every change is one transaction: it happens whole or not at all. `gangs` decides why a place is needed, `preemption`
+which pod is nominated, `feasibility` what could fit ever.
 
-The places of a gang that only intends are holdings of no units: nobody else counts them, its own members do. Units
-are claimed by `settle_on` when a member comes to be bound.
+The places of a gang that only intends are holdings without units: only its own members count them. `settle_on` claims
+the units when a member arrives in bind.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from extender.kube.quantities import Vector
 
 @dataclass(eq=False)
 class Places:
-    """`offers`: what kube-scheduler has offered members. `quota`: how many places a namespace may have."""
+    """`offers`: nodes offered to members. `quota`: how many places a namespace may have."""
 
     _ledger: Ledger
     _slots: Slots
@@ -43,12 +42,11 @@ class Places:
         return [held for held in self._ledger.held_for(gang.key) if held.kind is not HoldingKind.BOUND]
 
     def has_unbound(self, gang: Gang) -> bool:
-        """Whether it has any. Each of its members may ask."""
+        """Whether it has any. Cheaper than `unbound`, because each member may ask."""
         return self._ledger.first_held_for(gang.key, HoldingKind.BOUND) is not None
 
     def are_allowed(self, gang: Gang) -> bool:
-        """Whether the gang's reservations and assumptions, of one with a plan, are where its members may be as things
-        are now, room aside."""
+        """Whether the gang's members may still be where the plan has them, room aside."""
         return not self.is_constrained(gang) or self._constrained.is_allowed(gang, self.unbound(gang))
 
     # -- a quorum ------------------------------------------------------------------------------------------------
@@ -65,12 +63,12 @@ class Places:
         unheld: bool = False,
         beside: Sequence[Gang] = (),
     ) -> Sequence[Holder] | Shortfall:
-        """A place for each member that the quorum still needs, all reserved; or what is short, and nothing changes.
+        """Reserves a place for each member that the quorum still needs; or returns what is short.
 
-        `first`, if there is one, is placed on one of the nodes sent. Members that do not exist yet are taken to be
-        like it. `saved`: what was saved for the gang, or for one behind it, and is given up for the plan. `intends`:
-        nothing is reserved, see above. `unheld`: nothing is for members that do not exist yet. `beside`: others that
-        there is to be room for as well, of whom each member may need a place that nothing is held on yet.
+        If it fails, nothing changes. `first` is placed on one of the nodes sent; members that do not exist yet are
+        taken to be like it. `saved`: backfill reservations for the gang, or for one behind it, given up for the plan.
+        `intends`: nothing is reserved, see above. `unheld`: nothing is held for members that do not exist yet.
+        `beside`: other gangs that must also have room: each of their members may need a place that holds no units yet.
         """
         slots, found = self._look_for(gang, first, sent, saved)
         if beside and not isinstance(found, Shortfall):
@@ -85,7 +83,7 @@ class Places:
         return [slot.holder for slot in slots]
 
     def has_room(self, gang: Gang, first: Pod | None, sent: Sequence[NodeName], releasing: Sequence[Holder]) -> bool:
-        """Whether `reserve` would find a place for each."""
+        """Whether `reserve` would find a place for each member."""
         return not isinstance(self._look_for(gang, first, sent, releasing)[1], Shortfall)
 
     def _beside(
@@ -96,8 +94,9 @@ class Places:
         sent: Sequence[NodeName],
         others: Sequence[Gang],
     ) -> Mapping[Holder, NodeName] | Shortfall:
-        """The plan for the slots, or another, that leaves a place to each for whom these others hold nothing yet; what
-        they require of each other aside. A gang that requires or prefers some nodes is not moved for that."""
+        """A plan that leaves a place to each member for which these others hold nothing yet.
+
+        Their requirements on each other are ignored. A gang with required or preferred nodes keeps its plan."""
         theirs: list[Slot] = []
         for other in others:
             theirs += self._slots.more(other, other.needed - sum(1 for held in self.unbound(other) if held.units))
@@ -131,9 +130,8 @@ class Places:
         return slots, found
 
     def _may_be_elsewhere(self, gang: Gang, first: Pod, sent: Sequence[NodeName]) -> bool:
-        """Whether others of the gang may be on other nodes than those sent for the first member. The offer is
-        remembered: only of one for which no plan was found."""
-        # Of what kube-scheduler has sent, policies may have left few: that is not every node that it allows.
+        """Whether others may use other nodes than those sent for the first. Stores that offer."""
+        # Policies may have left only few of the nodes that kube-scheduler sent: these are not all that it allows.
         return self._offers.differ(gang, first, sent) or (
             bool(first.governed) and self._slots.judged(first) is not None
         )
@@ -141,7 +139,7 @@ class Places:
     def plan(
         self, gang: Gang, slots: Sequence[Slot], candidates: Sequence[NodeName], releasing: Sequence[Holder]
     ) -> dict[Holder, NodeName] | Shortfall:
-        """A node for each of the slots, by what the gang's members require; nothing changes."""
+        """A node for each of the slots, by the requirements of the gang's members; nothing changes."""
         best_first = self._slots.best_first(gang, candidates)
         if self.is_constrained(gang):
             return self._constrained.plan(gang, slots, best_first or candidates, releasing)
@@ -151,16 +149,17 @@ class Places:
 
     @property
     def work(self) -> int:
-        """Steps of work that plans of gangs took that depend on which pods stand where."""
+        """Steps of work that plans of constrained gangs have taken."""
         return self._constrained.work
 
     def is_constrained(self, gang: Gang) -> bool:
-        """Whether its places depend on which pods stand where."""
+        """Whether its places depend on which pods are on which nodes."""
         return self._constrained.concerns(gang)
 
     def make_good(self, gang: Gang, members: Mapping[PodUid, NodeName]) -> Sequence[PodUid]:
-        """What these members ask for is held on those nodes, without a deadline. Or for whom of them there is no room
-        any more; then nothing has changed."""
+        """Holds these members' requests without deadline, or returns the members without room.
+
+        In the second case nothing changes."""
         claims = [
             Holding(Holder(uid), node, gang.roster.members[uid].requests, HoldingKind.ASSUMPTION, gang.key)
             for uid, node in members.items()
@@ -168,8 +167,9 @@ class Places:
         return [PodUid(claim.holder) for claim, _ in self._ledger.commit(claims).conflicts]
 
     def cover(self, gang: Gang) -> bool:
-        """Each member that the quorum needs, and that has no place of its own, has a vacant one that suits it; or the
-        vacant ones are planned anew for them. False where that is not possible, and nothing changes."""
+        """Whether each needed member has a place or a suitable vacant one, if need be replanned.
+
+        If that is not possible, nothing changes."""
         held = self.unbound(gang)
         vacant = [each for each in held if PodUid(each.holder) not in gang.roster.members]
         lacking = gang.needed - (len(held) - len(vacant))
@@ -185,7 +185,7 @@ class Places:
         if len(vacant) - len(left) >= lacking:
             return True
         releasing = [each.holder for each in vacant]
-        # Where the plan had them, if it may be: others may be planned for beside that.
+        # The former nodes come first: other gangs may be planned beside those.
         candidates = list(dict.fromkeys((*(each.node for each in vacant), *self._slots.nodes)))
         for members in (to_come, sorted(to_come, key=size_of)):
             slots, _ = self._slots.of_members(members[:lacking], members[0], None)
@@ -204,8 +204,9 @@ class Places:
         return fits and node is not None and accepts(node, pod)
 
     def may_settle_on(self, gang: Gang, held: Holding, node: NodeName) -> bool:
-        """Whether the member that has come for its place may be on that node instead, where the plan has another for
-        it; room aside. Who else is planned where, and what policies say, may have changed since it was offered."""
+        """Whether the member in bind may use that node instead of its planned one, room aside.
+
+        Other plans and policies may have changed since the node was offered."""
         pod = gang.roster.members[PodUid(held.holder)]
         if node == held.node:
             return True
@@ -214,7 +215,7 @@ class Places:
         return not self._is_constrained(gang, pod) or any(self._constrained.allowed(gang, pod, [node], (held.holder,)))
 
     def settle_on(self, held: Holding, node: NodeName, units: Vector) -> None:
-        """The member has come for its place, which is that node, and has room: all that it asks for is held there."""
+        """Holds all units of the member on that node, which has room: it has arrived in bind."""
         claim = replace(held, node=node, units=units, kind=HoldingKind.ASSUMPTION)
         if held != claim:
             commit(self._ledger, [claim])
@@ -222,11 +223,10 @@ class Places:
     # -- a member takes its place --------------------------------------------------------------------------------
 
     def take(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], until: float | None) -> NodeName | None:
-        """The node, one of those sent, that the pod now holds its units on; None if there is none, and nothing has
-        changed.
+        """The node, one of those sent, on which the pod now holds its units; None if there is none.
 
-        Its own place is kept, or moved; a pod that has none takes over one that is vacant, then any room, then the
-        place of a member that has not come for it.
+        If there is none, nothing changes. The pod keeps or moves its own place. A pod without one takes a vacant place,
+        then any room, then the place of a member that has not come for it.
         """
         own = self._ledger.holding(pod.uid)
         if own is not None and own.kind is HoldingKind.BOUND:
@@ -243,15 +243,14 @@ class Places:
         return self._claim_first(gang, pod, named, sent, until)
 
     def exchange(self, gang: Gang, pod: Pod, sent: Sequence[NodeName], until: float | None) -> NodeName | None:
-        """As `take`, for a pod that may not have its own place: it leaves that for one that is vacant."""
+        """As `take`, for a pod that may not have its own place: it takes a vacant one instead."""
         own = self._unbound_of(pod)
         if own is None:
             return None
         return self._claim_first(gang, pod, self._vacant(gang, sent), sent, until, leaving=own)
 
     def make_way(self, gang: Gang, pod: Pod) -> None:
-        """The pod may not have its own place. If others have taken that room by facts, and what is left of it others of
-        its gang could have but for this one, it has no place."""
+        """Releases a place that the pod may not have, if facts took room that members there need."""
         own = self._unbound_of(pod)
         if own is None or self._is_backed(own):
             return
@@ -267,14 +266,15 @@ class Places:
         return [held for held in self.unbound(gang) if held.kind is HoldingKind.RESERVATION]
 
     def _vacant(self, gang: Gang, sent: Sequence[NodeName]) -> list[Holding]:
-        """Its places that are nobody's; those on a node that was sent first, which need no move."""
+        """Places without a member; those on a node sent come first, because they need no move."""
         vacant = [held for held in self._reserved(gang) if PodUid(held.holder) not in gang.roster.members]
         there = frozenset(sent if vacant else ())
         return sorted(vacant, key=lambda held: held.node not in there)
 
     def reseat(self, gang: Gang, pod: Pod, sent: Sequence[NodeName]) -> NodeName | None:
-        """The node, one of those sent, that the pod now holds its units on, for members that have not come yet were
-        planned anew around it; None if that is not possible, and nothing has changed."""
+        """The node, one of those sent, that the pod holds after a new plan for later members.
+
+        None if that is not possible; then nothing has changed."""
         self._offers.learn(pod, sent)
         held = self.unbound(gang)
         own = next((each for each in held if PodUid(each.holder) == pod.uid), None)
@@ -307,7 +307,7 @@ class Places:
         *,
         leaving: Holding | None = None,
     ) -> NodeName | None:
-        """As `_claim`, of the first of the places that will do."""
+        """As `_claim`, with the first suitable place."""
         claimed = (self._claim(gang, pod, each, sent, until, leaving=leaving) for each in places)
         return next((node for node in claimed if node is not None), None)
 
@@ -321,8 +321,9 @@ class Places:
         *,
         leaving: Holding | None = None,
     ) -> NodeName | None:
-        """`held` becomes the pod's own, on its node if that was sent and suffices, else moved to one that was. What it
-        is `leaving` for that is a slot for another, if others have not taken that room by facts."""
+        """`held` becomes the pod's own, on its node if possible, else moved to one that was sent.
+
+        The place that it is `leaving` becomes a slot for another member, if facts have not taken that room."""
         wanted = [held.node] if held.node in sent else []
         node = self._with_room(gang, pod, (*wanted, *sent), held, leaving)
         if node is None:
@@ -349,7 +350,7 @@ class Places:
         instead_of: Holding | None = None,
         leaving: Holding | None = None,
     ) -> NodeName | None:
-        """The first of the nodes that has room for the pod, beside what is held and what its gang intends there."""
+        """The first node with room for the pod, beside what is held and what its gang intends."""
         giving_up = [held.holder for held in (instead_of, leaving) if held is not None]
         intended = self._intended(gang, (Holder(pod.uid), *giving_up)) if gang.plan.intends else {}
         if instead_of is not None and PodUid(instead_of.holder) == pod.uid:
@@ -380,7 +381,7 @@ class Places:
             yield from others
 
     def _intended(self, gang: Gang, but: Sequence[Holder]) -> dict[NodeName, list[Vector]]:
-        """By node, what members of a gang that only intends are to have there."""
+        """Requests of members that a gang which only intends has planned, by node."""
         found: dict[NodeName, list[Vector]] = {}
         for held in self.unbound(gang):
             member = gang.roster.members.get(PodUid(held.holder))
@@ -388,43 +389,42 @@ class Places:
                 found.setdefault(held.node, []).append(member.requests)
         return found
 
-    # -- ends ----------------------------------------------------------------------------------------------------
+    # -- release -------------------------------------------------------------------------------------------------
 
     def hand_over(self, gang: Gang, held: Holding, until: float) -> None:
-        """What the member held is a slot for a successor, if others have not taken that room by facts."""
+        """Makes the member's holding a slot for a successor, if facts have not taken that room."""
         if self._is_backed(held):
             commit(self._ledger, [_as_slot(gang, held, until)], releasing=(held.holder,))
         else:
             self._ledger.release(held.holder)
 
     def keep(self, gang: Gang, deadline: float) -> None:
-        """What is reserved and assumed is held until then."""
+        """Sets the deadline of all reservations and assumptions."""
         for held in self.unbound(gang):
             self._ledger.keep(held.holder, deadline)
 
     def release_vacant(self, gang: Gang) -> None:
-        """Places that no member has are free."""
+        """Releases places without a member."""
         for held in self.unbound(gang):
             if PodUid(held.holder) not in gang.roster.members:
                 self._ledger.release(held.holder)
 
     def forget_member(self, uid: PodUid) -> None:
-        """It is gone: so is what it was offered."""
+        """The member is deleted: forgets its offer."""
         self._offers.forget(uid)
 
     def forget(self, gang: Gang) -> None:
-        """It is no more."""
         self._constrained.forget(gang.key)
 
     def release(self, gang: Gang) -> None:
-        """Nothing is held but what is bound or being written."""
+        """Releases all that is neither bound nor being written."""
         for held in self.unbound(gang):
             if PodUid(held.holder) not in gang.barrier.writing:
                 self._ledger.release(held.holder)
 
 
 def _reservations(gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName], until: float) -> list[Holding]:
-    """What the slots hold where the plan has them."""
+    """The holdings of the slots on their planned nodes."""
     return [
         Holding(slot.holder, nodes[slot.holder], _held_now(gang, slot.units), HoldingKind.RESERVATION, gang.key, until)
         for slot in slots
@@ -432,17 +432,17 @@ def _reservations(gang: Gang, slots: Sequence[Slot], nodes: Mapping[Holder, Node
 
 
 def _as_slot(gang: Gang, held: Holding, until: float | None) -> Holding:
-    """What is held, as a place that is nobody's."""
+    """The holding as a place without a member."""
     return Holding(slot_name(gang), held.node, held.units, HoldingKind.RESERVATION, gang.key, until)
 
 
 def _held_now(gang: Gang, units: Vector) -> Vector:
-    """What a place of so many units holds until its member comes to be bound."""
+    """What a place of these units holds until its member arrives in bind."""
     return {} if gang.plan.intends else units
 
 
 def commit(ledger: Ledger, claims: Sequence[Holding], releasing: Iterable[Holder] = ()) -> None:
-    """The claims hold, as was planned on the ledger as it is."""
+    """Commits claims planned on the ledger as it is. Raises AssertionError on a conflict."""
     outcome = ledger.commit(claims, releasing=releasing)
     if outcome.conflicts:
         raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
@@ -451,7 +451,7 @@ def commit(ledger: Ledger, claims: Sequence[Holding], releasing: Iterable[Holder
 def as_nominated(
     slots: Sequence[Slot], nodes: Mapping[Holder, NodeName], nominated: Mapping[PodUid, NodeName]
 ) -> Mapping[Holder, NodeName]:
-    """The same plan, where slots that are alike have changed places so that as many as can be are as nominated."""
+    """The same plan, with equal slots exchanged so that as many as possible are on nominated nodes."""
     if not nominated:
         return nodes
     found = dict(nodes)
@@ -463,7 +463,7 @@ def as_nominated(
         for holder, node in wanted.items():
             if found[holder] == node:
                 continue
-            # With whom it changes places must not be there as nominated itself.
+            # The other slot must not be on its own nominated node.
             other = next((each for each in holders if found[each] == node and wanted.get(each) != node), None)
             if other is not None:
                 found[holder], found[other] = node, found[holder]

@@ -1,14 +1,13 @@
-"""What stays on the nodes: pods for whose leaving no gang should wait.
+"""Resident pods: pods on nodes that no gang should wait for.
 
-Room is saved only for a gang that could fit beside them. A pod that is bound stays
+Room is reserved only for a gang that could fit beside them. A bound pod is resident
 
-- for good, if it is a DaemonSet's or a static pod's, for it would come again, or if its scheduler is not ours;
-- if it has run for longer than a bound and shows no sign of ending: it is not being deleted, and it is no Job's, whose
-  pods are made to end. That does not count for a gang that may preempt it, for it is of a lower priority.
+- for good, if it is a DaemonSet's or a static pod, because it would come again, or if it is a foreign pod;
+- if it has run longer than a bound and shows no sign of ending: it is not being deleted, and no Job owns it. This does
+  not count for a gang that may preempt it because it is of a lower priority.
 
-All others may leave, and so may what only holds a reservation. Kept as totals by node, so that asking costs nothing;
-the slow twin is in `violations`. Knows the pods; must not know gangs, nor what a node can hold. Its times are the API
-server's, which are compared with the time of day: where that is set back, all pods are judged anew.
+All others may leave, and so may reservations. Totals by node make queries cheap; `violations` compares them with a
+recount. The API server's times are compared with the time of day. If that is set back, all pods are evaluated again.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
 
 LONG_RUNNING_SECONDS = 86_400.0
-"""A pod that has run for so long, and shows no sign of ending, is not waited for."""
+"""A pod that has run for this many seconds, and shows no sign of ending, is not waited for."""
 
 _ENDS = frozenset({"Job"})
-"""Controllers whose pods are made to end."""
+"""Kinds of controllers whose pods end."""
 _NOTHING: Vector = MappingProxyType({})
 
 _SPARE = 1024
-"""So many pods that have ended may be kept in mind beside as many as there are."""
+"""The heap may hold this number of entries beyond twice the number of pods."""
 
 _Rank = float
-"""Who may still make a pod leave: gangs of a priority above that; nobody, where it is infinite."""
+"""Gangs of a priority above this may evict the pod; infinite: no gang may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,9 @@ class _Stay:
 
 @dataclass(slots=True)
 class ResidentPods:
-    """`pods`: the table of all pods that are not finished, which is the `Scheduler`'s. `ours`: whether the pod's
-    scheduler is one of ours. `preempts`: whether anybody is evicted for a gang. `comes_again`: see `core.daemons`."""
+    """`pods`: all unfinished pods. `ours`: whether a pod's scheduler calls Escher.
+
+    `preempts`: whether gangs evict pods at all. `comes_again`: see `core.daemons`."""
 
     pods: Mapping[PodUid, Pod]
     ours: Callable[[Pod], bool] = lambda pod: True
@@ -57,20 +57,20 @@ class ResidentPods:
     preempts: bool = True
     comes_again: Callable[[Pod], bool] = lambda pod: False
     grown: int = 0
-    """Grows whenever more stays than before, on any node."""
+    """Grows whenever a node has more resident units than before."""
     shrunk: int = 0
-    """Grows whenever less does."""
+    """Grows whenever a node has fewer."""
     _stays: dict[PodUid, _Stay] = field(default_factory=dict)
     _totals: dict[NodeName, dict[_Rank, dict[ResourceKey, int]]] = field(default_factory=dict)
     _growing_old: list[tuple[float, PodUid]] = field(default_factory=list)
-    """A heap of when pods will have run for long, and of some that have ended or will be judged otherwise then."""
+    """A heap of when pods will have run for long; some have ended or no longer count."""
     _changed: dict[NodeName, None] = field(default_factory=dict)
     _now: float = -inf
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, before: Pod | None) -> None:
-        """The pod is as told; `before`: as it was known, None if it was not."""
+        """Takes in the pod as it is now; `before`: as it was, None if it is new."""
         if pod.node is None and (before is None or before.node is None):
             return
         self._settle(pod)
@@ -80,17 +80,17 @@ class ResidentPods:
             heappush(self._growing_old, (pod.bound_at + self.long_running, pod.uid))
 
     def _grow_old_anew(self) -> None:
-        """Nobody is kept in mind who has ended: in a day they are many times those that are there."""
+        """Drops ended pods from the heap: in a day they are many times the existing pods."""
         self._growing_old = [(pod.bound_at + self.long_running, pod.uid) for pod in self.pods.values() if pod.bound_at]
         heapify(self._growing_old)
 
     def judge_anew(self, pod: Pod) -> None:
-        """Whether the pod comes again is judged otherwise. One that is about to be taken in is left out."""
+        """Evaluates the pod again after `comes_again` changed. Ignores pods not in `pods`."""
         if self.pods.get(pod.uid) is pod:
             self._settle(pod)
 
     def anybody(self) -> bool:
-        """Whether any pod stays."""
+        """Whether any pod is resident."""
         return bool(self._stays)
 
     def forget(self, uid: PodUid) -> None:
@@ -98,7 +98,7 @@ class ResidentPods:
         self._replace(uid, None)
 
     def heed_time(self, now: float) -> None:
-        """It is this time of day: who has run for long is waited for no more."""
+        """Sets the time of day: pods that have now run for long become resident."""
         if now < self._now:
             self._now = now
             for pod in self.pods.values():
@@ -116,7 +116,7 @@ class ResidentPods:
         self._replace(pod.uid, stay)
 
     def _rank(self, pod: Pod) -> _Rank | None:
-        """None: it may leave."""
+        """The rank of the pod; None: it may leave."""
         if self.comes_again(pod):
             return inf
         if pod.deleting:
@@ -153,13 +153,13 @@ class ResidentPods:
         if not ranks:
             del self._totals[stay.node]
 
-    # -- questions -----------------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def __contains__(self, uid: PodUid) -> bool:
         return uid in self._stays
 
     def on(self, node: NodeName, priority: int | None) -> Vector:
-        """What stays on the node for a gang that may preempt pods below that priority; None: it may preempt none."""
+        """Resident units for a gang that may preempt pods below `priority`; None: it preempts none."""
         ranks = self._totals.get(node)
         if ranks is None:
             return _NOTHING
@@ -168,12 +168,12 @@ class ResidentPods:
         return staying[0] if len(staying) == 1 else add(staying)
 
     def drain_changes(self) -> Collection[NodeName]:
-        """The nodes on which something else stays than at the last call."""
+        """The nodes whose resident units have changed since the last call."""
         changed, self._changed = self._changed, {}
         return changed
 
     def violations(self) -> Iterator[Violation]:
-        """Where the totals are not what the pods, judged anew, add up to. O(pods)."""
+        """Nodes where the totals differ from a recount of the pods. O(pods)."""
         twin: dict[NodeName, dict[_Rank, dict[ResourceKey, int]]] = {}
         for pod in self.pods.values():
             if pod.node is None or (rank := self._rank(pod)) is None:

@@ -1,7 +1,6 @@
-"""Slots: how the quorum of a gang is asked for: a slot for each member to place, and which nodes it may be on.
+"""Slots: one for each member of a gang that must be placed, with the nodes that it may use.
 
-Knows members, nodes, what stays on them, and what kube-scheduler has offered. Must not know what is planned, nor what
-is held for the gang.
+They depend on members, nodes, resident pods and the nodes that kube-scheduler has offered, not on plans or holdings.
 """
 
 from __future__ import annotations
@@ -25,37 +24,38 @@ from extender.kube.names import CPU, MEMORY, NodeName, PodUid
 from extender.kube.quantities import Vector
 
 SAMPLE_FLOOR = 100
-"""kube-scheduler never samples fewer nodes than this: a shorter list is every node that its own plugins allow."""
+"""kube-scheduler never samples fewer nodes: a shorter list is every node that its plug-ins allow."""
 _REMEMBERED = 4096
 
 
 class Offers:
-    """On which nodes kube-scheduler would have single members, where that is told in full.
+    """The nodes that kube-scheduler allows single members, if the list is complete.
 
-    Members that are alike to us may differ in what only kube-scheduler knows, such as volumes: the offer for one is
-    then not that for another. It is a hint, and may be out of date.
+    Members that look alike to Escher may differ in what only kube-scheduler evaluates, such as volumes. Then the offer
+    for one member does not hold for another. An offer is a hint, and may be out of date.
     """
 
     def __init__(self) -> None:
         self._of: Bounded[PodUid, frozenset[NodeName]] = Bounded(_REMEMBERED)
 
     def learn(self, pod: Pod, sent: Sequence[NodeName]) -> None:
-        """These nodes were sent for the pod."""
+        """Stores the nodes sent for the pod, if they are complete."""
         if len(sent) < SAMPLE_FLOOR:
             self._of[pod.uid] = frozenset(sent)
 
     def forget(self, uid: PodUid) -> None:
-        """The pod is gone: it would keep a hundred names of nodes."""
+        """Forgets the deleted pod, which would keep up to 100 names of nodes."""
         if uid in self._of:
             del self._of[uid]
 
     def of(self, pod: Pod) -> frozenset[NodeName] | None:
-        """Where the pod may be, as was told last; None if that is not known."""
+        """The nodes last offered for the pod; None if not known."""
         return self._of.get(pod.uid)
 
     def differ(self, gang: Gang, first: Pod, sent: Sequence[NodeName]) -> bool:
-        """Whether this offer for the first member is not to be taken for everyone's: it has volumes or devices of its
-        own, or another member was offered other nodes. It is remembered."""
+        """Whether this offer may not hold for all members. Stores the offer.
+
+        So it is if the pod has volumes or devices of its own, or another member was offered other nodes."""
         if len(sent) >= SAMPLE_FLOOR:
             return False
         self.learn(first, sent)
@@ -73,18 +73,17 @@ def _says_nothing(pod: Pod) -> None: ...
 
 @dataclass(eq=False)
 class Slots:
-    """`nodes` is the `Scheduler`'s table of nodes, read here for selectors and taints. `staying`: what no gang waits
-    for."""
+    """`nodes`: all nodes, for selectors and taints. `staying`: pods that no gang waits for."""
 
     _ledger: Ledger
     nodes: Mapping[NodeName, Node]
     _staying: ResidentPods
     judged: Callable[[Pod], Accepts | None] = field(default_factory=lambda: _says_nothing, init=False)
-    """What policies say beside that of the nodes for a pod; None: nothing."""
+    """The policies' verdict on nodes for a pod, beside the node rules; None: there is none."""
     preferred: Callable[[Pod], Callable[[NodeName], float] | None] = field(
         default_factory=lambda: _says_nothing, init=False
     )
-    """How good nodes are for a pod; None: as good as each other."""
+    """The score of nodes for a pod; None: all are equal."""
 
     def __post_init__(self) -> None:
         self._matching = matching(self.nodes)
@@ -92,14 +91,14 @@ class Slots:
     # -- nodes ----------------------------------------------------------------------------------------------------
 
     def candidates(self, sent: Sequence[NodeName]) -> Sequence[NodeName]:
-        """Nodes to plan on: those sent first, then the rest, for a sample need not hold room for everyone."""
+        """Nodes to plan on: those sent, then the rest, because a sample may lack room for all."""
         if len(sent) >= len(self.nodes):
             return sent
         offered = frozenset(sent)
         return [*sent, *(name for name in self.nodes if name not in offered)]
 
     def best_first(self, gang: Gang, nodes: Sequence[NodeName]) -> Sequence[NodeName] | None:
-        """The nodes, the best for the gang's members first; None where these prefer none."""
+        """The nodes, best for the gang's members first; None if the members prefer none."""
         member = next(gang.roster.unplaced(), None)
         score = self.preferred(member) if member is not None and member.governed else None
         return None if score is None else sorted(nodes, key=score, reverse=True)
@@ -109,23 +108,24 @@ class Slots:
         return SAMPLE_FLOOR <= len(sent) < len(self.nodes)
 
     def would_have(self, node: NodeName, kind: EquivalenceClass) -> bool:
-        """Whether selectors, taints and cordons let pods of the kind be there."""
+        """Whether selectors, taints and cordons allow pods of the kind on the node."""
         return self._matching.accepts(node, kind.like)
 
     def accepting(self, pod: Pod) -> Accepts:
-        """Whether selectors, taints and cordons let the pod be there."""
+        """Whether selectors, taints and cordons allow the pod on a node."""
         return AcceptsPod(pod, self._matching)
 
     def is_judged(self, gang: Gang) -> bool:
-        """Whether more than that, and room, decides where its members may be."""
+        """Whether policies also decide where its members may be."""
         unlike = {pod.governed: pod for pod in gang.roster.unplaced()}
         return any(self.judged(pod) is not None for pod in unlike.values())
 
     # -- members, smallest first ----------------------------------------------------------------------------------
 
     def smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
-        """The members to place, smallest first. Where there are more than the quorum needs, those come last that would
-        find no room even by themselves: no more of a kind are taken than there is room for."""
+        """The members to place, smallest first, then those without room if there are too many.
+
+        Of each kind at most as many come first as there is room for."""
         members = sorted(gang.roster.unplaced(), key=size_of)
         if len(members) <= gang.needed:
             return members
@@ -145,11 +145,11 @@ class Slots:
         return [*chosen, *rest]
 
     def emptied(self, gang: Gang) -> Room:
-        """The room there would be if nothing were held but what stays as long as the gang waits."""
+        """The room if only resident pods and the gang's bound members held units."""
         return Room.emptied(self._ledger, self.nodes, self.lasting(gang))
 
     def lasting(self, gang: Gang) -> Callable[[NodeName], Vector]:
-        """What is on a node for as long as the gang waits: what stays, and its own members that are bound."""
+        """Units on a node for as long as the gang waits: resident pods, and its own bound members."""
         below = gang.terms.claims if gang.roster.preempts else None
         staying = self._staying
         own: dict[NodeName, list[Vector]] = {}
@@ -164,7 +164,7 @@ class Slots:
     # -- a slot for each ------------------------------------------------------------------------------------------
 
     def in_empty(self, gang: Gang) -> list[Slot]:
-        """A slot for each member still needed: the smallest that would have room if only what stays were held."""
+        """A slot for each member still needed: the smallest that have room beside resident pods."""
         return self.of_quorum(gang, self.smallest(gang, lambda: self.emptied(gang)), None)
 
     def of_quorum(
@@ -174,8 +174,9 @@ class Slots:
         offered: Sequence[NodeName] | None,
         own: Offers | None = None,
     ) -> list[Slot]:
-        """One slot for each member still needed. `offered`: the nodes that kube-scheduler sent for the first one.
-        `own`: the offers of others, where that one is not taken for theirs."""
+        """One slot for each member still needed. `offered`: the nodes sent for the first member.
+
+        `own`: the offers of the other members, if the first is not valid for them."""
         missing = gang.missing
         template = members[0]
         placing = members[: gang.needed - missing]
@@ -186,7 +187,7 @@ class Slots:
         return slots + [Slot(slot_name(gang), template.requests, accepting) for _ in range(missing)]
 
     def more(self, gang: Gang, number: int) -> list[Slot]:
-        """So many slots for members like those that are not placed."""
+        """`number` slots for members like those that are not placed."""
         template = next(gang.roster.unplaced(), None)
         if template is None or number <= 0:
             return []
@@ -197,7 +198,7 @@ class Slots:
         self, members: Sequence[Pod], template: Pod, offered: Sequence[NodeName] | None
     ) -> tuple[list[Slot], Accepts]:
         """A slot for each of these, and which nodes pods like the template accept."""
-        # A short offer is every node that the scheduler's plugins allow: whoever is alike may go nowhere else.
+        # A short offer is every node that kube-scheduler's plug-ins allow: pods that are alike may go nowhere else.
         offer = frozenset(offered) if offered is not None and len(offered) < SAMPLE_FLOOR else None
         of_template: Accepts = self._acceptance(template) if offer is None else offer.__contains__
         kinds = _Kinds()
@@ -221,8 +222,7 @@ class Slots:
     def of_members_apart(
         self, members: Sequence[Pod], offered: Sequence[NodeName] | None, own: Offers
     ) -> tuple[list[Slot], Accepts]:
-        """As `of_members`, where each may be on the nodes that were offered for itself; where that is not known, on
-        those that it accepts."""
+        """As `of_members`, but each may use the nodes offered for itself, else those it accepts."""
         slots, anywhere = self.of_members(members, members[0], None)
         by_offer: dict[frozenset[NodeName], Accepts] = {}
         for number, pod in enumerate(members):
@@ -232,7 +232,7 @@ class Slots:
         return slots, anywhere
 
     def _acceptance(self, pod: Pod, known: dict[Hashable, Accepts] | None = None) -> Accepts:
-        """`known`: of pods before: the same for who asks for something else, if policies say nothing of it."""
+        """`known`: functions of earlier pods, shared if only requests differ and no policy judges."""
         judged = self.judged(pod)
         accepting = AcceptsPod(pod, self._matching, judged)
         if judged is not None or known is None:
@@ -251,7 +251,7 @@ def in_order(gang: Gang, first: Pod | None) -> list[Pod]:
 
 
 class _Kinds:
-    """Numbers pods: the same for those that the scheduler would allow on the same nodes, as far as we know."""
+    """Numbers pods: two pods get one number if Escher expects the same allowed nodes for both."""
 
     def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
@@ -275,6 +275,6 @@ def _alike(one: Pod, other: Pod) -> bool:
 
 
 def size_of(pod: Pod) -> tuple[int, int, int]:
-    """Orders pods by what they ask for, the most contended first."""
+    """Sorts pods by their requests, the most contended resource first."""
     requests = pod.requests
     return (requests.get(CPU, 0), requests.get(MEMORY, 0), sum(requests.values()))

@@ -1,1 +1,1 @@
-"""Which pods leave for a gang."""
+"""Preemption: which pods leave for a gang."""

@@ -1,7 +1,6 @@
-"""Prospects: what could be for a gang that has no plan: with what stays alone, with what is saved, or without victims.
+"""Feasibility: what is possible for a gang without a plan: ever, with room reserved, with victims.
 
-Reads the ledger; what is saved is one transaction. Must not know whose turn it is (`queue`), nor who may be a victim
-(`preemption`).
+It reads the ledger; a backfill reservation is one transaction. `queue` decides on turns, `preemption` on victims.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
 
 _COMPARED = 16
-"""So many nodes are compared for a single place among others; each costs a plan."""
+"""Number of nodes compared for a single place among others; each costs a plan."""
 _ROUNDS = 16
-"""So often a place is looked for where nobody is in the way but by what they hold."""
+"""Number of searches for a plan with no pod in the way except by its units."""
 
 
 @dataclass(eq=False)
@@ -38,22 +37,21 @@ class Feasibility:
     _slots: Slots
     _constrained: Constrained
 
-    # -- if nothing were held but what stays ----------------------------------------------------------------------
+    # -- beside resident pods alone -------------------------------------------------------------------------------
 
     def could_ever_fit(self, gang: Gang) -> bool:
-        """Whether the quorum would have room if nothing were held but what stays."""
+        """Whether the quorum would have room beside resident pods alone."""
         if self._constrained.concerns(gang):
             return self.hopeless(gang) is None
         slots = self._slots.in_empty(gang)
         return aim(self._ledger, slots, list(self._slots.nodes), self._slots.lasting(gang)) is not None
 
     def asked(self, gang: Gang) -> Iterator[Vector]:
-        """What the places of the quorum ask for; worked out once somebody looks."""
+        """Units of each place of the quorum; computed when iterated."""
         yield from (slot.units for slot in self._slots.in_empty(gang))
 
     def hopeless(self, gang: Gang) -> Shortfall | None:
-        """Why the gang could be placed nowhere, though nobody were there but who stays; None if it could, or if its
-        members require nothing of each other."""
+        """Why the gang has no place beside resident pods; None if it has one or no rules on pods."""
         if not self._constrained.concerns(gang) or gang.missing >= gang.needed:
             return None
         return self._constrained.hopeless(gang, lambda: self._lacks_when_empty(gang))
@@ -62,11 +60,10 @@ class Feasibility:
         return self._constrained.lacks_when_empty(gang, self._slots.in_empty(gang), self._slots.emptied(gang))
 
     def company_changed(self, *, alone: bool) -> int:
-        """Another number whenever `could_ever_fit` may answer otherwise for who stands where. `alone`: also for gangs
-        whose members require something of others."""
+        """Changes when placed pods may change `could_ever_fit`; `alone`: also of gangs with rules."""
         return self._constrained.changes(alone=alone)
 
-    # -- room that is saved ---------------------------------------------------------------------------------------
+    # -- reservation ----------------------------------------------------------------------------------------------
 
     def save(
         self,
@@ -75,9 +72,11 @@ class Feasibility:
         until: float,
         limit: Mapping[ResourceKey, int] | None = None,
     ) -> float:
-        """What is free of a quorum's places is reserved, on the nodes that it should wait for, also where that is
-        nothing yet. `nodes`: those to choose from; None for all. `limit`: how much at most; a place that would exceed
-        it is left free. How large a part of all is saved now, a part of a place counting by its scarcest resource."""
+        """Makes the backfill reservation: free parts of the quorum's places, on nodes to wait for.
+
+        A place is reserved even if none of it is free yet. `nodes`: to choose from; None: all. `limit`: the most to
+        reserve; a place beyond it stays free. Returns the reserved part of all; a place counts by its scarcest
+        resource."""
         nodes = list(self._slots.nodes if nodes is None else nodes)
         promised = self._constrained.promised(gang)
         slots = self._slots.in_empty(gang)
@@ -85,7 +84,7 @@ class Feasibility:
         constrained = self._constrained.concerns(gang)
         kept = self._whole(saved, slots) if not constrained else {}
         unused = (name for number in count() if (name := Holder(f"saved:{gang.key.id}#{number}")) not in kept)
-        # Where it matters which member a place is for, it is named after it: see `affinity_planner.like`.
+        # If the member of a place matters, the place is named after it: see `affinity_planner.like`.
         named = set(map(Holder, gang.roster.members)) if constrained else set()
         lacking = [
             replace(slot, holder=Holder(f"saved:{gang.key.id}#{slot.holder}") if slot.holder in named else next(unused))
@@ -113,7 +112,7 @@ class Feasibility:
             kept = {}
         before = {held.holder: replace(held, until=until) for held in saved}
         if before == {claim.holder: claim for claim in claims} | {each: before[each] for each in kept}:
-            # Nothing is touched: else whoever counts what has changed would count the same in each slice of work.
+            # Nothing is touched: otherwise unchanged room would count as a change in each slice of work.
             kept_on = before.keys()
         else:
             commit(self._ledger, claims, releasing=others)
@@ -122,15 +121,14 @@ class Feasibility:
             self._ledger.keep(holder, until)
         asked = {slot.holder: slot.units for slot in lacking}
         if constrained:
-            # Beside units, a place is saved once nobody stands in its way.
+            # Beside units, a place counts as reserved only if no pod is in its way.
             left = self._constrained.left_to(gang, {claim.holder: claim.node for claim in claims})
             claims = [claim for claim in claims if claim.holder in left]
         parts = (part(claim.units, NOTHING, asked_of(asked.get(claim.holder, slots[0].units)))[1] for claim in claims)
         return (len(kept) + sum(parts)) / max(1, len(slots))
 
     def _whole(self, saved: Sequence[Holding], slots: Sequence[Slot]) -> dict[Holder, Holding]:
-        """Of what is saved, the places that are whole and need not be looked for again. Only where all slots are alike:
-        of different ones the larger may need what the smaller has."""
+        """Whole reserved places; none if slots differ: a larger one may need a smaller one's."""
         templates = templates_of(slots)
         if len(templates) != 1:
             return {}
@@ -144,7 +142,7 @@ class Feasibility:
         )
         return {held.holder: held for held in islice(whole, len(slots))}
 
-    # -- if others left -------------------------------------------------------------------------------------------
+    # -- with victims ---------------------------------------------------------------------------------------------
 
     def victims_for(
         self,
@@ -155,10 +153,9 @@ class Feasibility:
         *,
         for_policies: bool = True,
     ) -> Choice | None:
-        """Whose leaving would make room for the quorum: see `preemption.choose`. `for_policies`: also of those whom
-        members may not be near, or too many of whom would be in one place."""
+        """Victims that make room. `for_policies`: also pods in the way only by affinity or spread."""
         slots = self._slots.in_empty(gang)
-        # kube-scheduler keeps room there for others, who have their victims.
+        # kube-scheduler keeps room there for others, which have their own victims.
         promised = self._constrained.promised(gang)
         room, need = Room(self._ledger, ()), asked_of(slots[0].units)
         room.keep_for(promised)
@@ -166,7 +163,7 @@ class Feasibility:
         for unit in units:
             for pod in unit.pods:
                 lost[pod.node] = lost.get(pod.node, 0) + len(unit.pods)
-        # Where most is free fewest have to leave; and fewest elsewhere, with the gangs that they are of.
+        # Nodes with most free room need fewest victims; next come nodes that cost fewest pods elsewhere.
         nodes = sorted(self._slots.nodes, key=lambda node: (-room.times(node, need), lost.get(node, 0)))
         if not self._constrained.concerns(gang):
             if len(slots) == 1:
@@ -208,8 +205,9 @@ class Feasibility:
         *,
         for_policies: bool,
     ) -> Choice | None:
-        """The same where members require something of the pods around them. `surroundings`: without all
-        of these, of whom others than the `concerned` are in nobody's way but by what they hold."""
+        """As `victims_for`, for members with rules on pods. `environment`: without all of these.
+
+        Only `concerned` pods can be in the way other than by their units."""
         gone = [Holder(pod.uid) for pod in going]
         staying: set[PodUid] = set()
         for _ in range(_ROUNDS):
@@ -227,13 +225,13 @@ class Feasibility:
             return None
         must: list[Unit] = []
         others: list[Unit] = []
-        # No other is in the way, nor makes room for the plan.
+        # No other unit is in the way, or makes room for the plan.
         nodes_left = {*could.values(), *(pod.node for pod in concerned if pod.uid in in_the_way)}
         for number in sorted({number for node in nodes_left for number in on_node.get(node, ())}):
             unit = units[number]
             (must if any(pod.uid in in_the_way for pod in unit.pods) else others).append(unit)
         also = [*going, *(pod for unit in must for pod in unit.pods)]
-        # Where the plan has them they are to be: whom the search would keep then leaves only if it is in their way.
+        # The nodes of the plan are fixed: a unit that the search would keep leaves only if it is in the way.
         choice = choose(self._ledger, slots, (), others, also, saved, promised, fixed=could)
         if choice is None:
             return None
@@ -253,12 +251,11 @@ def aim(
     kept: Sequence[Holding] = (),
     promised: Promised = (),
 ) -> dict[Holder, tuple[NodeName, Vector]] | None:
-    """For every slot the node that it should wait for, and what of its units is free there; None if the slots would
-    have no room even if nothing were held but what stays.
+    """For every slot, the node to wait for and the units free there; None if they never fit.
 
     Nodes with room now come first, then those where the largest part of a slot is free. What holders in `releasing`
-    hold counts as free; `kept` and `promised` is what would be held even then. O(slots + candidates x templates), and a
-    logarithm.
+    hold counts as free; `kept` and `promised` would be held even in an emptied cluster. O(slots + candidates x
+    templates), times a logarithm.
     """
     now = Room(ledger, [*releasing, *(slot.holder for slot in slots)])
     ever = Room.emptied(ledger, candidates, staying)
@@ -298,7 +295,7 @@ def aim(
 
 
 def _within(limit: Mapping[ResourceKey, int], claims: Iterable[Holding]) -> list[Holding]:
-    """The claims, in order, as long as they stay below the limit together; those that do not hold nothing."""
+    """The claims, in order, that stay below the limit together; the others without units."""
     left = dict(limit)
     found: list[Holding] = []
     for claim in claims:

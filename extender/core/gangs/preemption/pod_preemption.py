@@ -1,15 +1,14 @@
 """Victims of kube-scheduler's preemption: a bound gang keeps its quorum, or leaves as a whole.
 
-kube-scheduler is offered nodes with victims, takes one of them and evicts there, on its own time; the deletion is
-seen later still. So an offer counts as taken until it is known or too old. Must not know how victims are chosen: that
-is kube-scheduler's.
+Escher offers kube-scheduler nodes with victims. kube-scheduler takes one of them and evicts there, at its own time;
+watches show the deletion later still. So an offer counts as taken until its result is known or it is too old.
+kube-scheduler chooses the victims.
 
-Nobody is offered whose priority is not lower than the preempting pod's. Members beyond the quorum may go alone. Where
-fewer than the quorum would stay, all of the gang must go, if all its members are of lower priority and none of them is
-protected. kube-scheduler evicts on one node only; the rest of the gang is evicted by us, once it is seen that
-kube-scheduler has evicted, for that pod, all pods that it was offered: it writes so on each. Where some node needs no
-gang to leave, only such nodes are offered; else those of one gang, the least that the disruption budgets allow; as a
-last resort, where a setting allows that, the least of those whose budgets do not.
+No pod is offered unless its priority is lower than that of the preempting pod. Members beyond the quorum may go alone.
+If fewer than the quorum would stay, the whole gang must go: all its members must be of lower priority, and none
+protected. kube-scheduler evicts on one node only. Escher evicts the rest once kube-scheduler has evicted all offered
+pods for that pod, as it writes on each. If some nodes need no gang to leave, only these are offered. Else those of one
+gang, the least that disruption budgets allow. As a last resort, if a setting allows it, the least despite budgets.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName, PodUid
 
 OFFER_SECONDS = 10.0
-"""For how long a victim that was offered may still be evicted without our having seen it."""
+"""Seconds for which an offered victim may still be evicted before Escher sees it."""
 
 
 @dataclass(slots=True)
@@ -36,7 +35,7 @@ class _Offer:
     preemptor: Pod
     victims: frozenset[PodUid]
     whole: Mapping[GangKey, frozenset[PodUid]]
-    """Gangs that leave as a whole with these, and which of them are their members."""
+    """Gangs that leave as a whole with the victims, and their members among the victims."""
     until: float
     despite_budgets: bool = False
     """The budgets do not let all of these gangs go."""
@@ -44,7 +43,7 @@ class _Offer:
 
 
 class Evictions:
-    """`pods`: all that are not finished. `brake`: whether the rest of a gang may be evicted by us."""
+    """`pods`: all unfinished pods. `brake`: whether Escher may evict the rest of a gang."""
 
     def __init__(self, table: GangStore, victims: Victims, pods: Mapping[PodUid, Pod], brake: SafetySwitches) -> None:
         self._gangs = table
@@ -52,14 +51,14 @@ class Evictions:
         self._pods = pods
         self._brake = brake
         self._offered: dict[PodUid, float] = {}
-        """Members of gangs that may be evicted, and until when (seconds that only pass); the oldest first."""
+        """Members of gangs that may be evicted, until when (monotonic seconds); oldest first."""
         self._offers: deque[_Offer] = deque()
-        """The oldest first."""
+        """Oldest first."""
 
     # -- offers --------------------------------------------------------------------------------------------------
 
     def offer(self, pod: Pod, victims: Mapping[NodeName, Sequence[PodUid]], now: float) -> set[NodeName]:
-        """The nodes whose victims may go, whichever of them is taken, by this pod and by those that asked before."""
+        """Nodes whose victims may go, whichever of the nodes this pod and earlier ones take."""
         self._forget(now)
         lower = {
             node: chosen
@@ -67,7 +66,7 @@ class Evictions:
             if all(uid not in self._pods or self._may_go(self._pods[uid], pod) for uid in chosen)
         }
         members = {node: self._members(chosen) for node, chosen in lower.items()}
-        # What is offered already costs nothing more.
+        # A victim that is already offered costs nothing more.
         costs = {node: sum(uid not in self._offered for uid in chosen) for node, chosen in members.items()}
         found: set[NodeName] = set()
         for node in sorted(lower, key=lambda node: (costs[node], node)):
@@ -78,20 +77,20 @@ class Evictions:
         return found or self._offer_gangs(pod, lower, members, now)
 
     def _forget(self, now: float) -> None:
-        """Offers that are too old."""
+        """Drops offers that are too old."""
         while self._offers and self._offers[0].until <= now:
             self._offers.popleft()
         while self._offered and next(iter(self._offered.values())) <= now:
             del self._offered[next(iter(self._offered))]
 
     def _take(self, members: Iterable[PodUid], until: float) -> None:
-        """They may be evicted until then, which is not before any moment that was said of others."""
+        """Members may be evicted until then. `until` must not fall from call to call."""
         for uid in members:
             self._offered.pop(uid, None)
             self._offered[uid] = until
 
     def _may_go(self, victim: Pod, preemptor: Pod) -> bool:
-        """As for a gang: never one that would come again in the same place, nor another scheduler's unless allowed."""
+        """As for a gang: never pods that come again in place; foreign pods only if allowed."""
         return victim.priority < preemptor.priority and self._victims.may_leave(victim)
 
     def _offer_gangs(
@@ -101,10 +100,10 @@ class Evictions:
         members: Mapping[NodeName, set[PodUid]],
         now: float,
     ) -> set[NodeName]:
-        """The nodes on which the least that is possible is lost, where whole gangs have to leave."""
+        """The nodes with the least loss, if whole gangs have to leave."""
         losses: dict[NodeName, frozenset[GangKey]] = {}
         staying: dict[GangKey, frozenset[PodUid] | None] = {}
-        """Each gang is looked at once, for it may have thousands of members, some on each node."""
+        """Each gang is looked at once, because it may have thousands of members on many nodes."""
         for node, chosen in members.items():
             broken = self._broken(chosen)
             for gang in broken:
@@ -131,7 +130,7 @@ class Evictions:
         self._take(leaving, now + OFFER_SECONDS)
         found: set[NodeName] = set()
         for node in sorted(node for node, gangs in losses.items() if gangs == least):
-            # Beside them, members of others that are not broken.
+            # Beside them, members of other gangs may go while these keep their quorum.
             if self._broken(members[node] - leaving):
                 continue
             found.add(node)
@@ -141,7 +140,7 @@ class Evictions:
         return found
 
     def _members(self, chosen: Iterable[PodUid]) -> set[PodUid]:
-        """Those of them that count for a gang's quorum."""
+        """The pods that count for a gang's quorum."""
         return {
             uid
             for uid in chosen
@@ -149,21 +148,22 @@ class Evictions:
         }
 
     def _broken(self, members: set[PodUid]) -> list[Gang]:
-        """The gangs of which fewer than the quorum would stay without these."""
+        """The gangs that would keep fewer than the quorum without these members."""
         gangs = {gang.key: gang for uid in members if (gang := self._gangs.of(uid)) is not None}
         return [gang for gang in gangs.values() if self._staying(gang, members) < gang.terms.quorum]
 
     def _staying(self, gang: Gang, without: Collection[PodUid]) -> int:
-        """How many count for the quorum when these, those offered before and those being deleted are gone."""
+        """How many count for the quorum without these, earlier offered and leaving members."""
         placed = gang.roster.bound | gang.barrier.writing.keys()
         going = gang.roster.leaving.union(self._victims.going)
         deleting = (uid for uid in gang.barrier.writing if gang.roster.members[uid].deleting)
-        # Set by set, for a gang may have thousands of members, and this is asked for each node.
+        # Whole sets are used, because a gang may have thousands of members, and this is asked for each node.
         return len(gang.roster.succeeded) + len(placed.difference(going, deleting, self._offered, without))
 
     def _not_ours_to_evict(self, gang: Gang, pod: Pod) -> frozenset[PodUid] | None:
-        """Members that leave for the pod only where kube-scheduler evicts them, the budgets left aside; None: the gang
-        is being bound, or a member has no lower priority, and all stay."""
+        """Members that only kube-scheduler may evict, budgets aside; None: all members stay.
+
+        They stay if the gang is being bound, or has a member that is not of lower priority."""
         if gang.barrier.writing or gang.terms.worth >= pod.priority:
             return None
         rest = self._to_leave(gang, pod)
@@ -176,10 +176,10 @@ class Evictions:
         budgets = self._victims.budgets
         return not budgets.known or budgets.objection(leaving) is not None
 
-    # -- what was taken ------------------------------------------------------------------------------------------
+    # -- evictions -----------------------------------------------------------------------------------------------
 
     def heed(self, pod: Pod) -> list[Preempted | EvictRest]:
-        """The pod looks like this: kube-scheduler may have written on it that it is preempted."""
+        """Takes in the pod, on which kube-scheduler may have written that it is preempted."""
         if not pod.preempted or not self._offers:
             return []
         found: list[Preempted | EvictRest] = []
@@ -192,7 +192,7 @@ class Evictions:
             for key, named in offer.whole.items():
                 if pod.uid in named and named <= offer.gone and (rest := self._rest_of(key, offer.preemptor, named)):
                     found.append(EvictRest(key, offer.preemptor, rest, len(named), offer.despite_budgets))
-                    # Most of them were offered with it; those that were bound since are forgotten no sooner.
+                    # Most of them were offered with it. Members bound since then are kept as long.
                     for each in rest:
                         self._offered.setdefault(each.uid, offer.until)
         return found
@@ -202,8 +202,7 @@ class Evictions:
         return () if gang is None else tuple(self._to_leave(gang, preemptor, gone))
 
     def _to_leave(self, gang: Gang, preemptor: Pod, without: Collection[PodUid] = ()) -> list[Pod]:
-        """Its bound members that go with it and are not about to; not those that come again, which shield no others,
-        nor one of no lower priority, which was bound since."""
+        """Its bound members below the preemptor that are not leaving; not those that come again."""
         bound = (pod for pod in self._bound(gang) if pod.uid not in without and pod.priority < preemptor.priority)
         return [pod for pod in bound if not (pod.deleting or self._victims.daemons.comes_again(pod))]
 

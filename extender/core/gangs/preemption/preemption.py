@@ -1,12 +1,12 @@
-"""Preempting: when others are made to leave for a gang, who of them, how often; and what became of it.
+"""Preemption: when pods are evicted for a gang, which pods, how often, and with which result.
 
-Others leave only where the gang then has room for its whole quorum, as far as a plan can tell: never for a gang that
-asks for what a plan does not look at. Who may be made to leave at all says `victim_rules`.
+Pods are evicted only if the gang then has room for its whole quorum, as far as a plan can tell. So there is none for a
+gang with requirements that a plan does not look at. `victim_rules` says which pods may be evicted at all.
 
-A preemption is *ordered* here and carried out elsewhere, one at a time. It is over when the gang is bound; it was in
-vain when the gang's plan then ran out, when it had to preempt again, or when it ended. After that there is none for
-this gang until something has changed (its members, the nodes, whose pods could leave) and a while, which doubles, has
-passed; nor are pods of the same makers taken meanwhile. How often that may be in an hour says `vain`.
+A preemption is *ordered* here and carried out elsewhere, one at a time. It is over when the gang is bound. It was
+without effect if the gang's plan then timed out, or the gang had to preempt again, or ended. After that the gang gets
+none until something has changed (its members, the nodes, owners of possible victims) and a doubling pause has passed;
+pods of the same owners are spared meanwhile. `vain` limits the number in an hour.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from extender.kube.names import NodeName, PodUid
 
 _NOMINATED_REMEMBERED = 16_384
 PREEMPTS_EVERY = 10.0
-"""For how many seconds after a search there is no other, whatever has changed."""
+"""Seconds after a search without another one, whatever has changed."""
 
 
 class Preemption:
@@ -58,9 +58,9 @@ class Preemption:
         self.history: dict[GangKey, History] = {}
         self.vain = Vain(table.by_key)
         self.made: dict[Maker, GangKey] = {}
-        """Makers of pods that were evicted, and for whom."""
+        """Owners of evicted pods, and the gang for which these were evicted."""
         self._nominated: Bounded[PodUid, None] = Bounded(_NOMINATED_REMEMBERED)
-        """Pods that kube-scheduler keeps room for, as was seen last."""
+        """Pods for which kube-scheduler was last seen to keep room."""
         self._latest: Circumstances | None = None
         self._searched: tuple[GangKey, float, tuple[int, ...]] | None = None
         self._why_not: tuple[GangKey, WhyNot] | None = None
@@ -70,7 +70,7 @@ class Preemption:
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def heed(self, pod: Pod, now: float) -> bool:
-        """The pod is not finished, and looks like this. Whether it is bound, and was not seen bound before."""
+        """Takes in an unfinished pod; returns whether it is newly bound."""
         if pod.node is None:
             if pod.nominated is not None:
                 self._nominated[pod.uid] = None
@@ -87,13 +87,13 @@ class Preemption:
         return makers is not None
 
     def _keep_room(self, pod: Pod) -> None:
-        """kube-scheduler has dropped a nomination, as it does when a pod is turned away again."""
+        """kube-scheduler has dropped a nomination, as it does when a pod is rejected again."""
         node = self.nomination_of(pod)
         if node is not None and not pod.deleting:
             self._table.effects.append(KeepRoomFor(pod, node))
 
     def nomination_of(self, pod: Pod) -> NodeName | None:
-        """The node that kube-scheduler is to keep room for the pod on."""
+        """The node on which kube-scheduler should keep room for the pod."""
         gang = self._table.by_key.get(pod.gang.key) if isinstance(pod.gang, GangAsk) else None
         return None if gang is None else gang.plan.nominated.get(pod.uid)
 
@@ -107,15 +107,16 @@ class Preemption:
         order.struck.add(maker)
         self.victims.strike(self.made[maker].namespace, maker, now)
 
-    # -- whether, and who ----------------------------------------------------------------------------------------
+    # -- search --------------------------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         """When `search` should be called again, if nothing else happens."""
         return self._again_at
 
     def search(self, gang: Gang | None, saved: Sequence[Holder], now: float) -> Choice | None:
-        """Who is to leave for the gang, which is first in turn; nobody, where it has room once those are gone that
-        leave anyway; None: there is no preemption now. `saved`: what it may use."""
+        """The victims for the gang, which is first in turn; None: no preemption now.
+
+        A choice without victims: leaving pods make enough room. `saved`: backfill reservations that it may use."""
         self._again_at = None
         self._give_up_room_but_for(gang)
         if gang is None or not gang.roster.preempts or self._is_evicting():
@@ -137,7 +138,7 @@ class Preemption:
         return found if isinstance(found, Choice) else None
 
     def _time_helps_at(self, gang: Gang, found: Choice | WhyNot, now: float) -> float:
-        """When the same search may find something else, though nothing has changed."""
+        """When the same search may have another result, although nothing has changed."""
         if isinstance(found, Exhausted):
             return self.vain.helps_at(gang.key, self._undecided(), now)
         if not isinstance(found, NobodySuffices):
@@ -175,7 +176,7 @@ class Preemption:
         if not (units or last or going or exhausted):
             return NobodySuffices(protected)
         if exhausted:
-            # Whoever leaves anyway may still be waited for.
+            # Pods that leave anyway may still be waited for.
             units, last = [], []
 
         choice, kept = small_first(
@@ -193,7 +194,7 @@ class Preemption:
         if kept:
             protected[BUDGET] = protected.get(BUDGET, 0) + kept
         if choice is not None and not choice.units and not going:
-            # There is room as it is: what keeps the gang from it is not that others are there.
+            # There is room already: other pods are not what keeps the gang from it.
             return NobodySuffices(protected)
         if choice is None:
             return exhausted or NobodySuffices(protected)
@@ -221,7 +222,7 @@ class Preemption:
     # -- an order ------------------------------------------------------------------------------------------------
 
     def order(self, gang: Gang, choice: Choice, now: float) -> EvictFor:
-        """The victims of the choice are to be evicted, from now on."""
+        """Orders the eviction of the victims of the choice."""
         self._is_in_vain(gang.key, now)
         self._clear(gang.key)
         self.orders[gang.key] = Order(frozenset(choice.nodes), now, self._latest)
@@ -239,20 +240,19 @@ class Preemption:
         )
 
     def is_wanted(self, key: GangKey) -> bool:
-        """Whether the order is to be gone on with: the gang is there, and has found no room elsewhere meanwhile."""
+        """Whether the order is still needed: the gang exists, and has found no room elsewhere."""
         gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is None or order is None or not self._brake.allows(Act.PREEMPT, key.namespace):
             return False
         return order.evicting and not order.had_room and not gang.holds_a_plan and gang.needed > 0
 
     def has_room(self, gang: Gang) -> None:
-        """The gang holds a plan."""
+        """The gang has a plan."""
         if (order := self.orders.get(gang.key)) is not None:
             order.had_room = True
 
     def tells(self, key: GangKey) -> bool:
-        """kube-scheduler is told, as the order says, to keep room for the gang's members. Whether that is to be done:
-        it is once."""
+        """Whether to tell kube-scheduler now to keep room for the members; true once an order."""
         order = self.orders.get(key)
         if order is None or order.told:
             return False
@@ -260,21 +260,21 @@ class Preemption:
         return True
 
     def evicted(self, key: GangKey, pod: Pod) -> None:
-        """The API server has taken the eviction for that gang."""
+        """The API server has accepted the eviction for that gang."""
         order = self.orders.get(key)
         if order is not None:
             order.evicted[pod.uid] = makers_of(pod)
             self.made |= {maker: key for maker in all_makers_of(pod) if maker != Tenant(key.namespace)}
 
     def refused(self, key: GangKey, unit: Sequence[Pod], left: int, why: str, now: float) -> None:
-        """`left` of the unit, which was to leave for that gang, have, and no more can be made to."""
+        """Only `left` of the unit, a victim of that gang, were evicted; no more can be."""
         self.victims.refuse(unit, now)
         if left and (victim := self._gang_of(unit)) is not None:
             spoken = called_in_full(key, self._table.naming.spoken(key))
             self.victims.is_left_in_part(victim, spoken, left, len(unit), why)
 
     def done(self, key: GangKey, now: float) -> None:
-        """Nobody else is evicted for that order. Where nobody was, it does not count."""
+        """Ends the evictions of that order. An order without any eviction does not count."""
         order = self.orders.get(key)
         if order is None or not order.evicting:
             return
@@ -284,11 +284,11 @@ class Preemption:
             self._clear(key)
 
     def has_evicted_for(self, key: GangKey) -> bool:
-        """Whether pods are evicted, or were, so that the gang can be bound, and it is not yet."""
+        """Whether pods are or were evicted for the gang, which is not bound yet."""
         return key in self.orders
 
     def awaited(self, key: GangKey) -> Sequence[NodeName]:
-        """The nodes on which pods leave for the gang, while any of them is still there. O(its victims)."""
+        """The nodes on which pods leave for the gang, while any is still there. O(its victims)."""
         order = self.orders.get(key)
         if order is None or not (order.evicting or any(self._ledger.holding(Holder(uid)) for uid in order.evicted)):
             return ()
@@ -297,10 +297,10 @@ class Preemption:
     def _is_evicting(self) -> bool:
         return any(order.evicting for order in self.orders.values())
 
-    # -- what became of it ---------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------
 
     def ran_out(self, gang: Gang, now: float) -> None:
-        """The gang's plan has come to nothing. If others had been evicted for it, that was in vain."""
+        """The gang's plan failed. Evictions for it, if any, were without effect."""
         order = self.orders.get(gang.key)
         if order is None or order.evicting:
             return
@@ -312,7 +312,7 @@ class Preemption:
         self._clear(gang.key)
 
     def _is_in_vain(self, key: GangKey, now: float) -> None:
-        """Those who were evicted by that order left for nothing."""
+        """Records that the evictions of that order were without effect."""
         order = self.orders.get(key)
         if order is None or not order.evicted:
             return
@@ -323,13 +323,13 @@ class Preemption:
                 self.victims.strike(key.namespace, maker, now, TAKEN_IN_VAIN)
 
     def _spare_retakers(self, key: GangKey, now: float) -> None:
-        """The gang waits on, for which pods have left: others of their namespaces have come where they were."""
+        """The gang still waits: spares namespaces whose new pods took the victims' places."""
         order = self.orders.get(key)
         for tenant in () if order is None else order.take_retakers():
             self.victims.strike(key.namespace, tenant, now)
 
     def placed(self, gang: Gang) -> None:
-        """The gang is bound: what was done for it was not in vain."""
+        """The gang is bound: evictions for it had an effect."""
         if gang.key in self.orders:
             self._clear(gang.key)
             self.victims.changes += 1
@@ -338,7 +338,7 @@ class Preemption:
         self.victims.unfinished.pop(gang.key, None)
 
     def ended(self, gang: Gang) -> None:
-        """The gang is no more. Its history is kept for a while."""
+        """The gang has ended. Its history is kept for a while."""
         if (order := self.orders.get(gang.key)) is not None:
             self._is_in_vain(gang.key, order.began)
         self._clear(gang.key)
@@ -350,7 +350,7 @@ class Preemption:
         self.made = {maker: other for maker, other in self.made.items() if other != key}
 
     def _give_up_room_but_for(self, first: Gang | None) -> None:
-        """Gangs whose victims have left, and which others have taken the room of, keep none if they are not first."""
+        """Gangs that lost the victims' room to other pods keep no nomination, unless first in turn."""
         for key in self.orders:
             gang = self._table.by_key.get(key)
             if gang is None or gang is first or gang.holds_a_plan or not gang.plan.nominated or self.awaited(key):
@@ -358,7 +358,7 @@ class Preemption:
             self._let_room_go(key)
 
     def _let_room_go(self, key: GangKey) -> None:
-        """No room is kept for its members any more."""
+        """Ends the nominations of its members."""
         gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is not None and gang.plan.nominated:
             waiting = tuple(pod for pod in gang.roster.unplaced() if pod.uid in gang.plan.nominated)
@@ -373,17 +373,17 @@ class Preemption:
         self.vain.prune(now)
         self.victims.prune(now)
 
-    # -- what there is to tell -----------------------------------------------------------------------------------
+    # -- reports -------------------------------------------------------------------------------------------------
 
     def why_not(self, gang: Gang) -> WhyNot | None:
-        """Why nobody is evicted for the gang, as far as that was looked at."""
+        """Why no pod is evicted for the gang, as far as that was checked."""
         if self._why_not is not None and self._why_not[0] == gang.key:
             return self._why_not[1]
         history = self.history.get(gang.key)
         return InVain(history.vain, history.not_before) if history is not None and history.vain else None
 
     def resume(self, gang: Gang, why_not: WhyNot) -> None:
-        """That was found out about the gang, and nothing has changed since."""
+        """Restores the reason, if nothing has changed since."""
         if isinstance(why_not, InVain):
             self.history.setdefault(gang.key, History(vain=why_not.times, not_before=why_not.until))
         else:
@@ -391,12 +391,12 @@ class Preemption:
 
     @property
     def searched(self) -> tuple[GangKey, float] | None:
-        """The gang that victims were searched for last, if nothing has changed since; and when it is searched again."""
+        """The gang of the last search, if nothing has changed since, and when it is searched again."""
         gang = None if self._searched is None else self._table.by_key.get(self._searched[0])
         return (gang.key, self._look_again) if gang is not None and self._searched == self._seen(gang) else None
 
     def resume_search(self, gang: Gang, look_again: float) -> None:
-        """`searched` says that of the gang."""
+        """Restores `searched` for the gang."""
         self._searched, self._look_again = self._seen(gang), look_again
 
     def _gang_of(self, unit: Sequence[Pod]) -> GangKey | None:

@@ -1,13 +1,12 @@
-"""Victims: who may be made to leave for a gang, and who leaves anyway.
+"""Victim rules: which pods may be evicted for a gang, and which leave anyway.
 
-These stay whatever their priority is: pods of DaemonSets and static pods, which come again at once (`core.daemons` says
-which are); pods of schedulers that are not ours, but where that is allowed; for a while whom nobody could evict; and,
-for a while that doubles, all pods of a maker (a controller, or a gang) one of whose new pods took the room
-that an earlier one had left: from gangs of the namespace for which it left, and no others, for a tenant may have
-its own pods leave in vain. Where the gang has to preempt again for that, all pods of the new pod's namespace are
-spared: else a tenant whose pods say another controller each time is chosen each time, and the gang waits for ever.
-What a disruption budget protects, counted over all that leave together, leaves as a last resort, or never: a setting
-decides. Knows bound pods. Must not know whose turn it is, nor who is chosen.
+These pods stay, whatever their priority is: pods of DaemonSets and static pods, which come again at once
+(`core.daemons`); foreign pods, unless a setting allows it; and for a while pods that could not be evicted. If a new pod
+takes the room of an evicted one, all pods of its owner (controller or gang) stay for a doubling time. That spares them
+from gangs of the preempting namespace only, because a tenant may have its own pods evicted without effect. If the gang
+has to preempt again for that, all pods of the new pod's namespace are spared. Otherwise a tenant whose pods name
+another controller each time is chosen each time, and the gang waits for ever. Pods that a disruption budget protects,
+counted over all that leave together, leave as a last resort or never: a setting decides.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from extender.core.safety_switches import SafetySwitches
 from extender.kube.names import PodUid
 
 FIRST_BACK_OFF, LONGEST_BACK_OFF = 60.0, 3600.0
-"""Seconds, after what was in vain once, and after it was many times."""
+"""Seconds of pause after one preemption without effect, and at most."""
 HOUR = 3600.0
 GOING_SECONDS = 600.0
-"""Who has been leaving for longer is not counted on to be gone soon: a finalizer, a node that is lost."""
+"""A pod that has been leaving for longer may not go soon: a finalizer, or a lost node."""
 REFUSED_SECONDS = 300.0
-"""For how long a unit that could not be evicted is not chosen again."""
+"""Seconds for which a unit that could not be evicted is not chosen again."""
 
 _LEFT_ALONE = (Phase.BINDING, Phase.QUARANTINED)
 """Phases of gangs that are no victims."""
@@ -51,13 +50,13 @@ _LEFT_ALONE = (Phase.BINDING, Phase.QUARANTINED)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Tenant:
-    """All that makes pods in a namespace: who may create pods there may name a new controller in each, or none."""
+    """All owners in a namespace: any tenant may name a new controller in each pod, or none."""
 
     namespace: str
 
 
 Maker = str | tuple[str, str] | GangKey | Tenant
-"""A pod that has no controller, by its UID; a controller, by namespace and UID; a gang; or a whole namespace."""
+"""The owner of a pod: its UID, a controller by namespace and UID, a gang, or a whole namespace."""
 
 
 @dataclass(slots=True)
@@ -69,7 +68,7 @@ class Strikes:
 
 @dataclass(eq=False)
 class Victims:
-    """`ours`: whether a pod's scheduler is ours."""
+    """`ours`: whether a pod's scheduler calls Escher."""
 
     _table: GangStore
     _brake: SafetySwitches
@@ -78,11 +77,11 @@ class Victims:
     ours: Callable[[Pod], bool]
     daemons: Daemons
     unfinished: dict[GangKey, Unfinished] = field(default_factory=dict, init=False)
-    """Gangs that were evicted in part, could not be to the end, and lack members of their quorum since."""
+    """Gangs that were evicted only in part, and lack members of their quorum since."""
     changes: int = field(default=0, init=False)
-    """Grows whenever others may be victims."""
+    """Grows whenever other pods may be victims."""
     _bound: dict[PodUid, Unit] = field(default_factory=dict, init=False)
-    """Each pod that is bound, and stays so far, by itself."""
+    """Each bound pod that is not leaving, as a unit."""
     going: dict[PodUid, tuple[Pod, float]] = field(default_factory=dict, init=False)
     """Bound pods that are being deleted, and since when."""
     strikes: dict[tuple[str, Maker], Strikes] = field(default_factory=dict, init=False)
@@ -92,7 +91,7 @@ class Victims:
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, pod: Pod, now: float) -> Sequence[Maker] | None:
-        """The pod, which is bound and not finished, looks like this. Its makers, if it was not seen bound before."""
+        """Takes in a bound, unfinished pod. Returns its owners if it was not bound before."""
         is_new = pod.uid not in self._bound and pod.uid not in self.going
         if is_new or (pod.uid in self.going) != pod.deleting:
             self.changes += 1
@@ -111,8 +110,7 @@ class Victims:
         self.refused.pop(uid, None)
 
     def strike(self, namespace: str, maker: Maker, now: float, why: str = MADE_AGAIN) -> None:
-        """One of its new pods took the room that an earlier one had left; or some of its pods left in vain: for a gang
-        of that namespace."""
+        """Spares an owner whose new pod took freed room, or whose pods left without effect."""
         known = self.strikes.get((namespace, maker))
         count = known.count + 1 if known is not None else 1
         self.strikes[namespace, maker] = Strikes(count, now + back_off(count), why)
@@ -124,32 +122,33 @@ class Victims:
         self.changes += 1
 
     def heed_brake(self) -> None:
-        """The switches have changed. A refusal from a time at which kinds could not be read says nothing of a pod."""
+        """Safety switches changed: drops refusals of a time when kinds could not be read."""
         if self._was_uncertain and not self._brake.uncertain:
             self.refused.clear()
             self.changes += 1
         self._was_uncertain = self._brake.uncertain
 
     def is_left_in_part(self, victim: GangKey, by: str, left: int, size: int, why: str) -> None:
-        """`left` of that gang's members were evicted, and the others, which were to be, are not. Nothing is left in
-        part where it has its quorum all the same: it was made whole again meanwhile."""
+        """`left` of the gang's members were evicted, and the others cannot be.
+
+        It is not recorded if the gang has its quorum again."""
         gang = self._table.by_key.get(victim)
         if gang is not None and not gang.needed:
             return
         self.unfinished[victim] = Unfinished(by, left, size, why)
 
     def prune(self, now: float) -> None:
-        """What was long ago is forgotten."""
+        """Forgets strikes that ended over an hour ago."""
         self.strikes = {struck: each for struck, each in self.strikes.items() if each.until > now - HOUR}
 
-    # -- who could leave -----------------------------------------------------------------------------------------
+    # -- candidates ----------------------------------------------------------------------------------------------
 
     def may_leave(self, pod: Pod) -> bool:
-        """Whether the pod, which is bound, is of those that may be evicted for others at all."""
+        """Whether the bound pod may be evicted for others at all."""
         return not self._protection(pod)
 
     def _protection(self, pod: Pod) -> str:
-        """Why the pod stays, whoever asks; empty: it may leave."""
+        """Why the pod stays for every preemptor; empty: it may leave."""
         if self.daemons.comes_again(pod):
             return DAEMONS
         return "" if self.bounds.others or self.ours(pod) else OTHERS
@@ -157,10 +156,9 @@ class Victims:
     def units_below(
         self, namespace: str, claims: int, now: float, protected: dict[str, int]
     ) -> tuple[list[Unit], list[Unit], list[Pod]]:
-        """Who of a lower priority could be evicted for a gang of that namespace; as a last resort; and who is about to
-        go anyway.
+        """Units that could be evicted for the gang, those as a last resort, and leaving pods.
 
-        Counts those that are protected.
+        All are of lower priority. Protected pods are counted in `protected`.
         """
         budgets, comes_again = self.budgets if self.budgets else None, self.daemons.comes_again
         struck = ((by, maker, strikes) for (by, maker), strikes in self.strikes.items())
@@ -196,7 +194,7 @@ class Victims:
         in_gangs: set[PodUid] = set()
         for other in self._table.by_key.values():
             members = [pod for uid in other.roster.members if uid in self._bound for pod in self._bound[uid].pods]
-            # A DaemonSet's pod with the gang's label stays, and is no shield for the others.
+            # A DaemonSet's pod with the gang's label stays, and does not protect the others.
             together = [pod for pod in members if not comes_again(pod)]
             in_gangs.update(pod.uid for pod in together)
             if not together or other.phase in _LEFT_ALONE or any(pod.priority >= claims for pod in together):
@@ -206,7 +204,7 @@ class Victims:
         for uid, each in self._bound.items():
             if each.priority >= claims or uid in in_gangs:
                 continue
-            # There may be many thousands, and mostly nothing more is to be asked about them.
+            # There may be many thousands, and mostly nothing more must be checked.
             [pod] = each.pods
             known = not some_stay and pod.scheduler in welcome
             why = (DAEMONS if comes_again(pod) else "") if known else protection(pod)
@@ -216,23 +214,23 @@ class Victims:
         return units, last, going
 
     def makers(self, units: Sequence[Unit]) -> frozenset[Maker]:
-        """Of these, or who has none itself."""
+        """The owners of these units, or the pod's UID if it has none."""
         return frozenset(maker for unit in units for pod in unit.pods for maker in makers_of(pod) or (pod.uid,))
 
     def more_from(self, earliest: float, now: float) -> float | None:
-        """When somebody may be a victim who may be none now, though nothing changes: not before that."""
+        """When more pods may be victims although nothing changes; not before `earliest`."""
         ends = (*(each.until for each in self.strikes.values()), *self.refused.values())
         return min((max(until, earliest) for until in ends if until > now), default=None)
 
 
 def makers_of(pod: Pod) -> tuple[Maker, ...]:
-    """Who makes such a pod anew when it is gone: its controller; and whoever makes its gang's members."""
+    """The owners that would create such a pod again: its controller, and its gang."""
     controller = () if pod.owner is None else ((pod.namespace, pod.owner.uid),)
     return (*controller, pod.gang.key) if isinstance(pod.gang, GangAsk) else controller
 
 
 def all_makers_of(pod: Pod) -> tuple[Maker, ...]:
-    """The same, and whoever else makes pods in its namespace."""
+    """The same, with its whole namespace."""
     return (*makers_of(pod), Tenant(pod.namespace))
 
 

@@ -1,11 +1,11 @@
-"""Preemption for a gang: whose leaving would make room for its whole quorum; the lowest, and the fewest of them.
+"""Victim search: which evictions make room for a gang's whole quorum, with the least loss.
 
-Reads the ledger and changes nothing. A victim is a unit: a pod of no gang, or a gang with all its members: never half
-of one. kube-scheduler cannot do this: it preempts for one pod on one node. Must not know who may be a victim, nor when
-a gang may preempt: see `preemption`.
+It reads the ledger and changes nothing. It prefers victims of the lowest priority, and few of them. A victim is a unit:
+a pod without a gang, or a gang with all its members, never a part. kube-scheduler preempts for one pod on one node, so
+it cannot do this. `preemption` decides which pods may be victims, and when.
 
-Cost: once over the units, which sums up by node and priority what they would leave; then O(log(priorities)) plans, each
-of which looks at nodes and no more at pods.
+Cost: one pass over the units, which sums up by node and priority what they would free. Then O(log(priorities)) plans,
+which look at nodes, not at pods.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 
 _COMPARED = 64
-"""So many nodes are compared for a single slot."""
+"""Number of nodes compared for a single slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Bound pods that leave together. The lowest of their priorities, for one of them is not to protect the others by
-    its own; when the oldest of them was created.
+    """Bound pods that leave together.
 
+    `priority`: the lowest of theirs, so that no pod protects the others. `created`: that of the oldest.
     `breaks_budget`: a disruption budget does not let all of them go.
     """
 
@@ -42,20 +42,20 @@ class Unit:
 
     @property
     def level(self) -> tuple[bool, int]:
-        """Sorts units by who is to leave first: kube-scheduler, too, breaks budgets last, whatever the priorities."""
+        """Sorts units by which leaves first: budgets are broken last, as in kube-scheduler."""
         return self.breaks_budget, self.priority
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who is to leave, unit by unit, the first to go first; and on which nodes the slots then have room."""
+    """The victims by unit, first to leave first, and the nodes on which the slots then have room."""
 
     units: tuple[Unit, ...]
     places: Mapping[Holder, NodeName]
 
     @property
     def breaks_budgets(self) -> bool:
-        """Whether disruption budgets are to be broken: without that there is no room for all."""
+        """Whether disruption budgets must be broken, because there is no room otherwise."""
         return any(unit.breaks_budget for unit in self.units)
 
     @property
@@ -80,10 +80,10 @@ def within_budgets(
     *,
     as_last_resort: bool,
 ) -> tuple[Choice | None, int]:
-    """The victims among the units that may all leave together by the budgets; and how many pods these keep.
+    """The victims among units that may leave together by the budgets; and the number of pods kept.
 
-    Each unit may go by itself, and each of the `last` breaks a budget. As a last resort, where the search finds no
-    victims otherwise, budgets are broken: nothing is kept then.
+    Each unit alone may go; each of the `last` breaks a budget. As a last resort, if the search finds no victims
+    otherwise, budgets are broken: nothing is kept then.
     """
     choice = search(units)
     if choice is not None and budgets.objection(choice.victims) is None:
@@ -111,7 +111,7 @@ def small_first(
     last: Sequence[Unit],
     most: int,
 ) -> tuple[Choice | None, int]:
-    """What the search finds among units of at most so many pods; else among all: small pods make any gang large."""
+    """Searches units of at most `most` pods, then all: a gang is as large as its author makes it."""
     small, last_small = ([unit for unit in each if len(unit.pods) <= most] for each in (units, last))
     found = search(small, last_small)
     if found[0] is None and len(small) + len(last_small) < len(units) + len(last):
@@ -129,12 +129,12 @@ def choose(
     promised: Promised = (),
     fixed: Mapping[Holder, NodeName] | None = None,
 ) -> Choice | None:
-    """The victims among `units`; none of them if there is room once `going` are gone. None if all would not suffice.
+    """The victims among `units`; None if all of them would not suffice.
 
-    No disruption budget is broken if that can be; then the highest priority among the victims is as low as it can be;
-    then of those units each is kept that can be: those that break a budget, the highest, largest and oldest first.
-    `going`: pods that leave anyway. `releasing`: what is saved for the slots. `promised`: what is no room for them.
-    `fixed`: the nodes where the slots are to be, where that is planned already.
+    There are none if room suffices once the `going` pods, which leave anyway, are gone. No disruption budget is broken
+    if possible. Then the highest priority among the victims is as low as possible. Then each unit that can stay is
+    kept: first those that break a budget, then the highest, largest and oldest. `releasing`: backfill reservations for
+    the slots. `promised`: room that the slots may not use. `fixed`: nodes of the slots, if planned already.
     """
     gone = [Holder(pod.uid) for pod in going]
     left = _left_by(units)
@@ -161,7 +161,7 @@ def choose(
         return Choice((), nodes)
     if not levels or (nodes := placed(enough := without(room, 0, len(levels)))) is None:
         return None
-    # So many levels, in `room`, do not suffice, and so many, in `enough`, do.
+    # `low` levels, in `room`, do not suffice, and `high` levels, in `enough`, do.
     low, high = 0, len(levels)
     while high - low > 1:
         middle = (low + high + 1) // 2
@@ -177,7 +177,7 @@ def choose(
 
 
 def _as_fixed(room: Room, slots: Sequence[Slot], fixed: Mapping[Holder, NodeName]) -> dict[Holder, NodeName] | None:
-    """Each slot where it is to be, if there is room for all of them, which is used up."""
+    """Each slot on its fixed node, if there is room for all. The room is used up."""
     for slot in slots:
         node, need = fixed[slot.holder], asked_of(slot.units)
         if room.lacking(node, need) is not None:
@@ -195,7 +195,7 @@ def choose_for_one(
     releasing: Sequence[Holder],
     promised: Promised = (),
 ) -> Choice | None:
-    """As `choose`, for a single slot: of the first nodes the one where least is lost."""
+    """As `choose`, for a single slot: among the first nodes, the one with the least loss."""
     found = choose(ledger, [slot], candidates, units, going, releasing, promised)
     if found is None or len(found.victims) <= 1:
         return found
@@ -211,7 +211,7 @@ def choose_for_one(
 
 
 def loss(choice: Choice) -> tuple[tuple[bool, int], int]:
-    """How much is lost with its victims: a budget first, then the highest priority, then the number of pods."""
+    """The loss: a broken budget first, then the highest priority, then the number of pods."""
     return max((unit.level for unit in choice.units), default=(False, 0)), len(choice.victims)
 
 
@@ -235,7 +235,7 @@ def _worth(unit: Unit) -> tuple[tuple[bool, int], int, float]:
 
 
 def _spare(room: Room, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName]) -> _Spare:
-    """What would be free on the nodes of the plan, beside it, with such room."""
+    """What would be free on the nodes of the plan, beside it, in this room."""
     spare = {node: room.free(node) for node in set(nodes.values())}
     for slot in slots:
         add_to(spare[nodes[slot.holder]], slot.units, -1)
@@ -243,7 +243,7 @@ def _spare(room: Room, slots: Sequence[Slot], nodes: Mapping[Holder, NodeName]) 
 
 
 def _kept(unit: Unit, spare: _Spare) -> bool:
-    """Whether the unit can stay after all; then what it needs is spare no more."""
+    """Whether the unit can stay after all. If so, what it needs is removed from `spare`."""
     needs: _Spare = {}
     for pod in unit.pods:
         if pod.node in spare:

@@ -1,1 +1,1 @@
-"""Which gang is next, and whether it may fit."""
+"""Queue: which gang is next, and whether it may fit."""

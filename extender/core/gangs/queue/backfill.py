@@ -1,19 +1,18 @@
-"""The backfill reservation: room that is saved for one waiting gang, place by place, until its whole quorum has it; how
-much of the cluster is kept idle by that, for how long, and when it must end.
+"""The backfill reservation: room kept idle for one waiting gang until its whole quorum has room.
 
-Nobody takes what is saved but gangs before that one in turn, and pods of a higher priority. Two bounds,
-`BackfillLimits`:
+Only gangs before that one in turn, and pods of a higher priority, may take the reserved room. `BackfillLimits` has two
+bounds:
 
-- *Progress.* Saving goes on while it gets somewhere: the places saved, counting a part of a place by its scarcest
-  resource, have to reach a new maximum, by a hundredth of all at least. After `seconds` without, it ends.
-- *Share.* As long as it progresses, up to `share` of the cluster may be saved: of each resource, of what all nodes that
-  are there can hold together. More than that may be saved only for `seconds` on end. Then all is given back, for a
-  part of what a gang needs is of no use to it; and for as long as the share was exceeded nobody exceeds it again.
+- *Progress.* The reserved places have to reach a new maximum, by at least a hundredth of all. A part of a place counts
+  by its scarcest resource. After `seconds` without progress the reservation ends.
+- *Share.* While it progresses, up to `share` of the cluster may be reserved: of each resource, of the capacity of all
+  present nodes. More may be reserved only for `seconds` on end. Then all is given back, because a part of its need is
+  of no use to a gang. For as long as the share was exceeded, no reservation exceeds it again.
 
-So more than the share is never idle for longer than `seconds` on end, nor for more than half of any long time,
-whosever turn it was. Only what is free is saved: what pods hold that are about to leave counts when they have left.
+So more than the share is never idle for longer than `seconds` on end, over all gangs. Nor is it idle for more than half
+of any long time. Only free room is reserved: room of leaving pods counts when they have left.
 
-Must not know whose turn it is, nor why: see `queue`.
+`queue` decides whose turn it is.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 SAVED_SECONDS = 60.0
-"""After so long without news, where room is saved is looked for anew."""
+"""Seconds without news after which the places to reserve are chosen again."""
 _STEPS = 100
-"""Progress is a new maximum of what is saved, in so many steps from nothing to all."""
+"""Progress is a new maximum of what is reserved, in this number of steps from nothing to all."""
 _LONGEST_PAUSE = 86_400.0
 _LATE = 1.0
 """Seconds by which an alarm may ring late."""
@@ -44,15 +43,15 @@ _LATE = 1.0
 
 @dataclass(frozen=True, slots=True)
 class BackfillLimits:
-    """Which share of the cluster may be saved for as long as that progresses, and for how many seconds more than that
-    may be, or without progress."""
+    """`share`: part of the cluster that may be reserved while the reservation progresses.
+
+    `seconds`: the longest time with more than that, or without progress."""
 
     share: float = 0.25
     seconds: float = 600.0
 
     def pause(self, rounds: int) -> float:
-        """For how many seconds no room is saved for a gang that has lost its turn so often: each time twice as long,
-        up to a day."""
+        """Seconds without a reservation after this number of lost turns: doubled, at most a day."""
         return doubled(self.seconds, rounds - 1, max(_LONGEST_PAUSE, self.seconds))
 
 
@@ -61,7 +60,7 @@ DEFAULT_THRIFT = BackfillLimits()
 
 @dataclass(frozen=True, slots=True)
 class IdleAccount:
-    """What `Savings` have come to, as they call it."""
+    """The state of `Savings`, with the same names."""
 
     resting: bool = False
     seconds_over: float = 0.0
@@ -73,23 +72,23 @@ class IdleAccount:
 
 @dataclass(slots=True)
 class Savings:
-    """On one ledger. Times are seconds that only pass."""
+    """Account of the reserved room on one ledger. Times are monotonic seconds."""
 
     ledger: Ledger
     thrift: BackfillLimits = DEFAULT_THRIFT
     resting: bool = False
-    """Whether nobody may save more than the share."""
+    """Whether no gang may reserve more than the share."""
     seconds_over: float = 0.0
-    """For how long more than the share has been saved; while it is not, this falls as fast as it grew."""
+    """Seconds with more than the share reserved; it falls at the same rate while less is reserved."""
     _over: bool = False
     _as_of: float = 0.0
     _best: int = -1
     _progressed_at: float = 0.0
 
-    # -- what happens --------------------------------------------------------------------------------------------
+    # -- account -------------------------------------------------------------------------------------------------
 
     def begin(self, now: float) -> None:
-        """From now on room is saved for another gang."""
+        """Room is now reserved for another gang."""
         self._best, self._progressed_at = -1, now
 
     @property
@@ -98,19 +97,18 @@ class Savings:
         return IdleAccount(self.resting, self.seconds_over, over, self._as_of, best, self._progressed_at)
 
     def resume(self, account: IdleAccount) -> None:
-        """They have come to that, on a ledger that has the same."""
+        """Restores the account, on a ledger with the same reservations."""
         self.resting, self.seconds_over, self._over = account.resting, account.seconds_over, account.over
         self._as_of, self._best, self._progressed_at = account.as_of, account.best, account.progressed_at
 
     def progress(self, part: float, now: float) -> None:
-        """So large a part of what the gang needs is saved now."""
+        """`part`: the part of the gang's need that is reserved now."""
         steps = int(_STEPS * part + 1e-6)
         if steps > self._best:
             self._best, self._progressed_at = steps, now
 
     def heed_time(self, now: float) -> bool:
-        """What is saved now is so from now on; until now it was as it was last time. Whether more may be saved than
-        before."""
+        """Accounts for the time since the last call; returns whether more may be reserved now."""
         self.seconds_over, self._as_of = self.seconds_over_at(now), max(now, self._as_of)
         self._over = self._is_over()
         if self.seconds_over >= self.thrift.seconds:
@@ -123,21 +121,21 @@ class Savings:
         return False
 
     def seconds_over_at(self, now: float) -> float:
-        """`seconds_over`, if nothing changes until then."""
+        """`seconds_over` at that time, if nothing changes."""
         passed = max(0.0, now - self._as_of)
         return max(0.0, self.seconds_over + (passed if self._over else -passed))
 
     def _is_over(self) -> bool:
         return any(units > self._limit_of(resource) for resource, units in self.ledger.totals.saved.items())
 
-    # -- when it must end ----------------------------------------------------------------------------------------
+    # -- end of a reservation ------------------------------------------------------------------------------------
 
     def must_end(self) -> bool:
-        """Whether what is saved is to be given back, as of the last `heed_time`."""
+        """Whether the reservation is to be given back, as of the last `heed_time`."""
         return (self.resting and self._over) or self._as_of >= self._progressed_at + self.thrift.seconds
 
     def next_deadline(self, *, saving: bool) -> float | None:
-        """When there is something to do, if nothing changes. `saving`: whether room is saved for a gang."""
+        """When there is work, if nothing changes. `saving`: whether a gang has a reservation."""
         known = [self._progressed_at + self.thrift.seconds] if saving else []
         if self._over:
             known.append(self._as_of + max(0.0, self.thrift.seconds - self.seconds_over))
@@ -145,29 +143,29 @@ class Savings:
             known.append(self._as_of + self.seconds_over)
         return min(known, default=None)
 
-    # -- how much may be saved -----------------------------------------------------------------------------------
+    # -- amount of a reservation ---------------------------------------------------------------------------------
 
     @property
     def share(self) -> float:
-        """The largest share of any resource that is saved."""
+        """The largest share of any resource that is reserved."""
         total = self.ledger.totals.capacity
         shares = (units / max(units, total.get(resource, 0)) for resource, units in self.ledger.totals.saved.items())
         return max(shares, default=0.0)
 
     def limit(self) -> Mapping[ResourceKey, int] | None:
-        """How much of each resource may be saved now; None: any amount."""
+        """How much of each resource may be reserved now; None: any amount."""
         return {each: self._limit_of(each) for each in self.ledger.totals.capacity} if self.resting else None
 
     def _limit_of(self, resource: ResourceKey) -> int:
         return int(self.ledger.totals.capacity.get(resource, 0) * self.thrift.share)
 
     def suffices(self, places: Iterable[Vector]) -> bool:
-        """Whether these places could all be saved now."""
+        """Whether all these places together may be reserved now."""
         limit = self.limit()
         return limit is None or all(units <= limit.get(resource, 0) for resource, units in add(places).items())
 
     def violations(self, *, saving: bool) -> Iterator[Violation]:
-        """`saving`: whether room is saved for a gang."""
+        """`saving`: whether a gang has a reservation."""
         if self._is_over() and not self._over:
             yield Violation("saved_share", f"{self.share:.0%} of a resource is saved, and nobody counts for how long")
         if self._over and self.seconds_over > self.thrift.seconds + _LATE:
@@ -179,18 +177,18 @@ class Savings:
 class SavedRoom:
     def __init__(self, ledger: Ledger, places: Places, feasibility: Feasibility, thrift: BackfillLimits) -> None:
         self.gang: Gang | None = None
-        """The gang that room is saved for."""
+        """The gang with the reservation."""
         self.savings = Savings(ledger, thrift)
         self._places = places
         self._feasibility = feasibility
         self._gave_way: tuple[GangKey, int] | None = None
         self.awaited: Callable[[GangKey], Sequence[NodeName]] = lambda key: ()
-        """The nodes that are being made free for that gang."""
+        """The nodes on which victims leave for that gang."""
 
-    # -- what is saved -------------------------------------------------------------------------------------------
+    # -- reserved room -------------------------------------------------------------------------------------------
 
     def begin(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
-        """Room is saved for this gang and no other, on these nodes; None: on any."""
+        """Reserves room for this gang and no other, on these nodes; None: on any."""
         if self.gang is not gang:
             self.give_back()
             self.gang = gang
@@ -198,22 +196,23 @@ class SavedRoom:
         self._save(gang, nodes, now)
 
     def save(self, gains: Collection[NodeName], now: float) -> None:
-        """What is free now on the nodes that the gang waits for, or on those that gained, is reserved for it."""
+        """Reserves what is free on the nodes that the gang waits for, or on nodes with gains."""
         if self.gang is not None and not self._save_awaited(self.gang, now):
             waits_for = [held.node for held in self._places.unbound(self.gang)]
             nodes = list(dict.fromkeys((*waits_for, *gains))) if waits_for else None
             self._save(self.gang, nodes, now)
 
     def save_more(self, now: float) -> None:
-        """More may be saved than before, anywhere."""
+        """Reserves more, on any node, because the limit has risen."""
         if self.gang is not None:
             if not self._save_awaited(self.gang, now):
                 self._save(self.gang, None, now)
             self.savings.heed_time(now)
 
     def _save_awaited(self, gang: Gang, now: float) -> bool:
-        """Reserves only where victims are leaving for the gang: as long as they are, more may be free elsewhere, and
-        what they have left would be taken. Whether there is such a place."""
+        """Reserves only where victims leave for the gang; returns whether it then holds a place.
+
+        More may be free elsewhere meanwhile, but other pods would take the room of the victims."""
         nodes = self.awaited(gang.key)
         if nodes:
             self._save(gang, nodes, now)
@@ -224,30 +223,30 @@ class SavedRoom:
         self.savings.progress(part, now)
 
     def give_back(self) -> None:
-        """No room is saved."""
+        """Ends the reservation."""
         if self.gang is not None:
             self._places.release(self.gang)
             self.gang = None
 
     def leave(self, gang: Gang) -> None:
-        """It does not wait. What was saved for it is its plan's, or is released by the caller."""
+        """The gang waits no more. Its plan takes its reservation, or the caller releases it."""
         if self.gang is gang:
             self.gang = None
 
-    # -- who may use it ------------------------------------------------------------------------------------------
+    # -- gangs that may use it -----------------------------------------------------------------------------------
 
     def suffices(self, gang: Gang) -> bool:
-        """Whether all that the gang needs may be saved for it now."""
+        """Whether all that the gang needs may be reserved for it now."""
         return self.savings.suffices(self._feasibility.asked(gang))
 
     def usable_by(self, gang: Gang) -> Sequence[Holder]:
-        """What is saved for the gang itself, or for one behind it."""
+        """Holders reserved for the gang itself, or for one behind it."""
         if self.gang is None or self.gang.turn < gang.turn:
             return ()
         return [held.holder for held in self._places.unbound(self.gang)]
 
     def gives_way_to(self, pod: Pod) -> Mapping[NodeName, Sequence[Holder]]:
-        """What is saved for a gang of a lower priority than the pod's, which is in no gang: by node."""
+        """By node, what a gang of lower priority than this pod has reserved. The pod is in no gang."""
         found: dict[NodeName, list[Holder]] = {}
         if self.gang is not None and pod.priority > self.gang.terms.claims:
             for held in self._places.unbound(self.gang):
@@ -255,8 +254,7 @@ class SavedRoom:
         return found
 
     def with_news_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
-        """The nodes that gained room, and those on which what is saved gives way to more pods than when this was
-        asked last."""
+        """Nodes with gains, and those where the reservation yields to more pods than last time."""
         before, gang = self._gave_way, self.gang
         self._gave_way = None if gang is None else (gang.key, gang.terms.claims)
         if gang is None or self._gave_way == before:

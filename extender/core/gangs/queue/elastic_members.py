@@ -1,15 +1,15 @@
-"""Surplus: members of a gang that holds a plan, which were turned away because there was no room beside its quorum.
+"""Elastic members: wakes rejected members beyond the quorum of a gang with a plan.
 
-One is woken for each place that there is for them, the oldest first; the others sleep on until more comes free.
+The filter rejected them because there was no room beside the quorum. One member is woken for each place, oldest first;
+the others wait until more room comes free.
 
-A place is room on a node that has gained some, if the pod's selectors and the node's taints allow it, what is reserved
-for others not counted as free; or one of the gang's own places that nobody has taken. All nodes are looked at for one
-that was never looked at before. Who was woken has its place for as long as kube-scheduler may need to come for it; a
-place that it did not take is the next one's then. If our filter turned it away again, those that are alike would fare
-no better, and sleep on until that node gains room again. Our gate is opened for all at once, and once for
-each: nobody else, an autoscaler say, sees who is behind it.
+A place is room on a node that gained some, if the pod's selectors and the node's taints allow it; room reserved for
+others is not free. A place of the gang's own that no member has counts too. For a new member all nodes are looked at. A
+woken member keeps its place for as long as kube-scheduler may need to come for it; then the next member gets it. If the
+filter rejects a woken member again, its like would fare no better, and is not woken before that node gains room again.
+Escher's gate is opened for all members at once, and once for each: an autoscaler, say, does not see gated pods.
 
-Reads the ledger and changes nothing. Must not know why a gang has a plan, nor how anybody is woken.
+It reads the ledger and changes nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 
 COMES_WITHIN = 15.0
-"""Seconds from a wake to the filter call: kube-scheduler's back-off is ten at most."""
+"""Seconds from a wake to the filter call: kube-scheduler's back-off is at most 10 seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +39,26 @@ class _Awake:
     node: NodeName
     until: float
     held: Holding | None
-    """What it held when it was woken, which may have been taken by facts."""
+    """What it held when it was woken. Facts may have taken that room."""
 
 
 @dataclass(slots=True)
 class _Asleep:
-    """What is known of one gang's members that were turned away."""
+    """State of one gang's rejected members."""
 
     kinds: dict[PodUid, EquivalenceClass] = field(default_factory=dict)
-    """Of those that all nodes were looked at for."""
+    """Kinds of the members that all nodes were looked at for."""
     followed: dict[EquivalenceClass, None] = field(default_factory=dict)
     slots_seen: int = 0
     told_of: dict[PodUid, NodeName] = field(default_factory=dict)
-    """Who was woken for a place that the plan has for it by name, and where that is."""
+    """Members woken for a place that the plan has for them by name, with its node."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """What has become of the places that one gang's members were woken for, since it was planned. `refused`: by node,
-    of which kinds one came, and was turned away, since the node gained room last. `offered`: the gang's own places that
-    nobody had when it was looked last."""
+    """Results of wakes of one gang's members. `refused`: kinds by node, since its last gain.
+
+    `offered`: places of the gang without a member at the last look."""
 
     refused: dict[NodeName, set[EquivalenceClass]] = field(default_factory=dict)
     offered: set[Holder] = field(default_factory=set)
@@ -66,8 +66,9 @@ class _Found:
 
 @dataclass(eq=False)
 class ElasticMembers:
-    """`copies`: how often pods of a kind fit into what is free; `accepts`: whether the node would have them.
-    `may_add`: whether the gang may have one place more."""
+    """`copies`: how often a kind fits into free room; `accepts`: whether a node allows it.
+
+    `may_add`: whether the gang may have one more place."""
 
     _ledger: Ledger
     _table: GangStore
@@ -75,37 +76,35 @@ class ElasticMembers:
     _accepts: Callable[[NodeName, EquivalenceClass], bool]
     _may_add: Callable[[Gang], bool] = lambda gang: True
     has_news: bool = field(default=False, init=False)
-    """Whether somebody was turned away since `to_wake` was asked last."""
+    """Whether a member was rejected since the last `to_wake`."""
     _asleep: dict[GangKey, _Asleep] = field(default_factory=dict, init=False)
     _awake: dict[PodUid, _Awake] = field(default_factory=dict, init=False)
-    """Who was woken for a place, and has not come for it yet."""
+    """Members woken for a place that they have not come for yet."""
     _found: dict[GangKey, _Found] = field(default_factory=dict, init=False)
-    """Of gangs that hold a plan, also while nobody of them sleeps: what one was refused is not offered to it again for
-    that."""
+    """For gangs with a plan, also without waiting members: refused places are not offered again."""
 
     def __contains__(self, gang: Gang) -> bool:
         return gang.key in self._asleep
 
     def has(self, gang: Gang) -> None:
-        """It holds a plan, and members beyond it were turned away."""
+        """The gang holds a plan, and members beyond it were rejected."""
         self.has_news = True
         if gang.key not in self._asleep:
             self._asleep[gang.key] = _Asleep()
 
     def found_no_place(self, gang: Gang, pod: Pod) -> None:
-        """The member was turned away on all nodes that kube-scheduler allows it: none but what changes is of interest
-        to it."""
+        """The member was rejected on all nodes that it may use: only changed nodes matter to it."""
         self._note(self._asleep[gang.key], pod)
 
     def passed(self, uid: PodUid) -> None:
-        """Filter has let the member pass. If it has kept its own place, the one that it was woken for is the next's."""
+        """The filter accepted the member. If it kept its own place, the next one gets the other."""
         awake = self._awake.get(uid)
         if awake is not None and awake.held is not None and self._ledger.holding(uid) == awake.held:
             self._awake[uid] = replace(awake, until=-inf)
             self.has_news = True
 
     def look_again(self) -> None:
-        """All nodes are to be looked at for everybody."""
+        """Looks at all nodes again for every member."""
         self.has_news = True
         for asleep in self._asleep.values():
             asleep.kinds.clear()
@@ -113,7 +112,7 @@ class ElasticMembers:
         self._found.clear()
 
     def planned_anew(self, gang: Gang) -> None:
-        """What was found out about its members is of the past."""
+        """Forgets the results of earlier wakes, because the gang has a new plan."""
         self._forget(gang.key)
         self._found.pop(gang.key, None)
         for uid in [uid for uid, awake in self._awake.items() if awake.gang == gang.key]:
@@ -125,8 +124,7 @@ class ElasticMembers:
             self._copies.leave(kind)
 
     def _nobody_sleeps(self, key: GangKey) -> None:
-        """Who is turned away again beside the same place, which it was woken for, is not woken for that once more:
-        kube-scheduler may not offer the node."""
+        """Forgets the gang except wakes for places by name: kube-scheduler may not offer the node."""
         told_of = {
             uid: node
             for uid, node in self._asleep[key].told_of.items()
@@ -137,18 +135,19 @@ class ElasticMembers:
             self._asleep[key] = _Asleep(told_of=told_of)
 
     def next_deadline(self) -> float | None:
-        """When somebody who was woken has not come for its place."""
+        """When the first woken member should have come for its place."""
         return next(iter(self._awake.values())).until if self._awake else None
 
     def overdue(self, now: float) -> bool:
         due = self.next_deadline()
         return due is not None and due <= now
 
-    # -- who is woken --------------------------------------------------------------------------------------------
+    # -- wakes ---------------------------------------------------------------------------------------------------
 
     def to_wake(self, gains: Collection[NodeName], now: float) -> list[tuple[Gang, PodUid]]:
-        """Who has a place now, given nodes that gained room since the last call: they count as woken. `copies` are as
-        of now."""
+        """Members that have a place now, given nodes with gains since the last call.
+
+        They count as woken. `copies` must be up to date."""
         self.has_news = False
         again = self._places_not_taken(now)
         self._heed_gains(gains)
@@ -159,7 +158,7 @@ class ElasticMembers:
             if gang is None or not gang.holds_a_plan:
                 self._forget(key)
             elif not gang.wait.rejected:
-                # Those who are on their way may sleep again.
+                # Members on their way may be rejected again.
                 if all(awake.gang != key for awake in self._awake.values()):
                     self._nobody_sleeps(key)
             elif gains or again or self._is_news(gang):
@@ -170,7 +169,7 @@ class ElasticMembers:
         return found
 
     def _heed_gains(self, gains: Collection[NodeName]) -> None:
-        """What a node refused before it gained room says nothing any more; nor does what a gang without a plan met."""
+        """Forgets refusals by nodes that gained room, and results of gangs without a plan."""
         for key, of_gang in list(self._found.items()):
             gang = self._table.by_key.get(key)
             if gang is None or not gang.holds_a_plan:
@@ -179,7 +178,7 @@ class ElasticMembers:
                 of_gang.refused.pop(node, None)
 
     def _back_in_its_place(self, gang: Gang, gains: Collection[NodeName]) -> list[PodUid]:
-        """Who was turned away though it has a place, for others had taken that by facts, and may have it now."""
+        """Rejected members that have a place: facts had taken its room, which may now be free."""
         found: list[PodUid] = []
         for uid in sorted(gang.wait.rejected) if gains else ():
             own, pod = self._ledger.holding(uid), gang.roster.members[uid]
@@ -190,7 +189,7 @@ class ElasticMembers:
         return found
 
     def _places_not_taken(self, now: float) -> dict[NodeName, None]:
-        """Nodes on which those have not come for their place that were woken for it."""
+        """Nodes of places that woken members did not take."""
         found: dict[NodeName, None] = {}
         for uid, awake in list(self._awake.items()):
             gang = self._table.by_key.get(awake.gang)
@@ -217,7 +216,7 @@ class ElasticMembers:
         now: float,
         woken: Collection[PodUid],
     ) -> Iterator[tuple[Gang, PodUid]]:
-        """`woken`: who is anyway."""
+        """`woken`: members that are woken anyway."""
         asleep = self._asleep[gang.key]
         fresh = self._look_at(gang, asleep)
         vacant = self._vacant(gang) if again or gang.plan.slots_made != asleep.slots_seen else {}
@@ -244,7 +243,7 @@ class ElasticMembers:
                     open_to_it = [node for node in far if kind not in refused.get(node, ())]
                     everywhere[kind] = [*reversed(open_to_it), *nodes]
                 nodes = everywhere[kind]
-            # From the end: a node that is full by now is not looked at again.
+            # The last node is tried first. A full node is not looked at again.
             while nodes and room.lacking(nodes[-1], tuple(kind.need)) is not None:
                 nodes.pop()
             if nodes:
@@ -254,7 +253,7 @@ class ElasticMembers:
                 yield gang, pod.uid
 
     def _look_at(self, gang: Gang, asleep: _Asleep) -> set[PodUid]:
-        """Those that all nodes are to be looked at for."""
+        """Members for which all nodes must be looked at."""
         fresh = {
             uid for uid in gang.wait.rejected if uid not in asleep.kinds and not gang.roster.members[uid].at_our_gate
         }
@@ -275,7 +274,7 @@ class ElasticMembers:
     def _refused(
         self, gang: Gang, vacant: Mapping[Holder, NodeName]
     ) -> Mapping[NodeName, Collection[EquivalenceClass]]:
-        """By node, the kinds that are not woken for it again. A new place of the gang is offered to all."""
+        """By node, kinds not to wake for it again. A new place of the gang is offered to all."""
         found = self._found.get(gang.key)
         if found is None and not vacant:
             return {}
@@ -293,7 +292,7 @@ class ElasticMembers:
         vacant: Mapping[Holder, NodeName],
         refused: Mapping[NodeName, Collection[EquivalenceClass]],
     ) -> list[NodeName]:
-        """Of the nodes that there is news of those that may have room for one of the kind, the first of them last."""
+        """The changed nodes that may have room for one of the kind, in reverse order."""
         own = set(vacant.values())
         found = [
             node
@@ -304,7 +303,7 @@ class ElasticMembers:
         return found[::-1]
 
     def _vacant(self, gang: Gang) -> dict[Holder, NodeName]:
-        """The gang's places that no member has."""
+        """The gang's places without a member."""
         return {
             held.holder: held.node
             for held in self._ledger.held_for(gang.key)
@@ -312,7 +311,7 @@ class ElasticMembers:
         }
 
     def with_own_place(self, gang: Gang) -> list[PodUid]:
-        """Who was turned away and has a place by name since, and was not woken for that yet. They count as woken."""
+        """Rejected members with a place by name since, not woken for it yet; they count as woken."""
         asleep = self._asleep.get(gang.key)
         if asleep is None:
             return []

@@ -1,9 +1,8 @@
-"""The index of fits: whether a gang that waits may fit now, and whether it ever could, into the cluster without those
-who may leave it. Kept by shape, so that a change of one node is counted for that node alone.
+"""The index of fits: whether a waiting gang may fit now, and whether it could ever fit.
 
-For each kind of pods that a gang waits with it is kept how often they fit on each node, now and ever (`Copies`). Too
-few of a kind decides at once; else the whole quorum is tried, and whether it could ever fit is tried again only when
-one of those numbers has changed. Knows nodes and what stays on them; must not know whose turn it is: see `queue`.
+"Ever" means without the pods that may leave. Answers are kept by shape. `Copies` counts how often each kind of pods
+fits on each node, now and ever; a change of one node costs a recount of that node only. Too few of a kind decide at
+once; else the whole quorum is tried. Whether it could ever fit is tried again only when a count has changed.
 """
 
 from __future__ import annotations
@@ -36,21 +35,22 @@ from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 Shape = tuple[int, frozenset[tuple[EquivalenceClass, int]], GangKey | None]
-"""How many members a gang needs placed, and how many it has of each kind: of one shape, all fit or none does. A gang
-whose members require something of the pods around has a shape of its own."""
+"""Members to place, members of each kind, and the gang if its members have rules on pods around.
+
+All gangs of one shape fit, or none does."""
 Rank = int | None
-"""Gangs that may preempt pods below that priority; None: those that may preempt none."""
+"""The priority below which gangs may preempt pods; None: they may preempt none."""
 
 
 class _Stays(Protocol):
-    """What does not leave the nodes."""
+    """Resident pods, as this module needs them."""
 
     def on(self, node: NodeName, priority: Rank) -> Vector:
-        """What stays on the node, whoever of that rank waits."""
+        """Resident units on the node, for gangs of that rank."""
         ...
 
     def drain_changes(self) -> Collection[NodeName]:
-        """The nodes of which that has changed since the last call."""
+        """The nodes where that has changed since the last call."""
         ...
 
 
@@ -58,13 +58,14 @@ class _Stays(Protocol):
 class _Answer:
     kinds: list[tuple[tuple[EquivalenceClass, Rank], int]]
     versions: list[int] | None = None
-    """Of the counts that it was given by."""
+    """Versions of the counts on which the answer is based."""
     could_fit: bool = False
 
 
 class CouldFit:
-    """Whether gangs could ever fit. `tries`: whether the gang's whole quorum would. `accepting`: which nodes would have
-    a pod. `is_judged`: whether more than that keeps the gang's members from nodes."""
+    """Whether gangs could ever fit. `tries`: a whole quorum. `accepting`: which nodes allow a pod.
+
+    `is_judged`: whether policies also keep the gang's members from nodes."""
 
     def __init__(
         self,
@@ -76,9 +77,9 @@ class CouldFit:
         work: Work,
     ) -> None:
         self.changes = 0
-        """Grows whenever an answer may be another."""
+        """Grows whenever an answer may change."""
         self.unsure = False
-        """Whether an answer was given that is older than what has changed, because the slice of work was over."""
+        """Whether an answer was older than the last change, because the slice of work was over."""
         self._ledger = ledger
         self._tries = tries
         self._accepting = accepting
@@ -91,7 +92,7 @@ class CouldFit:
         self._answers: dict[Shape, dict[Rank, _Answer]] = {}
 
     def _count_all(self, kinds: Sequence[tuple[EquivalenceClass, Rank]]) -> OnEach:
-        """Of kinds of one rank."""
+        """Counts for kinds of one rank."""
         rank = kinds[0][1]
         names = list(self._ledger.rows.present())
         capacity = [self._ledger.rows[name].capacity for name in names]
@@ -116,14 +117,14 @@ class CouldFit:
         return count if count and self._accepting(kind[0].like)(node) else 0
 
     def refresh(self) -> None:
-        """What is answered from now on is of this moment. O(nodes whose capacity has changed x kinds)."""
+        """Brings all answers up to date. O(nodes whose capacity has changed x kinds)."""
         nodes = dict.fromkeys((*self._ledger.changes.drain_capacities(), *self._stays.drain_changes()))
         if nodes:
             self.changes += 1
             self._work.take(self._copies.refresh(nodes))
 
     def resume(self) -> None:
-        """A new slice of work begins: what was answered for want of it may be asked again."""
+        """A new slice of work begins: answers given without enough work may be asked again."""
         if self.unsure:
             self.unsure = False
             self.changes += 1
@@ -139,7 +140,7 @@ class CouldFit:
         if sum(min(count, self._copies.total(kind)) for kind, count in answer.kinds) < shape[0]:
             answer.could_fit = False
         elif len(answer.kinds) == 1 and not self._is_judged(gang):
-            # All alike: as many as fit each by itself fit together.
+            # All members are alike: as many as fit singly fit together.
             answer.could_fit = True
         elif self._work.is_over:
             self.unsure = True
@@ -151,7 +152,7 @@ class CouldFit:
         return answer.could_fit
 
     def _answer_for(self, shape: Shape, rank: Rank) -> _Answer | None:
-        """None: it is not known yet, for the slice of work is over."""
+        """The answer; None: not known yet, because the slice of work is over."""
         answers = self._answers.setdefault(shape, {})
         if rank not in answers:
             kinds = [((kind, rank), count) for kind, count in shape[1]]
@@ -164,7 +165,7 @@ class CouldFit:
         return answers[rank]
 
     def forget(self, shape: Shape) -> None:
-        """Nobody of that shape waits any more."""
+        """No gang of that shape waits any more."""
         for answer in self._answers.pop(shape, {}).values():
             self._copies.leave(*(kind for kind, _ in answer.kinds))
 
@@ -174,7 +175,7 @@ class CouldFit:
 
     @property
     def shapes(self) -> AbstractSet[Shape]:
-        """What it is kept for."""
+        """The shapes with an answer."""
         return self._answers.keys()
 
 
@@ -239,20 +240,20 @@ class Fits:
         row = self._ledger.rows.get(node, NOWHERE)
         return lacking(row.capacity, row.held, asked) is not None
 
-    # -- what is kept --------------------------------------------------------------------------------------------
+    # -- counted shapes ------------------------------------------------------------------------------------------
 
     def follow(self, shape: Shape) -> None:
-        """It will be asked about."""
+        """Counts the kinds of the shape from now on."""
         self.refresh()
         self.copies.follow(*(kind for kind, _ in shape[1]))
 
     def forget(self, shape: Shape) -> None:
-        """Nobody of that shape waits any more."""
+        """No gang of that shape waits any more."""
         self._ever.forget(shape)
         self.copies.leave(*(kind for kind, _ in shape[1]))
 
     def refresh(self) -> None:
-        """What is answered from now on is of this moment. O(nodes that have changed x kinds of pods that wait)."""
+        """Brings all answers up to date. O(nodes that have changed x kinds of waiting pods)."""
         if changes := self._ledger.changes.drain():
             self.work.take(self.copies.refresh(changes))
         self._ever.refresh()
@@ -270,7 +271,7 @@ class Fits:
         return self._unsure or self._ever.unsure
 
     def take_work(self, shape: Shape | None) -> None:
-        """One of that shape is tried: each node is looked at for each kind of its members."""
+        """Charges a try of the shape: each node is looked at for each kind of its members."""
         self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
 
     # -- now, and ever -------------------------------------------------------------------------------------------
@@ -284,8 +285,7 @@ class Fits:
         return any(self.copies.on(node, kind) for kind, _ in shape[1] for node in gains)
 
     def may_fit(self, shape: Shape, last: Gang, saved: int = 0) -> bool:
-        """False: it does not fit. `last`: of those of the shape, the one that comes last in turn. `saved`: so many
-        places are saved for it."""
+        """False: no gang of the shape fits. `last`: its first in turn. `saved`: reserved places."""
         needed, kinds, _ = shape
         most = {kind: self.copies.total(kind) + saved for kind, _ in kinds}
         if sum(min(count, most[kind]) for kind, count in kinds) >= needed:
@@ -294,24 +294,23 @@ class Fits:
         if not others:
             return False
         for kind in most:
-            # What is free beside a place that is given up may make room for one more.
+            # What is free beside a released place may make room for one more.
             most[kind] += sum(1 + copies(held.units, NOTHING, kind.need) for held in others)
         return sum(min(count, most[kind]) for kind, count in kinds) >= needed
 
     def places_saved(self, gang: Gang, shape: Shape, gains: Collection[NodeName] | None) -> int:
-        """How many of the places that are saved for the gang may be places now. `gains`: nodes that gained room since
-        they were saved; None: any may have."""
+        """Usable places of the gang's backfill reservation. `gains`: nodes with gains; None: any."""
         saved = self._places.unbound(gang)
         if gains is not None and len(needs := _needs(shape)) == 1:
-            # A part of a place is no place, unless the rest of it has just come free beside it.
+            # A part of a place is none, unless the rest has just come free beside it.
             saved = [held for held in saved if held.node in gains or needs <= {need_of(held.units)}]
         return len(saved)
 
     def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
-        """Whether it would have room beside what stays."""
+        """Whether the gang would have room beside resident pods."""
         if shape[2] is not None or self._places.is_constrained(gang):
             return self._could_alone(gang)
-        # Members of its own that are bound stay as well, and are those of no other gang of the shape.
+        # Its bound members stay as well, and no other gang of the shape has these.
         beside_its_own = not gang.roster.bound or self._feasibility.could_ever_fit(gang)
         return beside_its_own and self._ever(gang, shape, rank)
 
@@ -347,13 +346,13 @@ class Fits:
         self._asked.discard(key)
 
     def ever_changed(self, *, alone: bool) -> tuple[int, int]:
-        """Another whenever `could_ever` may answer otherwise. `alone`: also for shapes of one gang's own."""
+        """Changes whenever `could_ever` may; `alone`: also for shapes of a single gang."""
         self._ever.refresh()
-        # All that `could_ever` looks at: else room could be saved and given back for ever, as one knew better.
+        # This covers all inputs of `could_ever`. Otherwise room could be reserved and given back for ever.
         return self._ever.changes + self._resumed, self._feasibility.company_changed(alone=alone)
 
     def violations(self, waiting: AbstractSet[Shape]) -> Iterator[Violation]:
-        """`waiting`: the shapes of those who wait."""
+        """`waiting`: the shapes of waiting gangs."""
         self.refresh()
         yield from self.copies.violations()
         yield from self._ever.violations()
@@ -367,7 +366,7 @@ def _where_accepted(
     on_each: Iterable[Numbers],
     accepting_of: Callable[[Pod], Accepts],
 ) -> Iterator[Numbers]:
-    """How often each of the kinds fits on each node, as is given, where the node accepts it; else 0."""
+    """The given counts of each kind by node, but 0 if the node does not accept the kind."""
 
     def only_accepted(kind: EquivalenceClass, found: Numbers) -> Numbers:
         at = accepting(matching_of(kind.like), accepting_of(kind.like), np.flatnonzero(found))
@@ -379,7 +378,7 @@ def _where_accepted(
 
 
 def shape_of(gang: Gang) -> Shape:
-    """What decides whether it fits."""
+    """What decides whether the gang fits."""
     kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
     alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None

@@ -1,18 +1,16 @@
-"""The queue: in which order waiting gangs are tried when room comes free, and room saved for the one whose turn it is.
+"""The queue: the order in which waiting gangs are tried, and the gang that room is reserved for.
 
-A gang that does not fit is passed by others that do, for room should not stand idle. That has a bound,
-`BackfillTrigger`: among those that would fit into the cluster beside what stays there (`resident_pods`), room is saved
-for the first in turn (priority, then the order of the policies, then age) once it was passed so often, or has waited so
-long; for one gang at a time, so that no two hold a part each. Where that must end (`backfill`), the gang has lost its
-turn: it goes behind all of its priority that wait now, and so do all gangs of its namespace. No room is saved for it
-for a time, twice as long each time. It is tried as before whenever room comes free. For as long as the first such time
-those of its namespace that come have their turn after those of others: else a namespace would keep it with one after
+A gang that does not fit is passed by others that do, so that no room is idle. `BackfillTrigger` limits that, for gangs
+that would fit into the cluster beside resident pods (`resident_pods`). Their turn follows priority, then the order of
+the policies, then age. The first in turn gets a backfill reservation once it was passed often enough, or has waited
+long enough. Only one gang has one at a time, so that no two hold a part each. If the reservation must end (`backfill`),
+the gang loses its turn: it and all gangs of its namespace go behind all gangs of its priority that wait now. No room is
+reserved for it for a pause, which doubles each time. It is still tried whenever room comes free. During a first such
+pause, new gangs of its namespace come after those of others: else a namespace would keep the turn with one gang after
 another.
 
-Policies of one namespace do not have gangs of another wait for ever: one that as many younger gangs of others were put
-before has its turn by age.
-
-Knows who waits and what for; must not know phases, barriers, nor how a gang is planned: see `gangs`.
+Policies of one namespace cannot make gangs of another wait for ever: a gang that enough younger gangs of other
+namespaces were put before has its turn by age.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from extender.kube.names import NodeName
 
 @dataclass(frozen=True, slots=True)
 class BackfillTrigger:
-    """How often the gang that is first in turn may be bypassed, and how many seconds it waits, before room is saved."""
+    """Limits on bypasses of the first gang, and on its wait in seconds, before room is reserved."""
 
     bypasses: int = 8
     seconds: float = 60.0
@@ -52,7 +50,7 @@ class _Entry:
     rank: Rank
     changes: int
     alike: Hashable
-    """The same for all that the policies have in one place; None: that is not known."""
+    """Equal for gangs to which the policies give one order; None: not known."""
 
 
 class Queue:
@@ -62,36 +60,36 @@ class Queue:
         self._patience = patience
         self.order = TurnOrder()
         self.lost: list[Gang] = []
-        """Gangs that have lost their turn, and that nobody has been told of."""
+        """Gangs that have lost their turn, and that have not been reported yet."""
         self._brake = brake
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
-        """Those who wait, by shape, each in turn."""
+        """Waiting gangs by shape, each list in turn."""
         self._line: list[Turn] = []
-        """All of them, in turn."""
+        """All waiting gangs, in turn."""
         self._alike: dict[Hashable, dict[GangKey, None]] = {}
-        """Those who wait, by whom the policies have in one place."""
+        """Waiting gangs, by `_Entry.alike`."""
         self._orders: dict[Hashable, tuple[float, ...] | None] = {}
-        """Where these stand, all of them; of some it is not known."""
+        """The order of each of these groups; absent or None: not known for the whole group."""
         self._alone = 0
-        """How many of them have a shape of their own."""
+        """Number of shapes that belong to a single gang."""
         self._paused: dict[GangKey, float] = {}
-        """Gangs that wait and that no room is saved for, until then at least."""
+        """Waiting gangs without a reservation until then at least."""
         self.after_others: dict[str, float] = {}
-        """Namespaces of which a gang has lost its turn: until when their gangs come after those of others."""
+        """Namespaces that lost a turn: until when their gangs come after those of others."""
         self.version = 0
-        """Another whenever somebody has come, gone, or stands elsewhere."""
+        """Changes whenever a gang enters, leaves or moves."""
         self._first: tuple[tuple[int, ...], Gang | None] = ((), None)
         self._ordered_by = 0
         self.left_alone: GangKey | None = None
-        """The gang that came last, if nothing is to be planned for it now, whatever room there is."""
+        """The last candidate, if nothing may be planned for it now, whatever room there is."""
         self._held_back: dict[GangKey, None] = {}
-        """Gangs of which it was told that the brake keeps room from being saved for them."""
+        """Gangs already reported as without a reservation because of the safety switches."""
 
-    # -- who waits -----------------------------------------------------------------------------------------------
+    # -- waiting gangs -------------------------------------------------------------------------------------------
 
     def enter(self, gang: Gang) -> None:
-        """The gang waits for room, with members as they are now."""
+        """The gang waits for room, with its present members."""
         known = self._entries.get(gang.key)
         if known is not None and known.changes == gang.roster.changes:
             return
@@ -122,8 +120,9 @@ class Queue:
         self.version += 1
 
     def reorder(self) -> bool:
-        """Everybody who waits stands where the policies have it now. Whether that is another place for somebody.
-        O(those that wait), if they have it otherwise; one is asked about for all that have one place."""
+        """Moves waiting gangs to their present order; returns whether any moved. O(waiting gangs).
+
+        Policies are asked once for each group of `alike` gangs."""
         if not self._entries:
             return False
         if self._ordered_by == (version := self.order.version()):
@@ -153,7 +152,7 @@ class Queue:
         return bool(moved)
 
     def _order_of_all(self, keys: Iterable[GangKey]) -> tuple[float, ...] | None:
-        """Where the policies have all of these, which are alike; None: none of them is as it was when it came."""
+        """The present order of this group; None: every gang in it has changed since it entered."""
         entries = (self._entries[key] for key in keys)
         one = next((each.gang for each in entries if each.changes == each.gang.roster.changes), None)
         if one is not None:
@@ -161,7 +160,7 @@ class Queue:
         return None if one is None else one.wait.order
 
     def leave(self, gang: Gang) -> None:
-        """It does not wait for room, or not now. What was saved for it is its plan's, or is released by the caller."""
+        """Removes the gang. Its plan takes its reservation, or the caller releases it."""
         self._take_out(gang.key)
         self.fits.forget_alone(gang.key)
         self.saved.leave(gang)
@@ -170,7 +169,6 @@ class Queue:
         return gang.key in self._entries
 
     def __iter__(self) -> Iterator[GangKey]:
-        """All that wait."""
         return iter(self._entries)
 
     def _take_out(self, key: GangKey) -> None:
@@ -192,23 +190,24 @@ class Queue:
             self._alone -= entry.shape[2] is not None
             self.fits.forget(entry.shape)
 
-    # -- whom to try ---------------------------------------------------------------------------------------------
+    # -- candidates ----------------------------------------------------------------------------------------------
 
     def candidates(self, gains: Collection[NodeName], changed: Sequence[Turn]) -> Iterator[Gang]:
-        """Gangs that may fit now, in turn, given nodes that gained room and gangs whose members changed, as `in_turn`.
+        """Gangs that may fit now, in turn. `gains`: nodes with gains. `changed`: changed gangs.
 
-        One of each shape at a time: only if it was placed (it has left by the next step), or is `left_alone`, the next
-        of its shape comes that does not give way. O(shapes), and not O(gangs), where nothing fits.
+        Only the first of each shape is yielded. The next of its shape follows only if the first was placed (it has left
+        by the next step), or is `left_alone`. Gangs that give way are skipped. If nothing fits: O(shapes), not
+        O(gangs).
         """
         if self.reorder():
             changed = self.in_turn(turn[-1] for turn in changed)
         self.fits.refresh()
-        # Mostly nobody has room.
+        # Mostly no node has room for any gang.
         anybody = self.fits.anybody_gained(gains)
         shapes = self._queues if anybody else self._before_saved()
         heads = {shape: self._queues[shape][0] for shape in shapes if self._may_gain(shape, gains)}
         first = set(heads.values())
-        # Those who have changed may be thousands, and are looked at one by one.
+        # The changed gangs may be thousands, and are looked at one by one.
         single = {self.saved.gang.turn} - first if self.saved.gang is not None and gains else set()
         heap, at = [*heads.values(), *single], 0
         heapify(heap)
@@ -227,7 +226,7 @@ class Queue:
                 continue
             by_itself = has_changed or turn in single
             if not by_itself:
-                # Those before it may have taken the room.
+                # Gangs before it may have taken the room.
                 self.fits.refresh()
                 if not self._may_gain(entry.shape, gains):
                     heads.pop(entry.shape, None)
@@ -238,7 +237,7 @@ class Queue:
                 heads.pop(entry.shape, None)
             if not by_itself and (placed or key == self.left_alone):
                 if not placed:
-                    # Why nothing is planned for it is its own trouble: nobody waits behind it.
+                    # The reason why nothing is planned for it concerns only this gang: no other waits behind it.
                     passed[entry.shape] = turn
                     passed_over.add(key)
                 queue = self._queues.get(entry.shape, ())
@@ -248,7 +247,7 @@ class Queue:
                     heappush(heap, following)
             single.discard(turn)
             if placed and self.reorder():
-                # What it uses counts from now on.
+                # The room that it uses counts from now on.
                 passed.clear()
                 to_try = {each[-1] for each in single}
                 changed, at = self.in_turn(each[-1] for each in changed[at:] if each not in first), 0
@@ -265,23 +264,24 @@ class Queue:
                 heapify(heap)
 
     def in_turn(self, keys: Iterable[GangKey]) -> list[Turn]:
-        """Where those of them stand that wait."""
+        """The turns of these gangs, sorted, without those that do not wait."""
         return sorted([entry.turn for entry in map(self._entries.get, keys) if entry is not None])
 
     def is_as_it_was(self, gang: Gang) -> bool:
-        """It waits here, and nothing about its members has changed since it came."""
+        """Whether the gang waits here, and its members have not changed since it entered."""
         known = self._entries.get(gang.key)
         return known is not None and known.changes == gang.roster.changes and known.shape[0] == gang.needed
 
     def _not_giving_way(self, queue: Sequence[Turn], after: int, but: Collection[GangKey]) -> Turn | None:
-        """The first from there on, but for these, of whose namespace gangs may be planned: those that give way may be
-        thousands."""
+        """The first turn from `after` on, not in `but`, whose namespace does not give way.
+
+        Gangs that give way may be thousands."""
         giving_way = self.fits.plans.giving_way
         following = (queue[at] for at in range(after, len(queue)))
         return next((turn for turn in following if turn[-1].namespace not in giving_way and turn[-1] not in but), None)
 
     def _before_saved(self) -> list[Shape]:
-        """Those of whom one has its turn no later than the gang for which room is saved: it may use that."""
+        """Shapes whose first gang precedes, or is, the gang with the reservation: it may use that."""
         if self.saved.gang is None:
             return []
         turn = self.saved.gang.turn
@@ -296,19 +296,20 @@ class Queue:
         return self.fits.may_fit(shape, self._entries[self._queues[shape][0][-1]].gang, saved)
 
     def may_fit(self, gang: Gang, gains: Collection[NodeName] | None) -> bool:
-        """False: the gang, for which room is saved, does not fit yet. `gains`: nodes that gained room since it was
-        saved; None: any may have."""
+        """False: the gang with the reservation does not fit yet.
+
+        `gains`: nodes that gained room since the reservation; None: any may have."""
         shape = self._entries[gang.key].shape
-        # Each place saved, or part of one, makes room for one member at most, with what is free beside it.
+        # Each reserved place, or part, makes room for at most one member, with what is free beside it.
         return self._may_fit(shape, self.fits.places_saved(gang, shape, gains))
 
-    # -- whose turn it is ----------------------------------------------------------------------------------------
+    # -- turns ---------------------------------------------------------------------------------------------------
 
     def passed_by(self, gang: Gang) -> None:
-        """The gang has its plan. Whoever is first in turn, and waits on, has been passed if that was another."""
+        """The gang has its plan. If another gang is first in turn, that one was passed."""
         gang.wait.rounds_lost, gang.wait.behind, gang.wait.behind_order, gang.wait.saves_after = 0, 0.0, (), 0.0
         gang.wait.overtaken, gang.wait.by_age = 0, False
-        # Its order, and that of those that wait, is that of before: what it uses now counts for who comes next.
+        # The orders are still those of before: what the gang uses now counts for later gangs.
         first = self.first()
         if first is not None and first.turn < gang.turn:
             first.wait.bypasses += 1
@@ -316,8 +317,7 @@ class Queue:
             self._heed_overtaking(gang)
 
     def _heed_overtaking(self, gang: Gang) -> None:
-        """Policies had it go before older ones of other namespaces, for which the same priority speaks. O(those that
-        wait)."""
+        """Counts `overtaken` for older gangs of equal priority elsewhere. O(waiting gangs)."""
         turn, older = gang.turn, list[Gang]()
         for key, entry in self._entries.items():
             is_older = entry.turn[0] == turn[0] and entry.turn[2] < turn[2]
@@ -331,8 +331,7 @@ class Queue:
                 self.enter(each)
 
     def first(self) -> Gang | None:
-        """The gang that is first in turn, among those that would have room beside what stays, and that room may be
-        saved for."""
+        """The first gang in turn that would fit beside resident pods and may have a reservation."""
         if not self._entries:
             return None
         versions = self.version, self._brake.version, self.fits.plans.version
@@ -348,8 +347,7 @@ class Queue:
         return found
 
     def _firsts(self) -> Iterator[Turn]:
-        """Of each shape the first for which room may be saved, in turn; of one priority those of namespaces that come
-        after others last."""
+        """The first gang of each shape that may have a reservation, in turn; `after_others` last."""
         after: list[Turn] = []
         seen: set[Shape] = set()
         for turn in filter(self._may_save, self._line):
@@ -374,8 +372,7 @@ class Queue:
         return not held_back and self._brake.allows(Act.SAVE_ROOM, namespace)
 
     def held_back(self, now: float) -> list[Gang]:
-        """Gangs that were passed, or have waited, for long enough, and that no room is saved for as the brake holds
-        that. Each is told of once while it waits."""
+        """Gangs due for a reservation that safety switches forbid; each is returned once."""
         if not self._entries or (self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled):
             return []
         waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
@@ -390,7 +387,7 @@ class Queue:
         return float("inf") if gang.wait.since is None else gang.wait.since + self._patience.seconds
 
     def next_deadline(self) -> float | None:
-        """When patience ends next, or what is saved is to be looked at, if nothing else happens."""
+        """When the next patience ends, or the reservation must be looked at, without other events."""
         first = self.first()
         return earliest(
             # Another slice of work finds out who is first.
@@ -401,10 +398,10 @@ class Queue:
             *self.after_others.values(),
         )
 
-    # -- what is saved -------------------------------------------------------------------------------------------
+    # -- reservation ---------------------------------------------------------------------------------------------
 
     def heed(self, now: float) -> Gang | None:
-        """If patience has ended for the first in turn, room is saved for it from now on. That gang, if it is so now."""
+        """Starts a reservation for the first gang if its patience has ended; returns it if new."""
         more_may_be_saved = self.saved.savings.heed_time(now)
         for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
@@ -434,7 +431,7 @@ class Queue:
         gang.wait.overtaken, gang.wait.by_age = 0, False
         self.fits.plans.in_vain(gang, now)
         contention = [entry for entry in self._entries.values() if entry.turn[0] == gang.turn[0]]
-        # Of equal age a gang that was there before would be before them.
+        # With equal age, a gang that was there before would precede them.
         behind = nextafter(max(entry.turn[2] for entry in contention), inf)
         gang.wait.behind_order = max(entry.turn[1] for entry in contention)
         gang.wait.saves_after = now + self.saved.savings.thrift.pause(gang.wait.rounds_lost)

@@ -1,7 +1,6 @@
-"""Gangs that wait for room: which they are, what has changed for them, and who of their members was turned away.
+"""Waiting gangs: which gangs wait for room, what has changed for them, which members were rejected.
 
-Knows which gangs have no plan, and in which order they have their turn (`queue`). Must not know how one is planned, nor
-when they are tried: see `requeue`.
+`queue` orders them, `requeue` tries them.
 """
 
 from __future__ import annotations
@@ -33,17 +32,18 @@ class Waiting:
     _patience: BackfillTrigger
     _brake: SafetySwitches
     stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs that wait and of which something has changed: to be settled, though no node has gained room."""
+    """Waiting gangs that have changed: they are requeued even if no node gained room."""
     unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
-    """Gangs whose members all exist, and that kube-scheduler has not asked about since then, oldest first: it finds
-    no node for any of them, for others take each one that comes free."""
+    """Complete gangs that kube-scheduler has not asked about since then, oldest first.
+
+    It finds no node for any member, because other pods take each one that comes free."""
 
     _unasked_ordered_by: int = field(default=-1, init=False)
     _first_unasked: tuple[float, ...] | None = field(default=None, init=False)
-    """Where the policies have the first of them, or one that was there before; None: it is not known."""
+    """The lowest order among `unasked`, or of a gang that was there before; None: not known."""
 
     def begin_anew(self) -> None:
-        """Nobody waits: whoever remembers who does will say so."""
+        """Removes all gangs from the queue; `memory` restores those that wait."""
         self.stirred.clear()
         self.unasked.clear()
         self._unasked_ordered_by, self._first_unasked = -1, None
@@ -51,7 +51,7 @@ class Waiting:
             self.queue.leave(gang)
 
     def changed(self, gang: Gang) -> None:
-        """Something about it has changed: if it waits, it is to be settled."""
+        """Something about the gang has changed: it is requeued if it waits."""
         if gang.wait.rejected or self._is_watched(gang):
             self.stirred[gang.key] = None
 
@@ -59,15 +59,15 @@ class Waiting:
         return gang in self.queue or gang.key in self.quota.aside
 
     def members_changed(self, gang: Gang) -> None:
-        """Its members, or who of them counts, have changed."""
+        """Its members, or which of them count, have changed."""
         gang.roster.changes += 1
         if gang.phase is not Phase.QUARANTINED:
             self.changed(gang)
 
-    # -- it has no plan ------------------------------------------------------------------------------------------
+    # -- gangs without a plan ------------------------------------------------------------------------------------
 
     def waits(self, gang: Gang, now: float) -> None:
-        """It holds nothing: for room, or for its members to exist."""
+        """The gang holds nothing. It waits for room, or for its members to exist."""
         missing = gang.missing
         gang.step(Step.LACKS_MEMBERS if missing else Step.HAS_MEMBERS)
         # kube-scheduler may never ask about it.
@@ -80,10 +80,10 @@ class Waiting:
                 self._first_unasked = min(self._first_unasked, gang.wait.order)
 
     def enter(self, gang: Gang, now: float) -> None:
-        """It waits for room, and was turned away; or for gang places of its namespace."""
+        """The gang waits for room after a rejection, or for gang places of its namespace."""
         since = self.unasked.pop(gang.key, now)
         if self.quota.sets_aside(gang):
-            # For room it waits from when it may have some.
+            # The wait for room begins when the quota allows it some.
             gang.wait.since = None
             self.leave(gang)
             return
@@ -92,13 +92,13 @@ class Waiting:
         self.queue.enter(gang)
 
     def leave(self, gang: Gang) -> None:
-        """It is not in the queue, and no room is saved for it."""
+        """Removes the gang from the queue; no room is reserved for it."""
         if self.queue.saved.gang is gang:
             self.queue.saved.give_back()
         self.queue.leave(gang)
 
     def heed_quota(self) -> None:
-        """Whoever waits for gang places of its namespace, or for room, waits for what it lacks now."""
+        """Requeues gangs whose quota state has changed, so that each waits for what it lacks now."""
         for gang in self.quota.take_news(self._table.by_key.get, self._turn):
             if gang.holds_a_plan:
                 self.quota.leave(gang)
@@ -109,14 +109,14 @@ class Waiting:
                 self.stirred[gang.key] = None
 
     def _turn(self, gang: Gang) -> Turn:
-        """That of one that is in no queue, where the policies have it now."""
+        """The turn of a gang that is in no queue, with its present order."""
         self.queue.order.place(gang)
         return gang.turn
 
-    # -- it has one, or is no more -------------------------------------------------------------------------------
+    # -- gangs with a plan, or that ended ------------------------------------------------------------------------
 
     def has_a_plan(self, gang: Gang) -> None:
-        """It waits no more, and has passed those before it that do."""
+        """The gang has a plan: it waits no more, and has passed gangs before it that still wait."""
         gang.wait.since, gang.wait.bypasses = None, 0
         gang.wait.told_of.clear()
         self.surplus.planned_anew(gang)
@@ -124,28 +124,26 @@ class Waiting:
         self.queue.passed_by(gang)
 
     def ended(self, gang: Gang) -> None:
-        """It does not wait."""
         self.unasked.pop(gang.key, None)
         self.quota.aside.pop(gang.key, None)
         self.queue.leave(gang)
 
     def forget(self, gang: Gang) -> None:
-        """It is no more."""
         self.ended(gang)
         self.quota.leave(gang)
         self.preempting.ended(gang)
         self.stirred.pop(gang.key, None)
 
-    # -- those that kube-scheduler does not ask about ------------------------------------------------------------
+    # -- gangs that kube-scheduler does not ask about ------------------------------------------------------------
 
     def next_unasked(self) -> tuple[GangKey, float] | None:
-        """The one that has not been asked about for longest, and when patience with that ends."""
+        """The gang not asked about for longest, and when the patience with that ends."""
         for key, since in self.unasked.items():
             return key, since + self._patience.seconds
         return None
 
     def enter_unasked(self, key: GangKey, now: float) -> None:
-        """It waits for room as if it had been turned away; but where nobody is kept waiting."""
+        """Queues the gang as if a member had been rejected, unless its namespace is only observed."""
         if self._brake.observes(key.namespace):
             del self.unasked[key]
         else:
@@ -153,9 +151,10 @@ class Waiting:
             self.stirred[key] = None
 
     def preferred_to(self, gang: Gang) -> list[Gang]:
-        """Those of them that the policies have before this one. Of others it is as good as any that kube-scheduler asks
-        about this one first."""
-        # Where nothing was ever ordered there is no need to ask about everybody.
+        """The `unasked` gangs that policies put before this one.
+
+        For all others, kube-scheduler may well ask about this gang first."""
+        # If no policy ever ordered gangs, there is no need to ask about all.
         version = self.queue.order.version()
         if not self.unasked or not (version or any(gang.wait.order)):
             return []
@@ -173,7 +172,7 @@ class Waiting:
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
 
     def violations(self) -> Iterator[Violation]:
-        """A gang whose quorum exists and that has no plan is never lost sight of."""
+        """Waiting gangs with a whole quorum that nothing will try again, and defects of the queue."""
         yield from self.queue.violations()
         yield from self._staying.violations()
         for gang in self._table.by_key.values():

@@ -1,1 +1,1 @@
-"""What is known of gangs, and the values that the other rooms of the planner share."""
+"""State of gangs, and the values that the other packages of `gangs` share."""

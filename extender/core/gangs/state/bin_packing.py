@@ -1,19 +1,20 @@
-"""Packing: where all slots of a gang fit at once, or that they do not.
+"""Bin packing: finds a node for every slot of a gang, or says why it found none.
 
-Reads the ledger and changes nothing; what it answers is committed, or dropped, by the caller. Candidates are tried in
-the order given, so that the same inputs give the same plan. Must not know pods, gangs or why a node is a candidate.
+It reads the ledger and changes nothing. The caller commits the plan or drops it. Candidates are tried in the order
+given, so that the same inputs give the same plan.
 
-Slots of the same units and the same `accepts` form a template. Members of a real gang come from one to three templates.
+Slots with the same units and the same `accepts` form a template. Members of a real gang come from one to three
+templates.
 
-- One template: exact. A plan is found if there is one.
-- Several: bin packing in several dimensions, for which nothing exact is fast. First the spread: largest template
-  first, one slot a node, then a second round. Where that fails, though each template alone would fit, each slot goes on
-  the node where it leaves least: largest template first, and then the one with the least choice first. The last try,
-  where it is cheap enough, looks after each slot which has the least choice left. All of them can miss a plan that
-  exists; tests/core/test_planner.py shows one.
+- One template: exact. A plan is found if one exists.
+- Several templates: bin packing in several dimensions, for which no fast exact method exists. The first try spreads:
+  largest template first, one slot a node, then a second round. If that fails although each template alone would fit,
+  each slot goes on the node where it leaves least. That is tried with the largest template first, then with the
+  template that has the least choice first. The last try, if it is cheap enough, finds after each slot which template
+  has the least choice left. All tries can miss a plan that exists; tests/core/test_planner.py shows one.
 
-Cost: O(slots) where there is room; O(templates x candidates) where there is not, of which little where one template is
-tried on all nodes (`columns`).
+Cost: O(slots) if there is room, else O(templates x candidates). The second cost is small if one template is tried on
+all nodes (`columns`).
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ __all__ = ["Shortfall", "Slot", "plan"]
 
 
 _MANY = 64
-"""With fewer candidates it is no dearer to look at each."""
+"""With fewer candidates, a look at each of them costs no more."""
 _MOST_STEPS = 50_000
-"""Of the try that looks at every choice again after each slot: slots x templates x nodes."""
+"""Bound of `_one_by_one`, which recounts after each slot: slots x nodes of all templates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
     """No plan was found: `placed` of `asked` slots found a node, largest first, until one did not.
 
-    `cause`: for that one, the resource of which most nodes had too little, and the most that one of those had free.
-    None if it was not room that was missing: there were no candidates, or none that its `accepts` accepts; or, as
-    `rule` then says, what it requires of the pods around it kept it from every node with room. `others`: of what the
-    other nodes had too little, by name. `unsure`: a bound ended the search, so it proves nothing.
+    `cause`: the resource that most nodes lacked for that slot, and the most that one of those nodes had free. None if
+    room was not what lacked: there were no candidates, or `accepts` refused all. None also if the slot's requirements
+    on other pods kept it from every node with room; `rule` then says so. `others`: names of the resources that the
+    other nodes lacked. `unsure`: a bound ended the search, so it proves nothing.
     """
 
     placed: int
@@ -57,7 +58,7 @@ class Shortfall:
 
     @property
     def kind(self) -> str:
-        """What was missing, whatever the numbers."""
+        """What was missing, without numbers."""
         return self.rule or ("" if self.cause is None else self.cause.resource)
 
 
@@ -71,13 +72,12 @@ def plan(
     room: Room | None = None,
     filling: bool = False,
 ) -> dict[Holder, NodeName] | Shortfall:
-    """A node for every slot, such that committing them all on the ledger as it is now meets no conflict; or Shortfall.
+    """A node for every slot, or `Shortfall`. The plan can be committed on the ledger as it is now.
 
-    Counted as free: what the holders in `releasing` hold, and what the slots' own holders hold, for both are given up
-    by the transaction that commits the plan; but not what is bound. `leaving`: holders whose units count as free though
-    they are bound; a plan with any is what could be, and can be committed when they are gone. `room`: what
-    is free, where the caller has counted it; it is used up. A node that the ledger does not know has no room.
-    `filling`: no candidate is taken before those ahead of it are full, if that will do.
+    What the holders in `releasing` and the slots' own holders hold counts as free, unless it is bound. The transaction
+    that commits the plan gives it up. `leaving`: holders whose units count as free even if bound. A plan that uses them
+    can be committed only when they are gone. `room`: what is free, if the caller has counted it; it is used up. A node
+    that the ledger does not have has no room. `filling`: fill each candidate before the next is used, if that works.
     """
     room = room or Room(ledger, [*releasing, *(slot.holder for slot in slots)], leaving)
     templates = templates_of(slots)
@@ -94,7 +94,7 @@ def plan(
             if found is not None:
                 return found
     nodes, shortfall = _spread(room, templates, here)
-    # A shortfall within the first template is final: nothing else was in its way.
+    # A shortfall within the first template is final: no other slot took its room.
     if shortfall is not None and shortfall.placed >= len(templates[0].slots) and not before.is_too_small(templates):
         offers = [_offer(before, template, here) for template in templates]
         if all(offer.copies >= len(offer.template.slots) for offer in offers):
@@ -108,9 +108,9 @@ def plan(
 
 
 def _apart(room: Room, template: Template, candidates: Sequence[NodeName]) -> dict[Holder, NodeName] | None:
-    """What the spread over all comes to, where it does not come to the end of the first few; else None."""
+    """The result of the spread, if the first `2 * asked` candidates suffice; else None."""
     asked = len(template.slots)
-    # Once, though it be sent twice.
+    # Each name once, even if the candidates repeat it.
     first = dict.fromkeys(islice(candidates, 2 * asked))
     could = (node for node in first if room.lacking(node, template.need) is None)
     nodes = list(islice(filter(template.may_be_on, could), asked))
@@ -122,7 +122,7 @@ def _apart(room: Room, template: Template, candidates: Sequence[NodeName]) -> di
 
 
 def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
-    """What the spread over all nodes would come to, where these have room for too few; None where it is to be seen."""
+    """The shortfall of the spread if all nodes lack room; None if only the spread can say."""
     asked = len(template.slots)
     if offer is None or offer.total >= asked:
         return None
@@ -134,7 +134,7 @@ def _too_few(offer: Offer | None, template: Template) -> Shortfall | None:
 
 
 def _fill(room: Room, templates: Sequence[Template], candidates: Candidates) -> dict[Holder, NodeName]:
-    """As many slots on a node as it has room for, before the next; empty if one finds no node."""
+    """As many slots on a node as fit, before the next node; empty if a slot finds no node."""
     nodes: dict[Holder, NodeName] = {}
     names = dict.fromkeys(candidates.names)
     for template in templates:
@@ -153,7 +153,7 @@ def _fill(room: Room, templates: Sequence[Template], candidates: Candidates) -> 
 def _spread(
     room: Room, templates: Sequence[Template], candidates: Candidates
 ) -> tuple[dict[Holder, NodeName], Shortfall | None]:
-    """One slot a node, then a second round on those that have room, and so on."""
+    """Places one slot a node, then a second round on the nodes that still have room, and so on."""
     asked = sum(len(template.slots) for template in templates)
     rounds = [dict.fromkeys(candidates.names)]
     nodes: dict[Holder, NodeName] = {}
@@ -167,7 +167,7 @@ def _spread(
         while slot is not None and number < len(rounds):
             there, go_on = rounds[number], dict[NodeName, None]()
             names_there = there if anywhere else dict.fromkeys(each for each in names if each in there)
-            # The first round is in the order of the candidates, less those that have gone on.
+            # The first round follows the order of the candidates, without the nodes that have moved to the next round.
             for node in room.open_to(template, names_there, lacks, in_order=not number):
                 nodes[slot.holder] = node
                 room.take(node, need)
@@ -185,7 +185,7 @@ def _spread(
                 rounds[number].update(go_on)
         if slot is not None:
             seen = (node for there in rounds for node in (there if anywhere else names) if node in there)
-            # With arrays nobody has told: what each lacks is what it lacked when it was looked at last.
+            # With arrays no lacks were collected. Each node still lacks what it lacked when it was looked at last.
             lacks = lacks or [lack for node in seen if (lack := room.lacking(node, need)) is not None]
             cause, others = cause_of(lacks)
             return nodes, Shortfall(len(nodes), asked, cause, others=others)
@@ -193,8 +193,7 @@ def _spread(
 
 
 def cause_of(lacks: Sequence[Lack]) -> tuple[Short | None, tuple[ResourceKey, ...]]:
-    """Of what was lacking, node by node, as `Room.lacking` tells: what most lacked, and the most that one of these had
-    free; and what the others lacked, by name."""
+    """The resource that most nodes lacked, with the most that one had free; and the others by name."""
     if not lacks:
         return None, ()
     times = Counter(resource for resource, _, _ in lacks)
@@ -205,7 +204,7 @@ def cause_of(lacks: Sequence[Lack]) -> tuple[Short | None, tuple[ResourceKey, ..
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What the candidates offer one template alone: those with room for it, and for how many copies in all."""
+    """What the candidates offer one template alone: the nodes with room, and the sum of copies."""
 
     template: Template
     nodes: Sequence[NodeName]
@@ -217,12 +216,12 @@ def _offer(room: Room, template: Template, candidates: Candidates) -> _Offer:
 
 
 def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
-    """Each slot on the node where it leaves least, templates in the order of the offers; empty if one finds no node."""
+    """Each slot on the node where it leaves least, in the order of the offers; empty if one fails."""
     nodes: dict[Holder, NodeName] = {}
     for offer in offers:
         template, left = offer.template, len(offer.template.slots)
         waiting = iter(template.slots)
-        # Where it fits least often is tightest, and stays so while it is filled.
+        # The node where the slot fits least often is tightest, and stays tightest while it is filled.
         for node in room.tightest_first(template, offer.nodes):
             for slot in islice(waiting, room.copies(node, template.need, len(template.slots))):
                 nodes[slot.holder] = node
@@ -236,8 +235,9 @@ def _pack(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
 
 
 def _one_by_one(room: Room, offers: Sequence[_Offer]) -> dict[Holder, NodeName]:
-    """Each slot of the template that has the least choice left, on the node that fewest others want; empty if one finds
-    none, or if it would take too long."""
+    """Each slot of the template with least choice, on the node that fewest others want.
+
+    Empty if a slot finds no node, or if the search would exceed `_MOST_STEPS`."""
     waiting = {index: list(offer.template.slots) for index, offer in enumerate(offers)}
     if sum(map(len, waiting.values())) * sum(len(offer.nodes) for offer in offers) > _MOST_STEPS:
         return {}

@@ -1,4 +1,4 @@
-"""What gangs are planned by, beside nodes, pods and the ledger. The gangs read it; whoever owns the tables keeps it."""
+"""Environment: what the planner reads beside nodes, pods and the ledger; its owner updates it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from extender.core.pod_affinity_index import PodAffinityIndex
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """`staying`: those on the nodes for whose leaving nobody waits. `promises`: how many pods controllers make.
-    `bystanders`: who is on which node, for those who want to be near or away from such. `budgets`: for disruptions.
-    `isolation`: what namespaces may have. `daemons`: which pods come again on their node."""
+    """`staying`: resident pods. `promises`: how many pods controllers create.
+
+    `pod_affinity`: which pods are on which node. `daemons`: which pods are created again on their node."""
 
     staying: ResidentPods = field(default_factory=lambda: ResidentPods({}))
     promises: ExpectedMembers = field(default_factory=ExpectedMembers)

@@ -1,6 +1,6 @@
-"""Orders: what is to be done, and was done, so that somebody of higher priority has room that others hold.
+"""Eviction orders: effects and events of a preemption.
 
-Values only. A pod is named here with what was known of it when the order was given.
+A pod in them is the pod as it was known when the order was made.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from extender.kube.names import NodeName
 
 @dataclass(frozen=True, slots=True)
 class OfGang:
-    """What is to be done, or has happened, about one gang."""
+    """An effect or event that concerns one gang."""
 
     gang: GangKey
 
 
 @dataclass(frozen=True, slots=True)
 class KeepRoomFor:
-    """Effect: kube-scheduler is to keep room for the pod on that node (it was told so before, and has dropped it)."""
+    """Effect: kube-scheduler should nominate this node again for the pod, after it dropped that."""
 
     pod: Pod
     node: NodeName
@@ -29,17 +29,17 @@ class KeepRoomFor:
 
 @dataclass(frozen=True, slots=True)
 class LetRoomGo(OfGang):
-    """Effect: kube-scheduler is to keep room for these pods no more."""
+    """Effect: kube-scheduler should no longer keep room for these pods."""
 
     members: tuple[Pod, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EvictRest(OfGang):
-    """Effect: kube-scheduler has evicted `gone` members of the gang for the pod, which leaves fewer than its quorum.
+    """Effect: evict `rest`, because kube-scheduler evicted `gone` members: too few would stay.
 
-    The rest is to be evicted: a gang leaves as a whole. `despite_budgets`: there was no other way for the pod, so those
-    that a disruption budget protects are deleted.
+    A gang leaves as a whole: fewer than its quorum are left. `despite_budgets`: the pod could not be placed otherwise,
+    so members that a disruption budget protects are deleted.
     """
 
     preemptor: Pod
@@ -50,7 +50,7 @@ class EvictRest(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Event: kube-scheduler has evicted the victim for the pod, on our answer."""
+    """Event: kube-scheduler evicted the victim for the pod, as the extender answered."""
 
     victim: Pod
     preemptor: Pod

@@ -1,9 +1,7 @@
-"""A gang: pods that are placed all or none, and how far it has come.
+"""A gang: pods that are placed all or none, with its phase, effects and events.
 
-Knows who its members are, who is placed, who stands at the barrier (`progress`). Must not know nodes' room: that is the
-ledger's, and deciding between the two is `gangs`'.
-
-Its phases, and what leads from one to another, are the tables of `gang_phases`. A gang ends when its last member does.
+`gang_state` holds its members, plan, barrier and wait. The tables in `state_machine` define its phases. The ledger
+holds the room of nodes. A gang ends when its last member does.
 """
 
 from __future__ import annotations
@@ -23,11 +21,10 @@ from extender.core.safety_switches import Withheld
 from extender.kube.names import NodeName, PodUid
 
 Turn = tuple[int, tuple[float, ...], float, int, float, GangKey]
-"""Sorts waiting gangs: the priority that they claim with, then the order of the policies, then age, where one that lost
-its turn counts as no earlier and no older than who waited then."""
+"""Sorts waiting gangs: priority, policies, age. After a lost turn a gang follows those that waited."""
 
 
-# What kube-scheduler is told. Constant, without numbers: a message that changes wakes the pod it rejects, for ever.
+# Messages to kube-scheduler. Constant, without numbers: a changed message wakes the rejected pod, for ever.
 INCOMPLETE = "gang waits for members that do not exist yet"
 NO_ROOM = "gang does not fit now: it waits its turn"
 HOPELESS = "gang can be placed nowhere: no nodes here meet what its members require of each other"
@@ -47,7 +44,7 @@ NOT_ITS_NODE = "the gang's plan has another node for this member"
 
 
 class Gang:
-    """One gang: in which phase it is, and by subject what is known of it."""
+    """One gang: its phase, and its state by subject."""
 
     __slots__ = ("barrier", "key", "phase", "plan", "roster", "standing", "terms", "wait")
 
@@ -64,18 +61,18 @@ class Gang:
         self.wait = Wait()
 
     def waits_anew_for(self, reason: str) -> bool:
-        """Whether, since it had a plan last, nobody was told that it waits for this; somebody is from now on."""
+        """Whether this reason is new since the gang last had a plan. Records the reason."""
         why = without_numbers(reason, self.wait.shortfall)
         new = why not in self.wait.told_of
         self.wait.told_of.add(why)
         return new
 
     def step(self, step: Step) -> None:
-        """It is in the phase that follows. Raises Impossible."""
+        """Moves the gang to the phase that follows. Raises Impossible."""
         self.phase = after(self.phase, step)
 
     def remember(self, past: Past) -> None:
-        """What its bound members are to each other follows from that too."""
+        """Updates `standing`, which says how its bound members relate to each other."""
         self.standing = STANDINGS[self.standing][past]
 
     @property
@@ -84,33 +81,33 @@ class Gang:
 
     @property
     def needed(self) -> int:
-        """How many more must be placed together."""
+        """How many more members must be placed together."""
         return max(0, self.terms.quorum - self.roster.placed)
 
     @property
     def missing(self) -> int:
-        """How many members of the quorum do not exist, or have scheduling gates of others and cannot be placed yet."""
+        """How many members of the quorum do not exist, or have a foreign scheduling gate."""
         needed = self.needed
         return max(0, needed - self.roster.unplaced_count) if needed else 0
 
     @property
     def absent(self) -> int:
-        """How many of the missing do not exist."""
+        """How many of the missing members do not exist."""
         return max(0, self.missing - sum(pod.gated for pod in self.roster.members.values()))
 
     @property
     def turn(self) -> Turn:
         terms, wait = self.terms, self.wait
-        # An empty order comes before all that policies can say.
+        # An empty order sorts before every order that policies can give.
         order = () if wait.by_age else max(wait.order, wait.behind_order)
         age = max(terms.created, wait.behind)
         return (-terms.claims, order, age, wait.rounds_lost, self.roster.first_seen, self.key)
 
 
 class TurnOrder:
-    """`of`: the place of a gang with these members, the lower the earlier; none where no policy has a say. `version`:
-    another number whenever it may be another place. `alike`: the same for those that always have one and the same
-    place; None: that is not known."""
+    """`of`: the order of a gang with these members by the policies, lower is earlier; may be empty.
+
+    `version`: changes when orders may change. `alike`: equal if members always have the same order; None: not known."""
 
     def __init__(self) -> None:
         self.of: Callable[[Sequence[Pod]], Sequence[float]] = lambda members: ()
@@ -118,28 +115,28 @@ class TurnOrder:
         self.alike: Callable[[Sequence[Pod]], Hashable] = lambda members: None
 
     def place(self, gang: Gang) -> None:
-        """Its turn, waiting or not, is where the policies have it now."""
-        # All of it, also where it is 0 throughout: others may be below that, and an empty one would come before them.
+        """Stores the order that the policies give the gang now, even if the gang does not wait."""
+        # The whole order is kept even if all 0: others may be below 0, and an empty order would come before them.
         gang.wait.order = tuple(self.of(list(gang.roster.unplaced())))
 
 
 def without_numbers(reason: str, shortfall: Shortfall | None) -> tuple[str, str]:
-    """Why a gang waits; where it can be placed nowhere, whatever is there now."""
+    """Why a gang waits. `HOPELESS` does not depend on the kind of shortfall."""
     return reason, "" if shortfall is None or reason == HOPELESS else shortfall.kind
 
 
 @dataclass(frozen=True, slots=True)
 class WakePod:
-    """Effect: kube-scheduler should try this pod, which it has set aside, or which our gate keeps from it."""
+    """Effect: kube-scheduler should try this pod, which it set aside or Escher's gate holds back."""
 
     pod: Pod
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBarrier(OfGang):
-    """Effect: the Bindings of these pods are to be written, now and all at once.
+    """Effect: the Bindings of these pods are to be written now, all at once.
 
-    `attempts`: what each is to say about that; who is not among them is bound already, or is bound without.
+    `attempts`: the attempt that each pod records. A pod without an entry is bound already, or without a record.
     """
 
     members: tuple[PodUid, ...]
@@ -148,7 +145,7 @@ class OpenBarrier(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class TurnBack(OfGang):
-    """Effect: the binds of these pods fail; nothing is held for them any more."""
+    """Effect: the binds of these pods fail. Nothing is held for them any more."""
 
     members: tuple[PodUid, ...]
     reason: str
@@ -156,7 +153,7 @@ class TurnBack(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class GangPlanned(OfGang):
-    """Event: there is a place for each of its quorum."""
+    """Event: each member of the quorum has a place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +165,7 @@ class GangBound(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class GangTurnedAway(OfGang):
-    """Event: the gang's members are rejected from now on, for a reason that is constant."""
+    """Event: the gang's members are rejected from now on, for a constant reason."""
 
     member: Pod
     reason: str
@@ -176,13 +173,13 @@ class GangTurnedAway(OfGang):
 
     @property
     def why(self) -> tuple[str, str]:
-        """The same though numbers are others."""
+        """The reason without numbers."""
         return without_numbers(self.reason, self.shortfall)
 
 
 @dataclass(frozen=True, slots=True)
 class RoomSaved(OfGang):
-    """Event: the gang's turn has come. From now on what comes free is reserved for `needed` places of its members."""
+    """Event: it is the gang's turn. Room that comes free is reserved for `needed` of its members."""
 
     needed: int
     members: tuple[Pod, ...]
@@ -190,8 +187,10 @@ class RoomSaved(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class TurnLost(OfGang):
-    """Event: what was saved for the gang is given back, for that led to nothing in time; others have their turn, and
-    for `seconds` no room is saved for it. It is tried as before whenever room comes free."""
+    """Event: the gang's backfill reservation had no effect in time, and is given back.
+
+    Others have their turn. No room is reserved for this gang for `seconds`. It is still tried whenever room comes free.
+    """
 
     seconds: float
     members: tuple[Pod, ...]
@@ -199,10 +198,10 @@ class TurnLost(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class EvictFor(OfGang):
-    """Effect: these pods, all of a lower priority than the gang's, are to be evicted, so that it has room.
+    """Effect: evict these pods, all of lower priority than the gang, so that the gang has room.
 
-    `units`: the same, by who leaves together, in that order. `nominated`: where room is to be kept for its members.
-    `despite_budgets`: without breaking disruption budgets there is no room, so those that one protects are deleted.
+    `units`: the same pods, grouped by what leaves together, in order. `nominated`: where to keep room for members.
+    `despite_budgets`: no room without a broken disruption budget, so protected pods are deleted.
     """
 
     members: tuple[Pod, ...]
@@ -223,7 +222,7 @@ class GangTimedOut(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class GangInPart(OfGang):
-    """Event: of the quorum only `members` are bound; the rest may follow for `seconds`."""
+    """Event: only `members` of the quorum are bound. The rest may follow for `seconds`."""
 
     quorum: int
     members: tuple[Pod, ...]
@@ -232,12 +231,12 @@ class GangInPart(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class DeadlineSet(OfGang):
-    """Event: there may be something to do about the gang at an earlier moment than was known."""
+    """Event: the gang may need handling earlier than was known."""
 
 
 @dataclass(frozen=True, slots=True)
 class GangInDoubt(OfGang):
-    """Event: fewer than the quorum are bound, and nothing proves that it never was whole: `members` are left alone."""
+    """Event: fewer than the quorum are bound, but it may have been whole: `members` are left alone."""
 
     quorum: int
     members: tuple[Pod, ...]
@@ -245,17 +244,18 @@ class GangInDoubt(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class VoidAttempts(OfGang):
-    """Effect: what these pods say of their attempt is to be taken off them. Their gang is whole, and not by those whom
-    they name: should it lose members, they would testify that it never was."""
+    """Effect: remove the attempt records of these pods. Other pods completed the gang.
+
+    If members left, the records would say that it never was whole."""
 
     members: tuple[Pod, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class EvictMembers(OfGang):
-    """Effect: the gang could not be completed in time; these, which are bound, are to be evicted: none, not a part.
+    """Effect: evict these bound members, because the gang was not completed in time.
 
-    `proof` says why that harms nothing that runs.
+    None stay bound instead of a part. `proof`: why the eviction harms nothing that runs.
     """
 
     quorum: int
@@ -265,7 +265,7 @@ class EvictMembers(OfGang):
 
 @dataclass(frozen=True, slots=True)
 class GangQuarantined(OfGang):
-    """Event: something about this gang could not be handled. It is left as it is until its members are gone."""
+    """Event: this gang could not be handled. It is left as it is until its members are gone."""
 
     members: tuple[Pod, ...]
     defect: Exception

@@ -1,8 +1,4 @@
-"""Progress: what is known of one gang, by subject: its members and what they ask for, its plan, its barrier, its wait.
-
-Values and what follows from them. Must not know who changes them: see `members`, `planner`, `permit_barrier`,
-`waiting_gangs`.
-"""
+"""State of one gang, by subject: members and what they ask for, plan, barrier, wait."""
 
 from __future__ import annotations
 
@@ -26,15 +22,17 @@ class Terms:
     quorum: int
     timeout: float
     claims: int = 0
-    """The lowest priority of its members: with that it has its turn, and others give way to it or are evicted."""
+    """The lowest priority of its members: it decides the turn and which pods yield or are evicted."""
     worth: int = 0
-    """The highest: only what is above that takes its room."""
+    """The highest priority of its members. Only pods above it may take the gang's room."""
     created: float = 0.0
-    """When the oldest of its members was created, as the API server tells it."""
+    """When the oldest of its members was created, as the API server says."""
 
     def as_asked_by(self, members: Roster, most: int | None = None) -> Terms:
-        """Quorum and time-out are what the members ask for; where they disagree, the most: in no order of events are
-        fewer bound than a member wants. `most`: the gang has no more members than that, and its quorum is no larger."""
+        """The terms that members ask for; if these differ, the largest.
+
+        So in no order of events are fewer bound than a member wants. `most`: upper limit of the gang's size, and so of
+        its quorum."""
         asked = members.asked
         quorum = asked.quorums[-1] if asked.quorums else self.quorum
         return replace(
@@ -49,16 +47,16 @@ class Terms:
 
 @dataclass(slots=True)
 class Asked:
-    """What members ask for, each in order: one that comes or goes costs a search, and no look at all others."""
+    """What members ask for, in sorted lists: a member that comes or goes costs a search, no scan."""
 
     quorums: list[int] = field(default_factory=list)
     timeouts: list[float] = field(default_factory=list)
     priorities: list[int] = field(default_factory=list)
     created: list[float] = field(default_factory=list)
     with_node: int = 0
-    """Of how many a watch, or our own Binding, has told a node."""
+    """How many members have a node, from a watch or from a Binding that Escher wrote."""
     spare: list[int] = field(default_factory=list)
-    """Of each that says in which attempt it was bound: how many of that the quorum did not need."""
+    """For each member with an attempt record: how many pods of the attempt the quorum did not need."""
 
     def add(self, pod: Pod) -> None:
         if isinstance(pod.gang, GangAsk):
@@ -83,19 +81,19 @@ class Asked:
 
 @dataclass(slots=True)
 class Roster:
-    """Its living, unfinished pods: what is counted of them is kept as each of them comes, changes and goes."""
+    """The gang's living, unfinished pods. Counts are updated whenever a pod comes, changes or goes."""
 
     first_seen: float
-    """Seconds that only pass."""
+    """Seconds of a monotonic clock."""
     _members: dict[PodUid, Pod] = field(default_factory=dict, init=False)
     _bound: set[PodUid] = field(default_factory=set, init=False)
     _to_place: dict[PodUid, None] = field(default_factory=dict, init=False)
-    """Members that are not bound, not about to go, and free to be placed."""
+    """Members that are not bound, not being deleted, and free to be placed."""
     asked: Asked = field(default_factory=Asked, init=False)
     leaving: set[PodUid] = field(default_factory=set)
-    """Bound members that are being deleted, or are to be evicted: they still hold their node, and count no more."""
+    """Bound members being deleted or evicted. They still hold their node, but count no more."""
     succeeded: set[PodUid] = field(default_factory=set)
-    """Former members that ran to their end, and ended well; they count as placed as long as the gang lives."""
+    """Former members that ended successfully. They count as placed while the gang lives."""
     changes: int = 0
     """How often its members have changed."""
 
@@ -105,11 +103,11 @@ class Roster:
 
     @property
     def bound(self) -> AbstractSet[PodUid]:
-        """Members that are seen bound, or whose Binding we have written."""
+        """Members that a watch shows as bound, or whose Binding Escher has written."""
         return self._bound
 
     def take(self, pod: Pod) -> None:
-        """It is a member, and looks like this."""
+        """Adds or updates the member."""
         if (known := self._members.get(pod.uid)) is not None:
             self.asked.take_out(known)
         self._members[pod.uid] = pod
@@ -117,7 +115,7 @@ class Roster:
         self._heed(pod)
 
     def drop(self, uid: PodUid) -> None:
-        """It is no member any more."""
+        """Removes the member."""
         if (known := self._members.pop(uid, None)) is not None:
             self.asked.take_out(known)
         self._bound.discard(uid)
@@ -125,12 +123,11 @@ class Roster:
         self._to_place.pop(uid, None)
 
     def bind(self, uid: PodUid) -> None:
-        """The member is bound."""
         self._bound.add(uid)
         self._to_place.pop(uid, None)
 
     def resume(self, bound: Iterable[PodUid]) -> None:
-        """These members are bound, and no others."""
+        """Exactly these members are bound."""
         self._bound = set(bound)
         for pod in self._members.values():
             self._heed(pod)
@@ -143,30 +140,30 @@ class Roster:
 
     @property
     def placed(self) -> int:
-        """Members that count as placed for the quorum."""
+        """Number of members that count as placed for the quorum."""
         return len(self._bound) - len(self.leaving) + len(self.succeeded)
 
     @property
     def stays(self) -> bool:
-        """Whether any member is bound and not about to go."""
+        """Whether any member is bound and not leaving."""
         return len(self._bound) > len(self.leaving)
 
     def staying(self) -> list[Pod]:
-        """Members that are bound and are not about to go, by UID."""
+        """Members that are bound and not leaving, ordered by UID."""
         return [self._members[uid] for uid in sorted(self._bound - self.leaving)]
 
     def unbound(self) -> dict[PodUid, Pod]:
-        """Members that exist, and are not bound."""
+        """Members that exist and are not bound."""
         return {uid: pod for uid, pod in self._members.items() if pod.node is None and uid not in self._bound}
 
     @property
     def preempts(self) -> bool:
-        """Whether others may be evicted for it."""
+        """Whether other pods may be evicted for it."""
         return all(self._members[uid].preempts for uid in self._to_place)
 
     @property
     def unknown_asks(self) -> tuple[str, ...]:
-        """What members that wait require and a plan does not look at; each once."""
+        """Requirements of waiting members that a plan does not look at; each once."""
         return tuple(dict.fromkeys(ask for pod in self.unplaced() for ask in pod.unknown_asks))
 
     @property
@@ -174,7 +171,7 @@ class Roster:
         return len(self._to_place)
 
     def unplaced(self) -> Iterator[Pod]:
-        """Living members that are not bound, not about to go, and free to be placed; in order of creation."""
+        """Members that are not bound, not being deleted, and free to be placed; oldest first."""
         unplaced = (self._members[uid] for uid in self._to_place)
         return iter(sorted(unplaced, key=lambda pod: (pod.created, pod.name, pod.uid)))
 
@@ -188,68 +185,68 @@ class AtBarrier:
     trial: Trial | None = None
     """The Bindings that were tried last, until the quorum is whole."""
     given_up: int = 0
-    """How often the part that is bound was to be evicted."""
+    """How often the bound part was to be evicted."""
 
 
 @dataclass(slots=True)
 class Plan:
-    """Its plan, if it has one; and what became of those before."""
+    """The gang's plan, if it has one, and counts of earlier plans."""
 
     deadline: float | None = None
     intends: bool = False
-    """Whether its plan only says where its members should go: nothing is held for one until it comes to be bound."""
+    """Whether the plan only proposes nodes: the ledger holds nothing for a member until its bind."""
     unheld: bool = False
-    """Whether nothing is held by its plan for members that do not exist yet; no more once its quorum existed."""
+    """Whether nothing is held for members that do not exist yet. False once the quorum has existed."""
     asked: set[PodUid] = field(default_factory=set)
-    """Members that kube-scheduler has asked about since its latest plan was made."""
+    """Members that kube-scheduler has asked about since the latest plan was made."""
     displaced: dict[PodUid, int] = field(default_factory=dict)
-    """How often each member found room on none of the nodes sent, since the plan was made."""
+    """For each member: how often it found room on none of the nodes sent, since the plan was made."""
     nominated: dict[PodUid, NodeName] = field(default_factory=dict)
-    """Where kube-scheduler was told to keep room for its members, while others leave for them."""
+    """Nodes where kube-scheduler was asked to keep room for members, while victims leave."""
     covered_at: int = -1
-    """`changes` when it was last seen that its plan has a place for each member."""
+    """`Roster.changes` when the plan was last seen to have a place for each member."""
     slots_made: int = 0
     gathered: bool = False
-    """Whether a plan for members that did not exist has run out before: the next one waits for them to exist."""
+    """Whether a plan timed out while members did not exist. The next plan waits for them to exist."""
     timed_out: int = 0
-    """How many plans have run out since it was bound last."""
+    """How many plans have timed out since the gang was last bound."""
 
 
 @dataclass(slots=True)
 class Wait:
-    """How it has waited for room, and why."""
+    """How long the gang has waited for room, and why."""
 
     rejected: set[PodUid] = field(default_factory=set)
-    """Members that filter turned away, or that wait at our gate, and that nothing has woken since."""
+    """Members rejected by the filter or held by Escher's gate, and that nothing has woken since."""
     turned_away_in: Phase | None = None
-    """The phase in which somebody was last told that a member was turned away."""
+    """The phase in which a rejection of a member was last reported."""
     told_of: set[tuple[str, str]] = field(default_factory=set)
-    """For which reasons, since it had a plan last."""
+    """Reasons reported since the gang last had a plan."""
     since: float | None = None
     """Since when it has waited for room."""
     bypasses: int = 0
-    """How often, since then, a gang behind it was given room while it was the first in turn."""
+    """How often, since then, a gang behind it received room while it was first in turn."""
     rounds_lost: int = 0
-    """How often, since it had a plan last, what was saved for it was given back, for that led to nothing."""
+    """How often, since it last had a plan, its backfill reservation was given back without effect."""
     behind: float = 0.0
-    """The age of the youngest that waited when that happened last, as `created`."""
+    """The creation time of the youngest gang that waited when that last happened, as `created`."""
     overtaken: int = 0
-    """How often, since it had a plan or its turn last, policies had a younger gang of another namespace go first."""
+    """How often since its last plan or turn policies put a younger gang of another namespace first."""
     by_age: bool = False
-    """Whether it was overtaken often enough: no policy has another before it now."""
+    """Whether it was overtaken often enough: policies can put no gang before it now."""
     order: tuple[float, ...] = ()
-    """Where it stands among those of its priority, as the policies had it last."""
+    """Its order among gangs of its priority, as the policies last gave it."""
     behind_order: tuple[float, ...] = ()
-    """The last place of those that waited when it lost its turn."""
+    """The last order of the gangs that waited when it lost its turn."""
     saves_after: float = 0.0
-    """When room may be saved for it again."""
+    """When room may be reserved for it again."""
     preempts_after: float = 0.0
     """When it may preempt again."""
     shortfall: Shortfall | None = None
     """Why it did not fit when last tried."""
     tried_at: tuple[int, int] | None = None
-    """The ledger's gain count and the gang's changes when it last did not fit: unchanged, it does not fit now."""
+    """The ledger's gain count and `changes` at the last failed try: if equal, it cannot fit now."""
     passed_over_at: tuple[int, int] | None = None
-    """The same when it was last left alone while others were tried."""
+    """The same pair when the gang was last skipped while others were tried."""
     tried_on: frozenset[NodeName] | None = None
-    """The nodes that kube-scheduler offered then, which may not know yet of a change that we know; None: all."""
+    """Nodes that kube-scheduler offered then; its view may lag behind Escher's. None: all nodes."""

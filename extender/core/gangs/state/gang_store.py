@@ -1,6 +1,6 @@
-"""The table of gangs: each by its key and by its living members; and what should be done about them, in order.
+"""The table of gangs, by key and by living member, and the queue of effects, in order.
 
-What the parts of this room share is here and nowhere else. Must not know why anything is done.
+It is the only state that the parts of `gangs` share.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class GangStore:
         self.by_key: dict[GangKey, Gang] = {}
         self.naming = Naming(self.by_key)
         self.effects: list[GangEffect] = []
-        """For the application to take and do."""
+        """The application takes these and carries them out."""
         self.handled: GangKey | None = None
-        """The gang that those who wait are looked at for: where that fails, it is its defect."""
+        """The gang that a walk over waiting gangs now looks at: an exception is this gang's defect."""
         self._of: dict[PodUid, GangKey] = {}
 
     def of(self, uid: PodUid) -> Gang | None:
@@ -31,15 +31,15 @@ class GangStore:
         return None if key is None else self.by_key.get(key)
 
     def key_of(self, uid: PodUid) -> GangKey | None:
-        """The same, also where the gang itself is no more."""
+        """The same, even if the gang itself has ended."""
         return self._of.get(uid)
 
     def key_asked_for(self, pod: Pod) -> GangKey | None:
-        """The gang that the pod is to be in, or else is known to be in."""
+        """The gang that the pod asks for, or else is known to be in."""
         return pod.gang.key if isinstance(pod.gang, GangAsk) else self._of.get(pod.uid)
 
     def join(self, uid: PodUid, ask: GangAsk, now: float) -> Gang:
-        """The pod is a member of the gang that it asks for, which begins with its first member."""
+        """Makes the pod a member of the gang that it asks for. The first member starts the gang."""
         gang = self.by_key.get(ask.key)
         if gang is None:
             gang = self.by_key[ask.key] = Gang(ask.key, ask.quorum, ask.timeout, now)
@@ -48,22 +48,20 @@ class GangStore:
         return gang
 
     def leave(self, uid: PodUid) -> None:
-        """The pod is in no gang."""
         del self._of[uid]
 
     def end(self, gang: Gang) -> None:
-        """The gang is no more."""
         self.naming.drop(gang.key)
         del self.by_key[gang.key]
 
     def wake(self, gang: Gang, uid: PodUid) -> None:
-        """The member was turned away, or waits at our gate, and is to be tried now."""
+        """Wakes the member, which the filter rejected or Escher's gate holds back."""
         gang.wait.rejected.discard(uid)
         if uid in gang.roster.members:
             self.effects.append(WakePod(gang.roster.members[uid]))
 
     def turn_back(self, gang: Gang, members: Collection[PodUid], reason: str) -> None:
-        """They stand at the barrier no more."""
+        """Fails the binds of these members, which leave the barrier."""
         for uid in members:
             del gang.barrier.arrived[uid]
         if members:

@@ -1,8 +1,7 @@
-"""PodGroups of scheduler-plugins: the quorum of a gang in an object of its own, instead of on each pod.
+"""PodGroups of scheduler-plugins: the quorum of a gang in a separate object instead of on each pod.
 
-Knows which groups there are and which pods name them, and turns a pod's `GroupAsk` into the ask for a gang. Where the
-kind is not installed, or not any more, the label means nothing, and its pods are of no gang. Must not know how groups
-are read.
+It keeps the groups and the pods that name them, and turns a pod's `GroupAsk` into the ask for a gang. If the kind is
+not installed, the label has no meaning and its pods are in no gang.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ GroupName = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """A PodGroup, `scheduling.x-k8s.io/v1alpha1`. `timeout` in seconds; None where it says none."""
+    """A PodGroup, `scheduling.x-k8s.io/v1alpha1`. `timeout` in seconds; None if it has none."""
 
     namespace: str
     name: str
@@ -47,23 +46,22 @@ class PodGroup:
 
 
 class PodGroups:
-    """`most_together`: of how many members a quorum may be, as all their binds have to wait at the same time; None: of
-    any number."""
+    """`most_together`: the largest quorum, because all its binds must wait at once; None: no limit."""
 
     def __init__(self, most_together: int | None = None) -> None:
         self._most_together = most_together
         self._groups: dict[GroupName, PodGroup] | None = None
         """None while the kind is not known to be installed."""
         self._members: dict[GroupName, dict[PodUid, Pod]] = {}
-        """Pods as they are told of, by the group that they name."""
+        """Pods by the group that they name, before `resolved`."""
         self._group_of: dict[PodUid, GroupName] = {}
         self._unschedulable: set[PodUid] = set()
-        """Pods that were told that their group makes no sense, or is not there."""
+        """Pods that were rejected because their group is malformed or missing."""
 
-    # -- groups: each answers the pods that are another gang's, or none's, since ----------------------------------
+    # -- groups: each method returns the pods whose gang has changed ----------------------------------------------
 
     def replace(self, groups: Iterable[PodGroup]) -> list[Pod]:
-        """These are there, of a kind that was not known to be installed."""
+        """Takes these groups as the only ones. The kind is installed."""
         self._groups = {group.key: group for group in groups}
         return self._all()
 
@@ -78,7 +76,7 @@ class PodGroups:
         return [] if known is None else self._of(group.key)
 
     def uninstalled(self) -> list[Pod]:
-        """The kind is not there any more, as it was before it came: the label means nothing."""
+        """The kind is no longer installed: the label has no meaning."""
         self._groups = None
         return self._all()
 
@@ -86,12 +84,12 @@ class PodGroups:
         return [pod for name in self._members for pod in self._of(name)]
 
     def _of(self, name: GroupName) -> list[Pod]:
-        # The living first: who has ended counts only while others of its gang live.
+        # Living pods first: a finished pod counts only while other pods of its gang live.
         return sorted(self._members.get(name, {}).values(), key=lambda pod: pod.finished)
 
     @property
     def installed(self) -> bool:
-        """Whether the kind is known to be."""
+        """Whether the kind is known to be installed."""
         return self._groups is not None
 
     def known(self) -> list[PodGroup]:
@@ -100,17 +98,16 @@ class PodGroups:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def remember(self, pod: Pod) -> None:
-        """The pod is there, and looks like this."""
+        """Stores the pod by the group that it names."""
         name = (pod.gang.namespace, pod.gang.name) if isinstance(pod.gang, GroupAsk) else None
         if self._group_of.get(pod.uid, name) != name:
             self.forget(pod.uid)
-        # Those that have ended as well: their group may be told of later, and they count for its quorum.
+        # Finished pods as well: their group may be seen later, and they count for its quorum.
         if name is not None:
             self._group_of[pod.uid] = name
             self._members.setdefault(name, {})[pod.uid] = pod
 
     def forget(self, uid: PodUid) -> None:
-        """The pod is gone."""
         self._unschedulable.discard(uid)
         name = self._group_of.pop(uid, None)
         if name is not None:
@@ -120,23 +117,23 @@ class PodGroups:
                 del self._members[name]
 
     def turned_away(self, pod: Pod) -> None:
-        """The pod, resolved, was rejected for what it asks."""
+        """Notes that the resolved pod was rejected because of its group."""
         if isinstance(pod.gang, MalformedAsk) and pod.gang.field == POD_GROUP_LABEL:
             self._unschedulable.add(pod.uid)
 
     def to_wake(self, pod: Pod) -> bool:
-        """Whether the pod was rejected for its group; once for each time that it was."""
+        """Whether the pod was rejected because of its group; true once for each rejection."""
         if pod.uid not in self._unschedulable:
             return False
         self._unschedulable.discard(pod.uid)
         return pod.node is None
 
     def resolved(self, pod: Pod) -> Pod:
-        """The pod with the ask for a gang in the place of a group's name."""
+        """The pod, with the ask for a gang in place of the group's name."""
         of_group = isinstance(pod.gang, GroupAsk)
         ask = self._ask(pod.gang, pod.at_our_gate) if isinstance(pod.gang, GroupAsk) else pod.gang
         most = self._most_together
-        # Who is bound waits for nobody, and stays a member of a gang that was placed under a higher limit.
+        # A bound pod waits for no other pod, and stays in a gang that was placed under a higher limit.
         if most is not None and isinstance(ask, GangAsk) and ask.quorum > most and pod.node is None:
             ask = too_large(ask, most, POD_GROUP_LABEL if of_group else MIN_MEMBER)
         return pod if ask is pod.gang else replace(pod, gang=ask)
@@ -159,6 +156,6 @@ class PodGroups:
                 f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
                 f"set spec.minMember of PodGroup {group}",
             )
-        # A '.' cannot occur in a label that names a gang of ours.
+        # A '.' cannot occur in a label that names a gang of Escher.
         key = GangKey(ask.namespace, f"podgroup.{ask.name}")
         return GangAsk(key, group.min_member, min(group.timeout or DEFAULT_TIMEOUT, ask.longest_wait * 0.9))

@@ -1,7 +1,4 @@
-"""Restraint: what is done at most for a gang that preempts, and why nobody is made to leave for it.
-
-Values only, for people to be told of. Must not know how it is found out: see `preemption`.
-"""
+"""Preemption limits: bounds on preemption, and the reasons why no pod is evicted for a gang."""
 
 from __future__ import annotations
 
@@ -11,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What is done in vain at most for one gang in an hour (see `vain`), and whether pods of schedulers that are not
-    ours may be victims.
+    """The most preemptions and pods without effect for one gang in an hour (see `vain`).
 
-    `despite_budgets`: pods that a disruption budget protects leave too, where the gang finds no room without them.
-    `for_policies`: whether pods leave for a gang of one where nothing but a policy keeps it from their place.
+    `others`: foreign pods may be victims. `despite_budgets`: pods that a disruption budget protects leave too, if the
+    gang finds no room otherwise. `for_policies`: pods leave for a gang of one even if only a policy keeps it from their
+    nodes.
     """
 
     preemptions: int = 4
@@ -30,15 +27,16 @@ DEFAULT_BOUNDS = Bounds()
 
 @dataclass(frozen=True, slots=True)
 class UnknownAsks:
-    """No preemption: the gang requires what a plan does not look at, and might not fit after all."""
+    """No preemption: the gang has requirements that a plan does not look at, so it might not fit."""
 
     asks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """No preemption: so many were in vain within an hour, of so many pods; a bound on them is met. `of_namespace`: the
-    one on all gangs of the gang's namespace; else its own."""
+    """No preemption: preemptions or evicted pods without effect in an hour have reached a bound.
+
+    `of_namespace`: the bound on all gangs of the gang's namespace; else its own."""
 
     preemptions: int
     pods: int
@@ -48,8 +46,9 @@ class Exhausted:
 
 @dataclass(frozen=True, slots=True)
 class InVain:
-    """No preemption: the gang could not be bound though others had left, so many times. Not before `until`, nor before
-    something has changed."""
+    """No preemption: the gang was not bound although victims left, this number of times.
+
+    The next is not before `until`, and not before something has changed."""
 
     times: int
     until: float
@@ -57,8 +56,9 @@ class InVain:
 
 @dataclass(frozen=True, slots=True)
 class NobodySuffices:
-    """No preemption: the gang would not fit if all who may leave did. `protected`: pods of lower priority that may not,
-    by the reason."""
+    """No preemption: the gang would not fit even if all permitted victims left.
+
+    `protected`: number of pods of lower priority that may not leave, by reason."""
 
     protected: Mapping[str, int]
 
@@ -75,12 +75,12 @@ DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
     "a node's own", "another scheduler's", "made again at once", "a disruption budget's", "not to be evicted lately"
 )  # fmt: skip
 TAKEN_IN_VAIN = "evicted in vain lately"
-"""Who is protected, in a few words."""
+"""Short reasons why a pod is protected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A gang that had to leave for another and could only in part: `left` of its `size` members are evicted."""
+    """A gang preempted only in part: `left` of its `size` members are evicted."""
 
     by: str
     left: int

@@ -1,7 +1,7 @@
-"""Quarantine: one gang's trouble stays its own. A defect in what is done about a gang ends there: the gang is set aside
-until its members are gone, and everything else goes on.
+"""Quarantine: a defect in the handling of one gang affects no other gang.
 
-Must not know what was being done. Whoever remembers gangs is told to forget them here, for that and at their end.
+The gang is set aside until its members are gone. Objects that remember gangs forget them here, on a defect or at the
+end.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from extender.core.names import GangKey
 
 class _Remembers(Protocol):
     def forget(self, gang: Gang) -> None:
-        """Nothing is to be done about it any more."""
+        """Removes all that is remembered about the gang."""
         ...
 
 
 @dataclass(eq=False)
 class Quarantine:
-    """`remembering`: all who keep something about gangs beside the table."""
+    """`remembering`: all objects that keep state about gangs beside the table."""
 
     _table: GangStore
     _places: Places
     _remembering: Sequence[_Remembers]
 
     def containing(self, key: GangKey | None) -> Containing:
-        """Whatever fails within is this gang's."""
+        """A block in which an exception is a defect of this gang."""
         return Containing(self, key)
 
     def contain(self, key: GangKey | None, defect: Exception) -> None:
-        """The gang could not be handled: it is set aside. Raises the defect where it is nobody's, or met there too."""
+        """Sets the gang aside. Raises the defect if no gang has the key or it is set aside."""
         gang = None if key is None else self._table.by_key.get(key)
         if gang is None or gang.phase is Phase.QUARANTINED:
             raise defect
@@ -50,13 +50,12 @@ class Quarantine:
         self._table.effects.append(GangQuarantined(gang.key, tuple(gang.roster.members.values()), defect))
 
     def forget(self, gang: Gang) -> None:
-        """Nothing is to be done about it any more."""
         for each in self._remembering:
             each.forget(gang)
 
 
 class Containing:
-    """A block whose defects are contained. Several are entered for each pod; a generator costs four times as much."""
+    """A block whose defects are contained. A class, because a generator costs four times as much."""
 
     __slots__ = ("_key", "_quarantine")
 

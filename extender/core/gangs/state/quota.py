@@ -1,8 +1,8 @@
-"""Quota of gang places: how many members a namespace's gangs may have bound, or places reserved for, at once.
+"""Quota of gang places: how many members a namespace's gangs may have bound or reserved at once.
 
-Counted are the holdings of its gangs' owners in the ledger, savings apart. A gang that would be too many is set aside:
-it is in no queue, so that no room is saved for it, nobody is evicted for it, and nobody waits behind it. It is looked
-at again when its namespace holds fewer places, or may hold more. Must not know turns, nor room.
+It counts the holdings of gang owners in the ledger, without backfill reservations. A gang that would exceed the quota
+is set aside. It is in no queue: no room is reserved for it, no pod is evicted for it, no gang waits behind it. It is
+looked at again when its namespace holds fewer places, or may hold more.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from extender.core.ledger import Ledger
 from extender.core.names import GangKey
 
 _AT_ONCE = 16
-"""So many gangs, the first in turn, are tried when places are free: mostly they use them up."""
+"""Number of gangs, first in turn, that are tried when places come free: mostly they use them up."""
 _NEVER = (-1, -1)
-"""What is true of no namespace."""
+"""A state that no namespace has."""
 
 
 @dataclass(eq=False)
@@ -28,28 +28,26 @@ class PlaceQuota:
     _ledger: Ledger
     isolation: Isolation
     aside: dict[GangKey, None] = field(default_factory=dict, init=False)
-    """Gangs that wait for places to be free in their namespace."""
+    """Gangs that wait for free places in their namespace."""
     _of: dict[str, dict[GangKey, None]] = field(default_factory=dict, init=False)
-    """By namespace that has a quota: gangs that wait, set aside or not, and those of which a member beyond the quorum
-    was turned away for it."""
+    """By namespace with a quota: waiting gangs, and gangs whose elastic member was over the quota."""
     _seen: dict[str, tuple[int, int]] = field(default_factory=dict, init=False)
-    """What was true of each of these namespaces when it was looked at last."""
+    """The state of each of these namespaces when it was last looked at."""
     _coming: dict[str, tuple[tuple[int, int], int]] = field(default_factory=dict, init=False)
-    """Namespaces of which not all that are to be set aside no more have been told: what was true then, and how many of
-    them were told of at once."""
+    """Namespaces with gangs left to report: the state then, and the number reported at once."""
 
-    # -- is there a place ----------------------------------------------------------------------------------------
+    # -- free places ---------------------------------------------------------------------------------------------
 
     def used(self, namespace: str) -> int:
-        """How many places its gangs hold."""
+        """Number of places that the namespace's gangs hold."""
         return self._ledger.totals.places.get(namespace, 0)
 
     def over(self, gang: Gang) -> Over | None:
-        """Whether the places that its quorum still needs would be too many."""
+        """The excess if the gang's quorum took the places that it still needs, else None."""
         return self._over(gang, gang.needed)
 
     def over_by_one(self, gang: Gang) -> Over | None:
-        """Whether one place more would be."""
+        """The excess if the gang took one more place, else None."""
         return self._over(gang, 1)
 
     def _over(self, gang: Gang, more: int) -> Over | None:
@@ -58,10 +56,10 @@ class PlaceQuota:
             return None
         return self.isolation.over(namespace, Counted.GANG_PLACES, more, self.used(namespace))
 
-    # -- who waits -----------------------------------------------------------------------------------------------
+    # -- waiting gangs -------------------------------------------------------------------------------------------
 
     def sets_aside(self, gang: Gang) -> bool:
-        """The gang waits for room; whether it is set aside instead."""
+        """Sets the waiting gang aside if the quota requires it, and says whether it did."""
         if lone_pod(gang.key) or self.isolation.limit(gang.key.namespace, Counted.GANG_PLACES) is None:
             self.leave(gang)
             return False
@@ -73,23 +71,23 @@ class PlaceQuota:
         return True
 
     def concerns(self, namespace: str) -> bool:
-        """Whether gangs of the namespace may be set aside, or are."""
+        """Whether gangs of the namespace are set aside, or may be."""
         return namespace in self._of or self.isolation.limit(namespace, Counted.GANG_PLACES) is not None
 
     def watch(self, gang: Gang) -> None:
-        """It is to be looked at when its namespace holds another number of places."""
+        """Looks at the gang again when its namespace holds another number of places."""
         self._of.setdefault(gang.key.namespace, {})[gang.key] = None
         self._seen.setdefault(gang.key.namespace, self._state(gang.key.namespace))
 
     def leave(self, gang: Gang) -> None:
-        """It does not wait."""
+        """Forgets the gang, which no longer waits."""
         self.aside.pop(gang.key, None)
         keys = self._of.get(gang.key.namespace)
         if keys is not None and keys.pop(gang.key, gang) is None and not keys:
             del self._of[gang.key.namespace], self._seen[gang.key.namespace]
             self._coming.pop(gang.key.namespace, None)
 
-    # -- news ----------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------
 
     def _state(self, namespace: str) -> tuple[int, int]:
         return self.used(namespace), self.isolation.version
@@ -99,11 +97,10 @@ class PlaceQuota:
         return any(self._seen[namespace] != self._state(namespace) for namespace in self._of)
 
     def take_news(self, gang_of: Callable[[GangKey], Gang | None], turn: Callable[[Gang], Turn]) -> list[Gang]:
-        """Those of whom something else is true than when they were looked at last: they are to be set aside, or no
-        more; or a member beyond their quorum may have a place.
+        """Gangs to set aside, gangs to release, and gangs with a free place for an elastic member.
 
-        Of those that are to be set aside no more the first in turn come first: the others are news still, as long as
-        these have not used the places up. Else thousands would come and go for each place.
+        Of the gangs to release, the first in turn are returned first. The others remain news until the first have used
+        up the places. Otherwise thousands of gangs would come and go for each place.
         """
         found: list[Gang] = []
         for namespace, keys in list(self._of.items()):

@@ -1,10 +1,10 @@
-"""How far a gang has come, as two literal tables: what follows from what happens to it, in every phase.
+"""The phases of a gang, as two literal tables: which phase follows each step.
 
-Knows no pods and no room: `gangs` says what has happened, and the tables what the gang is then. A pair that stands
-there as NEVER is a defect of ours: it raises Impossible, and `gangs` sets that one gang aside.
+`gangs` says what has happened; the tables say which phase follows. NEVER marks a defect of Escher: `after` raises
+Impossible, and `gangs` sets that one gang aside.
 
                     enough members exist,          the last of the quorum
-     first member   but no room                    stands at the barrier       all Bindings written
+     first member   but no room                    arrives at the barrier      all Bindings written
     ---> GATHERING -----------------> WAITING  +---> BINDING --------------------------> BOUND
            ^   |                       |   ^   |      |   ^                                |
            |   |  the quorum is        |   |   |      v   |  the rest follows              |  members leave,
@@ -13,10 +13,10 @@ there as NEVER is a defect of ours: it raises Impossible, and `gangs` sets that 
            |             |  given up       |          |  given up                          |
            +-------------+-----------------+----------+------------------------------------+
 
-In GATHERING and WAITING a gang holds nothing but for its bound members, and for what is saved for it (`queue`). In
-PLANNED it holds its whole quorum; or, where nothing is reserved at filter, what those need that stand at its barrier.
-IN_PART: its Bindings have been tried, and some of the quorum are not bound; their room is held. QUARANTINED: something
-about it could not be handled; it is left as it is until its last member is gone.
+In GATHERING and WAITING a gang holds only its bound members and its backfill reservation (`queue`). In PLANNED it holds
+its whole quorum, or only the members at its barrier if nothing is reserved at filter. IN_PART: its Bindings have been
+tried, and some of the quorum are not bound; their room is held. QUARANTINED: the gang could not be handled. It is left
+as it is until its last member is gone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from enum import Enum
 
 
 class Impossible(Exception):
-    """What has happened cannot happen in this phase."""
+    """The step cannot happen in this phase."""
 
 
 class Phase(Enum):
@@ -79,14 +79,14 @@ PHASES: Mapping[Phase, Mapping[Step, Phase | None]] = {
         Step.DEFECT: Phase.QUARANTINED,
     },
     Phase.PLANNED: {
-        # What its plan has for members that are gone is kept for others.
+        # The plan's places for members that are gone are kept for other members.
         Step.LACKS_MEMBERS: Phase.PLANNED,
         Step.HAS_MEMBERS: Phase.PLANNED,
         Step.PLAN_MADE: NEVER,
         Step.GIVEN_UP: Phase.WAITING,
         Step.BARRIER_OPENED: Phase.BINDING,
         Step.HALTED: NEVER,
-        # Others have bound them.
+        # Another component has bound them.
         Step.QUORUM_BOUND: Phase.BOUND,
         Step.QUORUM_LOST: NEVER,
         Step.DEFECT: Phase.QUARANTINED,
@@ -96,7 +96,7 @@ PHASES: Mapping[Phase, Mapping[Step, Phase | None]] = {
         Step.HAS_MEMBERS: Phase.BINDING,
         Step.PLAN_MADE: NEVER,
         Step.GIVEN_UP: Phase.WAITING,
-        # Members of the surplus, or that come late.
+        # Elastic members, or members that come late.
         Step.BARRIER_OPENED: Phase.BINDING,
         Step.HALTED: Phase.IN_PART,
         Step.QUORUM_BOUND: Phase.BOUND,
@@ -106,7 +106,7 @@ PHASES: Mapping[Phase, Mapping[Step, Phase | None]] = {
     Phase.IN_PART: {
         Step.LACKS_MEMBERS: Phase.IN_PART,
         Step.HAS_MEMBERS: Phase.IN_PART,
-        # Nothing was held any more for those that lack.
+        # Nothing was held any more for the missing members.
         Step.PLAN_MADE: Phase.PLANNED,
         Step.GIVEN_UP: Phase.WAITING,
         Step.BARRIER_OPENED: Phase.BINDING,
@@ -120,7 +120,7 @@ PHASES: Mapping[Phase, Mapping[Step, Phase | None]] = {
         Step.HAS_MEMBERS: Phase.BOUND,
         Step.PLAN_MADE: NEVER,
         Step.GIVEN_UP: NEVER,
-        # Members of the surplus.
+        # Elastic members.
         Step.BARRIER_OPENED: Phase.BINDING,
         Step.HALTED: NEVER,
         Step.QUORUM_BOUND: Phase.BOUND,
@@ -140,7 +140,7 @@ def after(phase: Phase, step: Step) -> Phase:
 
 
 class Standing(Enum):
-    """What its members that are bound are to each other."""
+    """What the bound members are to each other."""
 
     FRESH = "none of them is known to have been bound by us together with others"
     TRIED = "some were bound by us together, and their quorum is not known to have been whole"
@@ -148,7 +148,7 @@ class Standing(Enum):
 
 
 class Past(Enum):
-    """What happens to that."""
+    """What changes the standing."""
 
     TRIED = "we write Bindings for the quorum"
     QUORUM_BOUND = "its quorum is bound"
@@ -167,7 +167,7 @@ STANDINGS: Mapping[Standing, Mapping[Past, Standing]] = {
         Past.NOBODY_LEFT: Standing.FRESH,
     },
     Standing.RAN: {
-        # Who joins a gang that runs makes it no part.
+        # A pod that joins a running gang does not make the gang partial.
         Past.TRIED: Standing.RAN,
         Past.QUORUM_BOUND: Standing.RAN,
         Past.NOBODY_LEFT: Standing.FRESH,

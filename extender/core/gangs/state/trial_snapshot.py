@@ -1,6 +1,6 @@
-"""Room to plan in: slots that want a node, and what would be free if a plan so far were committed.
+"""Trial snapshot: slots that need a node, and what would be free if a plan so far were committed.
 
-Reads the ledger and changes nothing. Must not know how nodes are chosen: see `bin_packing`.
+It reads the ledger and changes nothing. `bin_packing` chooses the nodes.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
 Staying = Callable[[NodeName], Vector]
-"""What stays on a node, whoever else leaves it."""
+"""Units that stay on a node, whichever other pods leave it."""
 _Where = tuple[Accepts | None, frozenset[NodeName] | None]
 Lack = tuple[ResourceKey, int, int]
-"""Of a resource: so much is asked for, and so much is free."""
+"""A resource, the units asked for, and the units free."""
 Promised = Sequence[tuple[Pod, NodeName]]
-"""Pods that are not bound, and on which node room is kept for each by others than us."""
+"""Pods that are not bound, each with the node where another component keeps room for it."""
 FEW_TEMPLATES = 8
-"""With more it is cheaper to read every node once into arrays."""
+"""With more templates it is cheaper to read every node once into arrays."""
 _FIRST_LOOK = 64
-"""So many nodes with room are first asked about at once; then twice as many, and so on."""
+"""Number of nodes with room that are checked first at once; each next batch is larger."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One member's place in a plan. `accepts` says which nodes it may be on; slots that share it are planned as one."""
+    """One member's place. `accepts`: allowed nodes; slots that share it form one template."""
 
     holder: Holder
     units: Vector
     accepts: Accepts | None = None
     only: frozenset[NodeName] | None = None
-    """It accepts no others; None: that is not known."""
+    """The only nodes that it accepts; None: not known."""
 
     @property
     def where(self) -> _Where:
@@ -51,7 +51,7 @@ class Slot:
 
 @dataclass(slots=True)
 class Template:
-    """Slots that are alike: with the same needs, on the same nodes."""
+    """Slots with the same needs and the same allowed nodes."""
 
     slots: list[Slot]
     need: tuple[tuple[ResourceKey, int], ...]
@@ -69,7 +69,7 @@ class Candidates:
         self._order: dict[NodeName, int] = {}
 
     def of(self, template: Template) -> Sequence[NodeName]:
-        """Those that are worth a look for the template. O(nodes) once, where a template is known to accept few."""
+        """The candidates that the template may accept. O(nodes) once, if `only` is known."""
         only = template.slots[0].only
         if only is None:
             return self.names
@@ -84,7 +84,7 @@ class Room:
     _grid: Grid | None = None
 
     def __init__(self, ledger: Ledger, returning: Iterable[Holder], leaving: Iterable[Holder] = ()) -> None:
-        """`returning`: what they hold is free, but for what is bound; `leaving`: also what is bound."""
+        """`returning`: what these hold is free unless it is bound; `leaving`: also what is bound."""
         self.rows: Mapping[NodeName, Row | RowCopy] = ledger.rows
         self.change: dict[NodeName, dict[ResourceKey, int]] = {}
         given_up = dict.fromkeys(leaving, True)
@@ -95,7 +95,7 @@ class Room:
 
     @classmethod
     def emptied(cls, ledger: Ledger, nodes: Iterable[NodeName], staying: Staying) -> Room:
-        """The nodes as if nothing were held there but what stays."""
+        """The nodes as if nothing were held there except what stays."""
         room = object.__new__(cls)
         rows = ((node, ledger.rows.get(node)) for node in nodes)
         room.rows = {node: RowCopy(row.capacity, staying(node), row.sequence) for node, row in rows if row is not None}
@@ -111,7 +111,7 @@ class Room:
         return twin
 
     def index(self, names: Iterable[NodeName], kinds: int) -> None:
-        """So many kinds of slots are looked for on these nodes."""
+        """Prepares the search for `kinds` templates on these nodes."""
         self._grid = self.grid(names) if kinds > FEW_TEMPLATES else None
 
     def grid(self, names: Iterable[NodeName]) -> Grid:
@@ -130,43 +130,44 @@ class Room:
         return free
 
     def lacking(self, node: NodeName, need: fit.Asked) -> Lack | None:
-        """The first resource of which less is free than needed, with both; None if all fits."""
+        """The first resource that lacks, with the units asked for and free; None if all fits."""
         row = self.rows.get(node, NOWHERE)
         return fit.lacking(row.capacity, row.held, need, self.change.get(node))
 
     def copies(self, node: NodeName, need: fit.Asked, most: int) -> int:
-        """How often the node has room for the need; not counted beyond `most`."""
+        """How often the need fits on the node; not counted beyond `most`."""
         row = self.rows.get(node)
         return 0 if row is None else fit.copies(row.capacity, row.held, need, self.change.get(node), most)
 
     def times(self, node: NodeName, need: fit.Asked) -> float:
-        """How often the need fits there, with the fraction that is left."""
+        """How often the need fits on the node, as a fraction."""
         row = self.rows.get(node)
         return 0.0 if row is None else fit.times(row.capacity, row.held, need, self.change.get(node))
 
     def part(self, node: NodeName, need: fit.Asked) -> tuple[Vector, float]:
-        """As much of the need as is free, and how large a part of it that is: of the scarcest resource, 0 to 1."""
+        """The free part of the need, and its share of the need for the scarcest resource, 0 to 1."""
         row = self.rows.get(node, NOWHERE)
         return fit.part(row.capacity, row.held, need, self.change.get(node))
 
-    # All nodes at once: what is answered is what is above, node by node. Where the room is indexed, the names are among
-    # those that are.
+    # Methods for all nodes at once. The answers equal those of the methods above, node by node. If the room is indexed,
+    # the names must be in the index.
 
     def _grid_for(self, template: Template) -> Grid | None:
-        """None: nodes are looked at one by one."""
+        """The index, or None if nodes are looked at one by one."""
         return self._grid if template.need and template.slots[0].only is None else None
 
     def touch(self, names: Iterable[NodeName]) -> None:
-        """Something is planned on these nodes: `open_to` leaves them out where it goes in order."""
+        """Marks that something is planned on these nodes: `open_to` leaves them out if `in_order`."""
         if self._grid is not None:
             self._grid.untouched[[self._grid.numbers[name] for name in names]] = False
 
     def open_to(
         self, template: Template, names: Mapping[NodeName, None], lacks: list[Lack], *, in_order: bool
     ) -> Iterator[NodeName]:
-        """Those of the names, in their order, that have room for one of the template and that it may be on. Only of
-        what was yielded may be taken meanwhile. `lacks`: gets what others lack, where they are looked at one by one.
-        `in_order`: they are those that were not touched, in the order of the index."""
+        """The names, in order, that have room for one slot and that the template accepts.
+
+        Until the next one is asked for, take room only on names already yielded. `lacks` collects what others lack, if
+        nodes are looked at one by one. `in_order`: the names are the untouched ones, in the order of the index."""
         if (grid := self._grid_for(template)) is None:
             return self._open_one_by_one(template, names, lacks)
         has_room = grid.has_room(template.need)
@@ -183,7 +184,7 @@ class Room:
                 yield name
 
     def offer(self, template: Template, names: Sequence[NodeName], most: int) -> tuple[list[NodeName], int]:
-        """Those of the names that have room for one, and that it may be on; and for how many in all, `most` on each."""
+        """The names with room that accept a slot, and the sum of copies (at most `most` each)."""
         grid, need = self._grid_for(template), template.need
         if grid is not None:
             copies = grid.copies(need, most)
@@ -194,7 +195,7 @@ class Room:
         return list(could), sum(could.values())
 
     def total(self, template: Template, names: Iterable[NodeName], most: int) -> int:
-        """For how many of the template there is room on these nodes; not counted beyond `most`."""
+        """Number of copies of the template that fit on these nodes; not counted beyond `most`."""
         if self._grid_for(template) is not None:
             return self.offer(template, (), most)[1]
         found = 0
@@ -206,7 +207,7 @@ class Room:
         return found
 
     def tightest_first(self, template: Template, names: Sequence[NodeName]) -> Iterable[NodeName]:
-        """Those of the names that have room, where it is least first. They accept the template."""
+        """The names that have room, least room first. The names accept the template."""
         grid, need = self._grid_for(template), template.need
         if grid is None:
             times = {name: self.times(name, need) for name in names}
@@ -215,9 +216,9 @@ class Room:
         return iter(grid.named(at[np.argsort(grid.times(need, at), kind="stable")]))
 
     def largest_parts(self, template: Template, names: Sequence[NodeName], ever: Room) -> Iterator[tuple[float, int]]:
-        """The nodes that `ever` have room for one, by number, where the largest part of it is free first; with less
-        than 0 for how large that is. Some of them may not accept the template, and nothing may be taken meanwhile but
-        of what was yielded."""
+        """Pairs (-part, number) of nodes on which `ever` has room, largest free part first.
+
+        Some may not accept the template. Meanwhile take room only on nodes already yielded."""
         grid, emptied, need = self._grid_for(template), ever._grid_for(template), template.need
         if grid is None or emptied is None:
             could = (number for number, name in enumerate(names) if ever.lacking(name, need) is None)
@@ -233,8 +234,7 @@ class Room:
         )
 
     def is_too_small(self, templates: Sequence[Template]) -> bool:
-        """Whether there is surely no place for all of these, largest first: for so many of the least that the first few
-        of them ask for. False says nothing, and where the room is not indexed nothing is looked at."""
+        """Whether these templates, largest first, surely do not fit. False proves nothing."""
         if self._grid is None:
             return False
         least, asked, end = dict(templates[0].need), 0, 1
@@ -252,19 +252,19 @@ class Room:
         self._add(node, need, -1)
 
     def keep_for(self, promised: Promised) -> None:
-        """What these need is not free."""
+        """Takes the room of these pods."""
         for pod, node in promised:
             self.take(node, pod.requests.items())
 
     def free(self, node: NodeName) -> dict[ResourceKey, int]:
-        """What is free there, of each resource; below 0 where more is held than there is."""
+        """Free units of each resource on the node; below 0 if more is held than the capacity."""
         row, found = self.rows.get(node, NOWHERE), dict(self.change.get(node, {}))
         add_to(found, row.capacity)
         add_to(found, row.held, -1)
         return found
 
     def give(self, node: NodeName, units: Vector) -> None:
-        """So much more is free there."""
+        """Adds free units on the node."""
         self._add(node, units.items(), +1)
 
     def _add(self, node: NodeName, units: Iterable[tuple[ResourceKey, int]], sign: int) -> None:
@@ -281,8 +281,7 @@ def _open_to(grid: Grid, template: Template, at: Numbers) -> Iterator[NodeName]:
 
 
 def _accepted(grid: Grid, template: Template, at: Numbers) -> Iterator[Numbers]:
-    """Those of these nodes that the template may be on, in their order: the first few, then more. Mostly the first few
-    are enough."""
+    """The nodes that the template accepts, in order, in growing batches: the first mostly suffices."""
     start, end = 0, _FIRST_LOOK
     while start < len(at):
         yield grid.accepted(template.slots[0].accepts, at[start:end])
@@ -290,7 +289,7 @@ def _accepted(grid: Grid, template: Template, at: Numbers) -> Iterator[Numbers]:
 
 
 def templates_of(slots: Sequence[Slot]) -> list[Template]:
-    """Largest first, by `shares_of`; then the choosy; then as given."""
+    """Templates of the slots: largest first by `shares_of`, then those with `accepts`."""
     found: dict[tuple[frozenset[tuple[ResourceKey, int]], _Where], Template] = {}
     last: tuple[Slot, Template] | None = None
     for slot in slots:
@@ -311,7 +310,7 @@ def templates_of(slots: Sequence[Slot]) -> list[Template]:
 
 
 def shares_of(templates: Sequence[Template]) -> list[float]:
-    """How large a slot of each is: by the largest share of any resource of what all of them need."""
+    """The size of a slot of each template: its largest share of any resource of the need of all."""
     total: dict[ResourceKey, int] = {}
     for template in templates:
         for resource, units in template.need:
