@@ -213,7 +213,7 @@ docs: setup ## Check that every link in README.md and docs/ leads somewhere
 
 .PHONY: recording
 recording: setup ## Record the demo's terminal anew as docs/demo.svg, the picture in the README
-	$(BIN)/python -m extender.demo.recording --out docs/demo.svg --title "escher demo, on the embedded cluster" -- escher demo
+	$(BIN)/python -m lab.demo.recording --out docs/demo.svg --title "escher demo, on the embedded cluster" -- escher demo
 
 .PHONY: compare
 compare: cluster ## Compare the ways to place a gang on a real control plane, with a report (half an hour; QUICK=1: minutes)

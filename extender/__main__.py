@@ -8,6 +8,9 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _INTERRUPTED = "escher: interrupted; nothing was started"
+_NO_LAB = (
+    "escher: this command needs the extra `lab`: pip install 'escher-kubernetes[lab]'."
+)
 
 
 def start() -> None:
@@ -21,6 +24,10 @@ def start() -> None:
         main()
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "lab":
+            raise
+        sys.exit(_NO_LAB)
 
 
 def _end(*_: object) -> None:

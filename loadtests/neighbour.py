@@ -26,9 +26,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from multiprocessing.connection import Connection as Pipe
 
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.nodes import NodeShape
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests.failover.replicated import Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster
 from loadtests.goals.connection import Connection, request
 from loadtests.ledger import Service

@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from typing import Self
 
-from extender.controlplane.api import Access, Api
-from extender.controlplane.witness import Collection, Sighting, Watching, name_of
+from lab.controlplane.api import Access, Api
+from lab.controlplane.witness import Collection, Sighting, Watching, name_of
 from loadtests.reading import Json
 from loadtests.sightings import Excess, GangSeen, Replay, Report, reduced_node, reduced_pod
 

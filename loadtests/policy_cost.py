@@ -23,14 +23,14 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from extender.app.cycle.scheduler import Scheduler
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.witness import Collection, Sighting, Watching, name_of
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import Bound
 from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, DataLocality, Parameters
 from extender.core.policy_types import PolicyInForce as InForce
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from lab.controlplane.witness import Collection, Sighting, Watching, name_of
 from loadtests.ledger import Service
 from loadtests.pods import EXTENDER, Json, pod
 from loadtests.progress import say

@@ -20,7 +20,7 @@ from typing import Any
 
 import httpx
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.pods import Json, pod
 from loadtests.progress import say

@@ -13,10 +13,10 @@ from extender.app.admin.leader_election import LeaseLost
 from extender.availability import Candidate
 from extender.bootstrap import Cluster as Connection
 from extender.settings import Settings, load_settings
-from extender.simulated_service import NoAnswer, ServiceLife
-from extender.simulation import Simulation
 from kubesim.kinds import ENDPOINT_SLICE, LEASE, POD, Json
 from kubesim.scheduler.extender_client import ExtenderFailed
+from lab.simulated_service import NoAnswer, ServiceLife
+from lab.simulation import Simulation
 from loadtests.pods import pod
 
 NAMESPACE = "kube-system"

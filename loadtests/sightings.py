@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from extender.controlplane.witness import Sighting
+from lab.controlplane.witness import Sighting
 from loadtests.reading import OURS, WAKE, Amounts, Json, amounts, quorum_of, requests_of
 
 # -- what is said in the end -----------------------------------------------------------------------------------------

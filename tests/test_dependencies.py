@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 SAID = tomllib.loads((ROOT / "pyproject.toml").read_text())
-OURS = {"extender", "kubesim", "escher_k8s", "tests", "loadtests"}
+OURS = {"extender", "lab", "kubesim", "escher_k8s", "tests", "loadtests"}
 BY_NAME = {"httptools": "kubesim/__main__.py"}
 """Distributions that a library imports because we name them to it, and where we do."""
 BY_THOSE_WHO_HAVE_IT = {"pytest": "kubesim/pytest_plugin.py"}
@@ -60,15 +60,15 @@ def unused(modules: dict[str, str], declared: set[str]) -> set[str]:
 
 
 def test_what_the_packages_import_is_declared_and_nothing_else() -> None:
-    modules = imported("extender", "kubesim", "escher_k8s")
+    modules = imported("extender", "lab", "kubesim", "escher_k8s")
     assert undeclared(modules, RUNTIME | REPORT | OTEL) == BY_THOSE_WHO_HAVE_IT
     assert unused(modules, RUNTIME | REPORT | OTEL) == set(BY_NAME)
     assert [name for name, file in BY_NAME.items() if f'"{name}"' not in (ROOT / file).read_text()] == []
 
 
 def test_what_only_a_report_needs_is_imported_where_reports_are_made_alone() -> None:
-    rooms = {path.parent.relative_to(ROOT) for path in (ROOT / "extender").glob("*/*.py")} - {Path("extender/compare")}
-    modules = imported(*map(str, rooms), "kubesim", "escher_k8s")
+    rooms = {path.parent.relative_to(ROOT) for top in ("extender", "lab") for path in (ROOT / top).glob("*/*.py")}
+    modules = imported(*map(str, rooms - {Path("lab/compare")}), "kubesim", "escher_k8s")
     assert undeclared(modules, RUNTIME | OTEL) == BY_THOSE_WHO_HAVE_IT
 
 

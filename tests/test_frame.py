@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.controlplane import places
+from extender.shipped import places
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = sorted((ROOT / "requirements").glob("*.txt"))

@@ -1,4 +1,4 @@
-"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `extender.controlplane`.
+"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `lab.controlplane`.
 
 What does the work is imported when it is to be done: help should not wait for it.
 """
@@ -16,12 +16,12 @@ from rich.text import Text
 from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
 from extender.cli.terminal import Terminal, add_row
-from extender.controlplane import places
-from extender.controlplane.errors import ClusterError, WrongUse
-from extender.controlplane.places import DEFAULT_NAME
+from extender.shipped import places
+from extender.shipped.errors import ClusterError, WrongUse
+from extender.shipped.places import DEFAULT_NAME
 
 if TYPE_CHECKING:
-    from extender.controlplane.state import ClusterState
+    from lab.controlplane.state import ClusterState
 
 app = typer.Typer(
     help="A Kubernetes control plane on this machine, for trying things out and for tests.",
@@ -50,7 +50,8 @@ Kubernetes = Annotated[
 @app.command(epilog="Example: escher cluster build --kubernetes 1.35")
 def build(kubernetes: Kubernetes = "") -> None:
     """Build the control plane from source into the cache (minutes the first time, then a second). Needs Go."""
-    from extender.controlplane import binaries, versions
+    from extender.shipped import versions
+    from lab.controlplane import binaries
 
     with reported():
         wanted = versions.chosen(kubernetes)
@@ -115,8 +116,8 @@ def up(
     ] = True,
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
-    from extender.controlplane.clusters import Wishes, bring_up
-    from extender.controlplane.nodes import NodeShape
+    from lab.controlplane.clusters import Wishes, bring_up
+    from lab.controlplane.nodes import NodeShape
 
     with reported():
         wishes = Wishes(
@@ -162,7 +163,7 @@ def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
     Exit code 1 if nothing runs, or if something that should has ended. Of an embedded cluster also what pods asked for
     and it does not heed.
     """
-    from extender.controlplane import supervision
+    from lab.controlplane import supervision
 
     with reported():
         if as_json:
@@ -176,7 +177,7 @@ def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
 
 
 def _as_json(found: ClusterState | None) -> dict[str, Any]:
-    from extender.controlplane import unheeded
+    from lab.controlplane import unheeded
 
     if found is None:
         return {"kind": None, "kubeconfig": None, "service_url": None, "processes": []}
@@ -196,7 +197,7 @@ def _as_json(found: ClusterState | None) -> dict[str, Any]:
 def _show(found: ClusterState) -> None:
     from rich.table import Table
 
-    from extender.controlplane import unheeded
+    from lab.controlplane import unheeded
 
     table = Table("process", "pid", title=f"cluster {found.name}: {found.kind}, {found.phase}", title_justify="left")
     for process in found.processes:
@@ -216,7 +217,7 @@ def _show(found: ClusterState) -> None:
 @app.command(epilog="Example: escher cluster down --name second")
 def down(name: Name = DEFAULT_NAME) -> None:
     """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
-    from extender.controlplane import supervision
+    from lab.controlplane import supervision
 
     with reported():
         ended = supervision.take_down(name)
@@ -225,7 +226,7 @@ def down(name: Name = DEFAULT_NAME) -> None:
 
 def _running(name: str) -> ClusterState:
     """Raises ClusterError if nothing of the cluster runs."""
-    from extender.controlplane import supervision
+    from lab.controlplane import supervision
 
     found = supervision.running(name)
     if found is None:

@@ -14,12 +14,12 @@ from rich.table import Table
 from extender.cli.pairs import pairs
 from extender.cli.reported import Told, reported
 from extender.cli.terminal import Terminal, add_row
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
 
 if TYPE_CHECKING:
-    from extender.compare.measured import Table as Figures
-    from extender.compare.plan import Plan
-    from extender.compare.running import Outcome
+    from lab.compare.measured import Table as Figures
+    from lab.compare.plan import Plan
+    from lab.compare.running import Outcome
 
 _MANY = 500
 """Pods that come or go for more than some seconds."""
@@ -100,8 +100,8 @@ def compare(
         Path | None, typer.Option(metavar="FOLDER", help="Only make the report of the run there again.")
     ] = None,
 ) -> None:
-    from extender.compare.runs import DEFAULT_SAMPLING
-    from extender.compare.workloads import GANGS_OF_A_BURST
+    from lab.compare.runs import DEFAULT_SAMPLING
+    from lab.compare.workloads import GANGS_OF_A_BURST
 
     given = [name for name, value in (("--out", out), ("--go-on", go_on), ("--plot", plot)) if value is not None]
     with reported():
@@ -154,9 +154,9 @@ def _chosen(
     *,
     quick: bool,
 ) -> Plan:
-    from extender.compare.approaches import MADE, REAL_ONLY, USUAL
-    from extender.compare.plan import QUICK, Plan
-    from extender.compare.runs import EMBEDDED, REAL
+    from lab.compare.approaches import MADE, REAL_ONLY, USUAL
+    from lab.compare.plan import QUICK, Plan
+    from lab.compare.runs import EMBEDDED, REAL
 
     # Absolute, for a run can be gone on with from another folder.
     programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
@@ -178,7 +178,7 @@ def _chosen(
 def _go_on(folder: Path) -> Path:
     import uvloop
 
-    from extender.compare import comparing
+    from lab.compare import comparing
 
     with _Bar() as bar:
         uvloop.run(comparing.go_on(folder, bar))
@@ -188,9 +188,9 @@ def _go_on(folder: Path) -> Path:
 def _begin(plan: Plan, out: Path | None) -> Path:
     import uvloop
 
-    from extender.compare import comparing
-    from extender.compare.runs import REAL
-    from extender.controlplane import binaries
+    from lab.compare import comparing
+    from lab.compare.runs import REAL
+    from lab.controlplane import binaries
 
     with Told() as building, _Bar() as bar:
         if plan.cluster == REAL:
@@ -249,15 +249,13 @@ class _Bar:
 def _report(folder: Path) -> bool:
     """The folder has its report. Whether nothing that we say is contradicted by it."""
     try:
-        from extender.compare.report import write_report
+        from lab.compare.report import write_report
     except ImportError as error:
-        raise WrongUse(
-            f"the report needs the extra `report` ({error}): pip install 'escher-kubernetes[report]'"
-        ) from None
-    from extender.compare.judging import contradicted, judge, not_kept, not_placed
-    from extender.compare.measured import measured
-    from extender.compare.narrative import verdicts
-    from extender.compare.runs import Unreadable, read
+        raise WrongUse(f"the report needs the extra `lab` ({error}): pip install 'escher-kubernetes[lab]'") from None
+    from lab.compare.judging import contradicted, judge, not_kept, not_placed
+    from lab.compare.measured import measured
+    from lab.compare.narrative import verdicts
+    from lab.compare.runs import Unreadable, read
 
     try:
         written = write_report(folder)
@@ -290,9 +288,9 @@ def _report(folder: Path) -> bool:
 
 
 def _ratios(figures: Figures) -> Table:
-    from extender.compare.figures import estimate, mean
-    from extender.compare.tables import MS, to_base
-    from extender.compare.wording import interval
+    from lab.compare.figures import estimate, mean
+    from lab.compare.tables import MS, to_base
+    from lab.compare.wording import interval
 
     table = Table("where", "approach", "median, ms", "ratio to base", "writes", "stuck")
     for setting, row in figures.items():

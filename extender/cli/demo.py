@@ -12,7 +12,7 @@ import typer
 
 from extender.cli.reported import Told, reported
 from extender.cli.terminal import Terminal, quietly
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
 
 HELP = """Show the main job, start to finish: resources made at run time, gangs placed all or none, in every approach.
 
@@ -56,10 +56,10 @@ def demo(
         # Here and not above: the help of a command should not wait for them.
         import uvloop
 
-        from extender.controlplane import binaries
-        from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-        from extender.demo.performance import perform
-        from extender.demo.stage import Stage
+        from lab.controlplane import binaries
+        from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+        from lab.demo.performance import perform
+        from lab.demo.stage import Stage
 
         stage = Stage(Terminal(stderr=as_json, highlight=False))
         version = binaries.kubernetes_version()
@@ -90,7 +90,7 @@ def _wanted(nodes: int | None, node_trace: Path | None) -> int:
     """How many nodes; of a trace the most to take, 0 for all. Raises WrongUse if there would be too few."""
     if node_trace is None:
         return _NODES if nodes is None else nodes
-    from extender.controlplane import trace
+    from lab.controlplane import trace
 
     found = len(trace.read_nodes(node_trace, limit=nodes))
     if found < _FEWEST:

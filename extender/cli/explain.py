@@ -31,10 +31,7 @@ def pod(
     whom = asked(service, state)
     told = _explanation("pods", name, namespace, whom)
     if state is None:
-        # On demand: of services elsewhere, and of gangs, there is no such thing to tell.
-        from extender.controlplane import unheeded
-
-        told["unheeded"] = unheeded.of_pod(whom.address, namespace, name)
+        told["unheeded"] = _unheeded(whom.address, namespace, name)
     _show(told, as_json, whom.at)
 
 
@@ -100,3 +97,13 @@ def _show(told: dict[str, Any], as_json: bool, at: datetime | None) -> None:
     for note in told.get("unheeded", ()):
         out.print()
         out.print(note)
+
+
+def _unheeded(address: str, namespace: str, name: str) -> list[str]:
+    """What the embedded cluster on this machine, if there is one, says that it does not do for the pod."""
+    try:
+        from lab.controlplane import unheeded
+    except ModuleNotFoundError:
+        # The image has no such clusters.
+        return []
+    return unheeded.of_pod(address, namespace, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
 
 
 def pairs(texts: Iterable[str] | None) -> list[tuple[str, str]]:

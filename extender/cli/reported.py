@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.status import Status
 
 from extender.cli.terminal import Terminal
-from extender.controlplane.errors import ClusterError, WrongUse
-from extender.controlplane.progress import Progress
+from extender.shipped.errors import ClusterError, WrongUse
+from extender.shipped.progress import Progress
 
 _beside = Terminal(stderr=True, highlight=False, soft_wrap=True)
 

@@ -13,9 +13,9 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from extender.controlplane import crds, places, versions
 from extender.doctor.facts import Shipped
 from extender.doctor.scheduler_file import SchedulerFile
+from extender.shipped import crds, places, versions
 
 KIND = "KubeSchedulerConfiguration"
 

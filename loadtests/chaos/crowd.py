@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from extender.controlplane.api import Api, ApiError
+from lab.controlplane.api import Api, ApiError
 from loadtests.reading import quorum_of
 
 UNIT = "chaos.test/unit"

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.controlplane.api import Api, ApiError
+from lab.controlplane.api import Api, ApiError
 from loadtests.chaos.crowd import UNIT, Crowd, Seen
 from loadtests.chaos.patience import insist
 from loadtests.pods import EXTENDER, LEDGER, pod

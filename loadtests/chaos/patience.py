@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import httpx
 
-from extender.controlplane.api import ApiError
+from lab.controlplane.api import ApiError
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.chaos.crowd import UNIT
 from loadtests.chaos.load import NAMESPACE, PODS, Workload
 from loadtests.chaos.offers import Offered

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.nodes import NodeShape
+from extender.shipped.errors import ClusterError
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests.chaos import rest as at_rest
 from loadtests.chaos.crowd import Crowd
 from loadtests.chaos.load import CPU_OF_NODE, PODS, Load

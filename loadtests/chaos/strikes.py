@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from loadtests.chaos.load import Load
 
 Target = Literal["service", "scheduler", "apiserver", "etcd"]

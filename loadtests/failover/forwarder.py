@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from extender.controlplane.api import ApiError
+from lab.controlplane.api import ApiError
 
 _LOOK_EVERY = 0.02
 

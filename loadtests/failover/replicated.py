@@ -21,13 +21,13 @@ from typing import Any, Self
 
 import httpx
 
-from extender.controlplane import ports
-from extender.controlplane.api import ApiError
-from extender.controlplane.children import Children
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster, Wishes
-from extender.controlplane.components import SERVICE, Component, import_path
-from extender.controlplane.credentials import SERVICE as SERVICE_USER
-from extender.controlplane.progress import Progress
+from extender.shipped.progress import Progress
+from lab.controlplane import ports
+from lab.controlplane.api import ApiError
+from lab.controlplane.children import Children
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster, Wishes
+from lab.controlplane.components import SERVICE, Component, import_path
+from lab.controlplane.credentials import SERVICE as SERVICE_USER
 from loadtests.failover.forwarder import Forwarder
 from loadtests.pods import pod
 

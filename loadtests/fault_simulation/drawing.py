@@ -11,7 +11,7 @@ import random
 
 import msgspec
 
-from extender.simulated_service import ARRIVES_WITHIN
+from lab.simulated_service import ARRIVES_WITHIN
 from loadtests.fault_simulation.plan import CALLS, NOISES, TARGETS, VERSIONS, Fault, FaultKind, Plan, Work
 from loadtests.life.works import PRIORITIES
 

@@ -10,7 +10,6 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
-from extender.controlplane.nodes import NodeShape, plain
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -23,6 +22,7 @@ from kubesim.kinds import (
     Json,
     Kind,
 )
+from lab.controlplane.nodes import NodeShape, plain
 from loadtests.fault_simulation.plan import NOISES, Fault
 from loadtests.fault_simulation.stage import Stage
 from loadtests.life.hands import Hands

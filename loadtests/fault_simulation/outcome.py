@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 import httpx
 from prometheus_client import CollectorRegistry
 
-from extender.simulated_service import ServiceLife
 from kubesim.kinds import NODE, POD, Json, Kind
 from kubesim.store import Store
+from lab.simulated_service import ServiceLife
 from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
 from loadtests.fault_simulation.transactions import NAMESPACE

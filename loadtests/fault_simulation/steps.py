@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 
 from extender.app.cycle.scheduler import Scheduler
-from extender.simulated_service import ARRIVES_WITHIN
-from extender.simulation import SERVICE
 from kubesim.kinds import LEASE, POD, Json, Kind
 from kubesim.store import DELETED, Change
+from lab.simulated_service import ARRIVES_WITHIN
+from lab.simulation import SERVICE
 from loadtests.fault_simulation.offers import Offers
 from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.stage import SERVICES, Stage

@@ -21,7 +21,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 from yarl import URL
 
-from extender.controlplane.api import Access
+from lab.controlplane.api import Access
 from loadtests.faults.draw import NONE, Deciding, Fault, cut
 
 _LONGEST_EVENT = 2**24

@@ -20,11 +20,11 @@ from pathlib import Path
 
 import httpx
 
-from extender.controlplane import credentials
-from extender.controlplane.api import Access, ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.nodes import NodeShape
+from extender.shipped.errors import ClusterError
+from lab.controlplane import credentials
+from lab.controlplane.api import Access, ApiError
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests.chaos import rest as at_rest
 from loadtests.chaos.crowd import Crowd
 from loadtests.chaos.load import CPU_OF_NODE, PODS, Workload

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from extender.compare import comparing, runs
-from extender.controlplane.errors import ClusterError
+from extender.shipped.errors import ClusterError
+from lab.compare import comparing, runs
 from loadtests.goals import at_scale, control_plane, core_costs, http_verbs, resource_costs
 from loadtests.goals.cores import disturbance
 from loadtests.goals.history import Broken, History, Line, Where

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import httpx
 
-from extender.compare.figures import Sample, estimate
+from lab.compare.figures import Sample, estimate
 from loadtests.goals.crowded import Crowded
 from loadtests.goals.measured import Measured
 from loadtests.progress import say

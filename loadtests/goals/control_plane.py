@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import inf
 
-from extender.compare.figures import Estimate
-from extender.compare.measured import Measured as Sampled
-from extender.compare.measured import Setting, measured, ratio_of
-from extender.compare.runs import DEFAULT_SAMPLING, REAL, Recorded
-from extender.compare.timeline import GangTimes, TrialTimes
-from extender.compare.vocabulary import BASE, EXTENDER, NATIVE, SINGLE, THROUGH
-from extender.compare.vocabulary import BURST as MANY_GANGS
+from lab.compare.figures import Estimate
+from lab.compare.measured import Measured as Sampled
+from lab.compare.measured import Setting, measured, ratio_of
+from lab.compare.runs import DEFAULT_SAMPLING, REAL, Recorded
+from lab.compare.timeline import GangTimes, TrialTimes
+from lab.compare.vocabulary import BASE, EXTENDER, NATIVE, SINGLE, THROUGH
+from lab.compare.vocabulary import BURST as MANY_GANGS
 from loadtests.goals.history import Where
 from loadtests.goals.measured import Measured, of_estimate
 from loadtests.goals.rows import (

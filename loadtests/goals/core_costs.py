@@ -24,7 +24,6 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.http.asgi import create_app
 from extender.adapters.kubernetes import kinds
 from extender.app.contracts.extender_api import Verdict
-from extender.compare.figures import Estimate, Sample, estimate, ratio
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
@@ -33,6 +32,7 @@ from extender.core.gangs.state.gang import OpenBarrier
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
+from lab.compare.figures import Estimate, Sample, estimate, ratio
 from loadtests.goals import objects
 from loadtests.goals.in_process import (
     NOW,

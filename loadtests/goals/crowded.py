@@ -23,7 +23,7 @@ import uvicorn
 import uvloop
 import yaml
 
-from extender.controlplane.crds import shipped_definitions
+from extender.shipped.crds import shipped_definitions
 from kubesim.apiserver.api import ApiServer
 from kubesim.apiserver.in_process import InProcess
 from kubesim.apiserver.server import application

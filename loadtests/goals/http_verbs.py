@@ -26,13 +26,13 @@ from uuid import UUID
 import msgspec
 from msgspec import Struct
 
-from extender.compare.costs import cpu_seconds
-from extender.compare.figures import estimate, mean, ratio
-from extender.controlplane.clusters import EmbeddedCluster
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.nodes import NodeShape
-from extender.controlplane.progress import Progress
 from extender.core.names import ephemeral_name
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import Progress
+from lab.compare.costs import cpu_seconds
+from lab.compare.figures import estimate, mean, ratio
+from lab.controlplane.clusters import EmbeddedCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.goals import rows

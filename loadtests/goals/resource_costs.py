@@ -32,15 +32,15 @@ import msgspec
 import uvloop
 
 from escher_k8s import EscherError
-from extender.compare.costs import cpu_seconds
-from extender.compare.figures import Sample, ratio
-from extender.compare.pods import a_few_at_a_time
-from extender.compare.polling import until
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.witness import Late
 from extender.core.names import DOMAIN, ephemeral_name
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import address
+from lab.compare.costs import cpu_seconds
+from lab.compare.figures import Sample, ratio
+from lab.compare.pods import a_few_at_a_time
+from lab.compare.polling import until
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from lab.controlplane.witness import Late
 from loadtests.goals.measured import Measured, of_estimate
 from loadtests.goals.rows import ASKING_FOR_MANY, LOCALITY, MANY_RESOURCES
 from loadtests.native_policies.bench import connected

@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from extender.controlplane.witness import Api, Collection, Watching
+from lab.controlplane.witness import Api, Collection, Watching
 from loadtests.harm.harms import Harm
 from loadtests.harm.witness import HarmWitness
 from loadtests.reading import Json, seconds

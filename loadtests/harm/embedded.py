@@ -21,7 +21,7 @@ _KINDS = {
 
 
 class Stage(Protocol):
-    """What is needed of `extender.simulation.Simulation`: its cluster and its clock."""
+    """What is needed of `lab.simulation.Simulation`: its cluster and its clock."""
 
     @property
     def cluster(self) -> Any: ...

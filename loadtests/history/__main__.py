@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from loadtests.history.control_plane import play
 from loadtests.history.outcome import Outcome
 

@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.harm.control_plane import AuditLog, Follower, following
 from loadtests.history.asks import Ask, Placed
 from loadtests.history.course import CHANGED, course

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from extender.controlplane.nodes import node
+from lab.controlplane.nodes import node
 from loadtests.history.asks import Ask, core, create, merge
 from loadtests.pods import EXTENDER, Json, pod
 from loadtests.reading import POD_GROUP

@@ -9,7 +9,7 @@ from extender.cli import cleanup
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import JSON, MERGE_PATCH
 from extender.settings import Settings
-from extender.simulation import Simulation
+from lab.simulation import Simulation
 from loadtests.harm.embedded import attach
 from loadtests.history.asks import Ask, Placed
 from loadtests.history.course import CHANGED, course

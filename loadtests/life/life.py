@@ -15,11 +15,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from extender.controlplane.nodes import NodeShape
-from extender.simulation import Simulation
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS
 from kubesim.store import ADDED, Change
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.defects import defects, leaves, told
 from loadtests.harm.embedded import attach
 from loadtests.life.crews import Crews

@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from extender.simulation import Simulation
 from kubesim.store import Store
+from lab.simulation import Simulation
 from loadtests.life.crews import Crews
 from loadtests.life.hands import Hands
 from loadtests.life.works import Works

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from extender.controlplane.errors import ClusterError, WrongUse
+from extender.shipped.errors import ClusterError, WrongUse
 from loadtests.load import soak
 from loadtests.load.plan import plan_of
 from loadtests.load.run import LOCUST_LOG, run

@@ -24,7 +24,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from extender.compare.figures import LEVEL, MEDIAN, RESAMPLES, SEED, students_t
+from lab.compare.figures import LEVEL, MEDIAN, RESAMPLES, SEED, students_t
 
 BLOCKS = 16
 LEAST_BLOCKS = 8

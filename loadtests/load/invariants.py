@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import httpx
 
 from extender.app.observability.invariant_checker import EVERY as AUDIT_EVERY
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import LocalCluster
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import NAMESPACE, PODS
 from loadtests.chaos.rest import (
     DIFFERS,

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from extender.controlplane.errors import WrongUse
-from extender.controlplane.nodes import MOST_NODES
+from extender.shipped.errors import WrongUse
+from lab.controlplane.nodes import MOST_NODES
 from loadtests.load.shapes import SECONDS, SHAPES, STEADY, seconds_of
 
 VERBS = ("Scheduler", "Sampling", "Ephemeral", "Gangs", "WholeNodes", "Scorer", "Preemptor", "Binder")

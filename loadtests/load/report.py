@@ -13,10 +13,10 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
-from extender.compare import plots
-from extender.compare.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
-from extender.compare.report import Gallery
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
+from lab.compare import plots
+from lab.compare.page import Block, Code, Heading, Points, Said, Tabular, as_html, as_markdown
+from lab.compare.report import Gallery
 from loadtests.load import soak
 from loadtests.load.flat import Verdict
 from loadtests.load.run import RUN

@@ -29,12 +29,12 @@ from typing import Any
 
 import yaml
 
-from extender.compare.comparing import machine
-from extender.controlplane import binaries
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
-from extender.controlplane.errors import ClusterError, WrongUse
-from extender.controlplane.nodes import NodeShape
-from extender.controlplane.progress import Progress
+from extender.shipped.errors import ClusterError, WrongUse
+from extender.shipped.progress import Progress
+from lab.compare.comparing import machine
+from lab.controlplane import binaries
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests import reference
 from loadtests.chaos.load import NAMESPACE
 from loadtests.chaos.rest import INVARIANTS, Findings

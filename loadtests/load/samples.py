@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple, Self
 
-from extender.compare.costs import cpu_seconds
+from lab.compare.costs import cpu_seconds
 
 MEMORY = "memory.csv"
 HEAD = ("second", "process", "resident_mib", "files", "cpu_seconds")

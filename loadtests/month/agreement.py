@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from extender.simulation import Simulation
 from kubesim.kinds import NODE, Json, Kind
+from lab.simulation import Simulation
 from loadtests.harm.embedded import Stage
 from loadtests.life.seeing import free_cpu, name
 from loadtests.month.applications import USED_CPU, Application, Wish

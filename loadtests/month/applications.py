@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-from extender.simulation import Simulation
 from kubesim.kinds import NODE, POD, Json
+from lab.simulation import Simulation
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import name, uid
 from loadtests.reading import is_leaving, node_of

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import NAMESPACE, Json
+from lab.simulation import SERVICE, Simulation
 from loadtests.defects import defects, leaves, told
 from loadtests.life.hands import Hands
 from loadtests.life.loops import Loops, Spinning, run_in

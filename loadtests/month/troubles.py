@@ -10,11 +10,11 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 
-from extender.controlplane.nodes import NodeShape, plain
 from extender.kube.errors import Away, Unavailable
-from extender.simulation import Simulation
 from kubesim.kinds import NODE, Json
 from kubesim.store import MODIFIED, Backup, Change
+from lab.controlplane.nodes import NodeShape, plain
+from lab.simulation import Simulation
 from loadtests.life.hands import Hands
 from loadtests.life.seeing import name
 from loadtests.month.agreement import ephemeral_resources

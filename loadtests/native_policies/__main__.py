@@ -37,10 +37,11 @@ import uvloop
 import yaml
 
 from extender.cli.terminal import quietly
-from extender.controlplane import binaries, places
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.nodes import NodeShape
-from extender.controlplane.progress import Progress
+from extender.shipped import places
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.nodes import NodeShape
 from loadtests.native_policies.bench import measure
 from loadtests.native_policies.gathering import Packed, Together, TogetherWhereAllFit
 from loadtests.native_policies.preferring import Best, DataComes, LateWish, NearData, Wish

@@ -19,10 +19,10 @@ import msgspec
 from escher_k8s import AsyncEscher
 from escher_k8s.esl import PolicyEsl, Soft
 from extender.adapters.kubernetes.extended_resource_policies import Policies
-from extender.controlplane.witness import Late, following
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.errors import Refused
+from lab.controlplane.witness import Late, following
 from loadtests.native_policies.report import Batch, Results
 from loadtests.native_policies.site import NAMESPACE, PODS, Outside, RealSite
 from loadtests.native_policies.work import WAYS, Way, Work

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from extender.compare import policy_check
+from lab.compare import policy_check
 
 Placement = Mapping[int, str]
 """By the number of a pod its node, in the order in which the pods were seen bound; who waits is left out."""

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from escher_k8s import AsyncEscher, NotFound
-from extender.compare.outside import is_turned_away
-from extender.compare.policies import put_in_force
-from extender.controlplane.witness import Changing, Collection, Sighting, name_of
 from extender.kube.connection import Connection
 from extender.kube.errors import Gone
 from extender.kube.requests import MERGE_PATCH, address
+from lab.compare.outside import is_turned_away
+from lab.compare.policies import put_in_force
+from lab.controlplane.witness import Changing, Collection, Sighting, name_of
 from loadtests.native_policies.work import BATCH, POD
 from loadtests.pods import PURE, Json, pod
 from loadtests.reading import node_of

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from extender.controlplane.clusters import EmbeddedCluster, RealCluster
+from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from loadtests.policy_changes.run import CHECKS, Plan, Result, run, spread
 from loadtests.progress import say
 

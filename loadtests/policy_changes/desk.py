@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from extender.controlplane import nodes as node_objects
-from extender.controlplane.api import Api
-from extender.controlplane.witness import Sighting
+from lab.controlplane import nodes as node_objects
+from lab.controlplane.api import Api
+from lab.controlplane.witness import Sighting
 from loadtests.ledger import Service
 from loadtests.pods import LEDGER, pod
 from loadtests.policy_changes.history import Reduced

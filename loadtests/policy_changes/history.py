@@ -15,7 +15,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from extender.controlplane.witness import Sighting
+from lab.controlplane.witness import Sighting
 from loadtests.policy_changes.rules import POLICY, Ground, Json, PodSeen, Policies, Policy, policy_matching, why_not
 from loadtests.reading import GANG, WAKE, is_over, node_of
 

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.witness import Collection, Sighting, Watching
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.witness import Collection, Sighting, Watching
 from loadtests.chaos.rest import errors_in
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.observer import catch_up

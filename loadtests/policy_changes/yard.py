@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from extender.controlplane import nodes as node_objects
-from extender.controlplane.api import Api, ApiError
+from lab.controlplane import nodes as node_objects
+from lab.controlplane.api import Api, ApiError
 from loadtests.ledger import Service
 from loadtests.policy_changes import drawing
 from loadtests.policy_changes.drawing import Change, Refused

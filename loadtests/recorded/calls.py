@@ -29,7 +29,7 @@ KINDS = ("ordinary", "ephemeral", "gang", "urgent")
 """Of pods: nothing special; asks for an ephemeral resource; member of a gang of four; preempts others."""
 
 NODES_IN_RACK, NODES_IN_ZONE = 20, 100
-"""As `extender.controlplane.nodes` spreads them."""
+"""As `lab.controlplane.nodes` spreads them."""
 
 _PLACEHOLDER = re.compile(r"<(uid|node|number|rack|zone|ip|version|time)>")
 _TIME = "2026-01-01T00:00:00Z"

@@ -24,9 +24,10 @@ import uvicorn
 import yaml
 
 from extender.adapters.http.record import Tape, create_recorder
-from extender.controlplane import binaries, loopback, places, schedulers
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.progress import Progress
+from extender.shipped import loopback, places
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, schedulers
+from lab.controlplane.clusters import RealCluster
 from loadtests.pods import EXTENDER, LEDGER, pod
 from loadtests.progress import say
 from loadtests.reading import node_of

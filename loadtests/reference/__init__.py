@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.go_module import GoModule
-from extender.controlplane.progress import BuildProgress
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import BuildProgress
+from lab.controlplane.go_module import GoModule
 
 SOURCE = Path(__file__).parent
 MODULE = GoModule(

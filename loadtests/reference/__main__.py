@@ -9,8 +9,8 @@ import os
 import sys
 from typing import NoReturn
 
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.progress import Progress
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import Progress
 from loadtests.reference import built
 
 

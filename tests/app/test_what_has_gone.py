@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.nodes import NodeShape
 from extender.core.gang_ask import GANG_LABEL, MIN_MEMBER
 from extender.core.names import DOMAIN
-from extender.simulation import Simulation
 from kubesim.kinds import POD
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from tests.reachable import sizes
 
 pytestmark = pytest.mark.anyio

@@ -11,11 +11,11 @@ import pytest
 
 from extender.app.contracts.api import SetResource, Transact
 from extender.app.contracts.ports import NodeChoice
-from extender.controlplane.nodes import NodeShape, plain
 from extender.core.names import DOMAIN, EphemeralName
 from extender.kube.names import NodeName
-from extender.simulation import Simulation
 from kubesim.kinds import DAEMON_SET, NAMESPACE, NODE, POD, PRIORITY_CLASS, Json
+from lab.controlplane.nodes import NodeShape, plain
+from lab.simulation import Simulation
 from loadtests.pods import daemon_set, pod
 from tests.app.test_what_has_gone import MAY_GROW as OF_PODS
 from tests.reachable import sizes

@@ -19,7 +19,6 @@ from extender.adapters.objects import to_pod
 from extender.app.contracts.effects import Decided
 from extender.app.cycle.scheduler import Scheduler
 from extender.bootstrap import Cluster
-from extender.controlplane.nodes import node
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.ledger import HoldingKind
@@ -29,12 +28,13 @@ from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.kube.requests import MERGE_PATCH, refusal
 from extender.settings import Settings
-from extender.simulation import ADMIN, SERVICE, Simulation
 from kubesim.apiserver.faults import Fault
 from kubesim.apiserver.wire import JSON, Answer, Request
 from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.store import Change
+from lab.controlplane.nodes import node
+from lab.simulation import ADMIN, SERVICE, Simulation
 from loadtests.pods import pod
 from tests.app.passing import Passing
 

@@ -13,9 +13,9 @@ from extender.app.cycle import pod_events as population
 from extender.bootstrap import Cluster
 from extender.core.cluster import Pod
 from extender.kube.errors import Away, Refused, Unavailable
-from extender.simulation import Simulation
 from kubesim.kinds import POD
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from loadtests.replicas import NAMESPACE, Replicas
 from tests.kubesim.until import until

@@ -11,9 +11,9 @@ import pytest
 from extender.availability import Candidate
 from extender.bootstrap import Cluster
 from extender.kube.errors import Refused, Unavailable
-from extender.simulation import SERVICE
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import LEASE, POD
+from lab.simulation import SERVICE
 from loadtests.pods import pod
 from loadtests.replicas import NAMESPACE, SETTINGS, Replicas
 from tests.kubesim.until import until

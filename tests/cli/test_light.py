@@ -19,7 +19,7 @@ HEAVY = {
         "extender.serving",
         "extender.core",
     ),
-    *("extender.controlplane.clusters", "extender.demo", "kubesim"),
+    *("lab.controlplane.clusters", "lab.demo", "kubesim"),
 }
 EVERY_HELP = """
 import contextlib, io, sys

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from extender.compare.runs import DONE, ORDINARY, STUCK, PodRow, Recorded, Recorder, Run, TrialRow
+from lab.compare.runs import DONE, ORDINARY, STUCK, PodRow, Recorded, Recorder, Run, TrialRow
 
 RUN = Run(
     command="escher compare --nodes 100 --out results/a",

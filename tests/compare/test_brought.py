@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from extender.compare import approaches
-from extender.compare.external_schedulers import BROUGHT
-from extender.compare.workloads import Ask
-from extender.controlplane import schedulers
+from lab.compare import approaches
+from lab.compare.external_schedulers import BROUGHT
+from lab.compare.workloads import Ask
+from lab.controlplane import schedulers
 
 
 class Written:

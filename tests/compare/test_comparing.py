@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import structlog
 
-from extender.compare import comparing
-from extender.compare.external_schedulers import digest
-from extender.compare.plan import Plan
-from extender.compare.running import Outcome
-from extender.compare.runs import DONE, Recorder, Run, read
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
+from lab.compare import comparing
+from lab.compare.external_schedulers import digest
+from lab.compare.plan import Plan
+from lab.compare.running import Outcome
+from lab.compare.runs import DONE, Recorder, Run, read
 
 PLAN = Plan(
     cluster="embedded", nodes=(4, 5), sizes=(2,), approaches=("ungrouped", "extender", "libspace"), rounds=2, warm_up=1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from extender.compare.costs import Costs, cpu_seconds, schedulers_of, total, writes
+from lab.compare.costs import Costs, cpu_seconds, schedulers_of, total, writes
 
 METRICS = """\
 # HELP apiserver_request_total Counter of apiserver requests

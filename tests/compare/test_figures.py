@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.compare.figures import (
+from lab.compare.figures import (
     LEVEL,
     MEDIAN,
     P90,

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from extender.compare.policy_check import fairly, judged
-from extender.compare.runs import GHOST, PodRow
-from extender.compare.workloads import Ask, Shape
+from lab.compare.policy_check import fairly, judged
+from lab.compare.runs import GHOST, PodRow
+from lab.compare.workloads import Ask, Shape
 from tests.compare.runs_made import pod
 
 CPU = {"cpu": "1"}

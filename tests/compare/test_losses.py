@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import json
 
-from extender.compare.disruptions import Losses
-from extender.compare.outside import LABEL, Seen, Watched
-from extender.compare.workloads import Ask, Loss
 from extender.kube.names import CPU
+from lab.compare.disruptions import Losses
+from lab.compare.outside import LABEL, Seen, Watched
+from lab.compare.workloads import Ask, Loss
 
 ASK = Ask("train", 2, {CPU: "1"})
 NODE = {"metadata": {"name": "n0", "labels": {}}, "status": {"capacity": {CPU: "8", "memory": "1Gi", "pods": "110"}}}

@@ -7,10 +7,10 @@ from math import inf
 
 import pytest
 
-from extender.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
-from extender.compare.judging import CLAIMS, Judged, contradicted, judge, not_kept
-from extender.compare.measured import measured, ratio_of
-from extender.compare.runs import ORDINARY, STUCK
+from lab.compare.figures import Claim, NeverInPart, Verdict, estimate, mean
+from lab.compare.judging import CLAIMS, Judged, contradicted, judge, not_kept
+from lab.compare.measured import measured, ratio_of
+from lab.compare.runs import ORDINARY, STUCK
 from tests.compare.runs_made import TRIAL, compared, contended
 
 TOOK = {"ungrouped": 0.2, "ungrouped-again": 0.2, "libspace": 0.8, "extender": 0.25, "native": 0.4}

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 from msgspec import json
 
-from extender.compare.outside import Blind, Seen, Watched
-from extender.controlplane.witness import Late
+from lab.compare.outside import Blind, Seen, Watched
+from lab.controlplane.witness import Late
 
 
 def watched(*seen: Seen) -> Watched:

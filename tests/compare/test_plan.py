@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare.plan import QUICK, Needs, Plan
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
+from lab.compare.plan import QUICK, Needs, Plan
 
 PLAN = Plan(nodes=(10, 100), sizes=(2, 8), approaches=("ungrouped", "extender", "native"), rounds=3, warm_up=1)
 

@@ -7,10 +7,10 @@ import asyncio
 
 import pytest
 
-from extender.compare.plan import Plan
-from extender.compare.policies import ByPolicy
-from extender.compare.workloads import Ask
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
+from lab.compare.plan import Plan
+from lab.compare.policies import ByPolicy
+from lab.compare.workloads import Ask
 
 
 def test_what_has_no_means_for_a_policy_is_left_out() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from extender.compare import replay
-from extender.compare.plan import Plan
-from extender.compare.replay import Trace
-from extender.compare.workloads import GANGS_OF_A_WINDOW, Work
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
+from lab.compare import replay
+from lab.compare.plan import Plan
+from lab.compare.replay import Trace
+from lab.compare.workloads import GANGS_OF_A_WINDOW, Work
 from tests.compare.made_trace import busy, node, pod, written
 
 NODES = [*(node(f"n{number}", gpus=2) for number in range(6)), *(node(f"m{number}", cpu=8) for number in range(4))]

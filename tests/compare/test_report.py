@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare import plots
-from extender.compare.report import write_report
-from extender.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, TrialRow
-from extender.compare.runs import RUN as RUN_FILE
+from lab.compare import plots
+from lab.compare.report import write_report
+from lab.compare.runs import DONE, PODS, STUCK, TRIALS, PodRow, Recorded, TrialRow
+from lab.compare.runs import RUN as RUN_FILE
 from tests.compare.runs_made import RUN, TRIAL, compared, contended, written
 
 # The plots of a report take seconds each, and a machine that is busy three times as long.

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from extender.compare.reserved import held_cpu, reserving
 from extender.kube.errors import Unavailable
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.compare.reserved import held_cpu, reserving
 
 TOLD = """\
 escher_ledger_units{resource_class="cpu",state="capacity"} 64000.0

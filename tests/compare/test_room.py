@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from extender.compare import room
-from extender.compare.pods import manifest
-from extender.compare.room import rooms, standing
-from extender.compare.workloads import Ask, Standing
 from extender.kube.errors import Gone
 from extender.kube.requests import Requests
+from lab.compare import room
+from lab.compare.pods import manifest
+from lab.compare.room import rooms, standing
+from lab.compare.workloads import Ask, Standing
 
 
 class ApiServer:

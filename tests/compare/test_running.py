@@ -12,16 +12,16 @@ from textwrap import dedent
 
 import pytest
 
-from extender.compare import replay, running, workloads
-from extender.compare.approaches import MADE, REAL_ONLY, ways
-from extender.compare.outside import Blind, Watched
-from extender.compare.plan import Plan
-from extender.compare.running import Outcome, run
-from extender.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Ask
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster
 from extender.esl import Times
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from lab.compare import replay, running, workloads
+from lab.compare.approaches import MADE, REAL_ONLY, ways
+from lab.compare.outside import Blind, Watched
+from lab.compare.plan import Plan
+from lab.compare.running import Outcome, run
+from lab.compare.workloads import GANGS_OF_A_BURST, WORKLOADS, Ask
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster
 from tests.compare.made_trace import busy, node, written
 
 NODES, SIZE = 10, 4

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare import workloads
-from extender.compare.comparing import pod_rows, trial_row
-from extender.compare.plan import Plan
-from extender.compare.timeline import times_of
-from extender.compare.unsafe import first_fit
-from extender.compare.vocabulary import EXTENDER, LIBSPACE, UNSAFE
-from extender.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from extender.kube.names import NodeName
+from lab.compare import workloads
+from lab.compare.comparing import pod_rows, trial_row
+from lab.compare.plan import Plan
+from lab.compare.timeline import times_of
+from lab.compare.unsafe import first_fit
+from lab.compare.vocabulary import EXTENDER, LIBSPACE, UNSAFE
+from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster
 from tests.compare.test_running import outcomes
 
 LONG = 0.5

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.clusters import EmbeddedCluster, RealCluster
+from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from tests.conformance.place import Place
 from tests.conformance.site import EXTENDER, LEDGER, TO_COME, Site
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import httpx
 
-from extender.controlplane.api import Access
-from extender.controlplane.clusters import LocalCluster
+from lab.controlplane.api import Access
+from lab.controlplane.clusters import LocalCluster
 from loadtests.ledger import Service
 
 

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from extender.controlplane.api import Api
+from lab.controlplane.api import Api
 
 Json = dict[str, Any]
 Answer = Callable[[Json], Any]

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from extender.controlplane import nodes as node_objects
-from extender.controlplane.api import Api, ApiError
 from extender.core.policy_types import HOSTNAME
+from lab.controlplane import nodes as node_objects
+from lab.controlplane.api import Api, ApiError
 from loadtests.ledger import Service
 from loadtests.pods import EXTENDER, LEDGER, PROFILES, PURE, Json, pod
 from tests.conformance.place import Place

@@ -12,9 +12,9 @@ from contextlib import suppress
 
 import pytest
 
-from extender.controlplane import nodes
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.nodes import NodeShape
+from lab.controlplane import nodes
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.nodes import NodeShape
 from loadtests.pods import Json, pod
 from tests.conformance.conftest import CLUSTERS, PLACES
 from tests.conformance.played_extender import PlayedExtender, listening

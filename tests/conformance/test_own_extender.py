@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.controlplane.api import Api
+from lab.controlplane.api import Api
 from loadtests.pods import EXTENDER, LEDGER, Json, pod
 from tests.conformance.conftest import CLUSTERS, PLACES
 from tests.conformance.played_extender import PlayedExtender, leaves, listening, passes

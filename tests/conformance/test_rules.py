@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.api import ApiError
+from lab.controlplane.api import ApiError
 from tests.conformance.site import Json, Site
 from tests.controlplane.deadline import eventually
 

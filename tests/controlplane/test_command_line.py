@@ -12,11 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.controlplane import binaries, clusters, folders, places, supervision
-from extender.controlplane.clusters import Wishes
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.state import ClusterState, Running
-from extender.controlplane.versions import Kubernetes
+from extender.shipped import places
+from extender.shipped.errors import ClusterError
+from extender.shipped.versions import Kubernetes
+from lab.controlplane import binaries, clusters, folders, supervision
+from lab.controlplane.clusters import Wishes
+from lab.controlplane.state import ClusterState, Running
 
 PAGE = Path(__file__).parents[2] / "docs" / "upgrade.md"
 

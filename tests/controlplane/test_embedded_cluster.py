@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import state
-from extender.controlplane.clusters import EmbeddedCluster
-from extender.controlplane.supervision import running
+from lab.controlplane import state
+from lab.controlplane.clusters import EmbeddedCluster
+from lab.controlplane.supervision import running
 from tests.controlplane.deadline import eventually
 
 

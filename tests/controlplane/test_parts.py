@@ -20,22 +20,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.controlplane import (
-    binaries,
-    children,
-    components,
-    crds,
-    credentials,
-    folders,
-    nodes,
-    places,
-    ports,
-    state,
-    versions,
-)
-from extender.controlplane.components import ClusterSpec, Component
-from extender.controlplane.errors import ClusterError, WrongUse
-from extender.controlplane.versions import Kubernetes
+from extender.shipped import crds, places, versions
+from extender.shipped.errors import ClusterError, WrongUse
+from extender.shipped.versions import Kubernetes
+from lab.controlplane import binaries, children, components, credentials, folders, nodes, ports, state
+from lab.controlplane.components import ClusterSpec, Component
 from tests.controlplane.deadline import eventually
 
 

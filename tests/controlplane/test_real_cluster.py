@@ -19,12 +19,13 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.controlplane import binaries, crds, nodes, places, state, versions
-from extender.controlplane.api import Api
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.progress import Progress
-from extender.controlplane.state import Running
+from extender.shipped import crds, places, versions
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, nodes, state
+from lab.controlplane.api import Api
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.state import Running
 from tests.controlplane.deadline import eventually
 
 # The first use on a machine builds the binaries.
@@ -71,7 +72,7 @@ def nothing_left(processes: list[Running]) -> None:
 def owner_process(name: str) -> Iterator[subprocess.Popen[bytes]]:
     """Another Python process that owns a running cluster and waits."""
     program = (
-        "import signal\nfrom extender.controlplane.clusters import RealCluster\n"
+        "import signal\nfrom lab.controlplane.clusters import RealCluster\n"
         f"with RealCluster.start(name={name!r}, nodes=1, service=False):\n"
         "    print('up', flush=True)\n    signal.pause()\n"
     )

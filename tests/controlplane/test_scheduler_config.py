@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.controlplane import places, schedulers
-from extender.controlplane.errors import ClusterError, WrongUse
 from extender.core.names import MANAGED
+from extender.shipped import places
+from extender.shipped.errors import ClusterError, WrongUse
+from lab.controlplane import schedulers
 
 KUBECONFIG = Path("/somewhere/kubeconfig")
 SHIPPED = places.shipped("scheduler-config")

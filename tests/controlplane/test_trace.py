@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane import nodes, trace
+from lab.controlplane import nodes, trace
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nopenb-node-0000,32000,262144,0,\nopenb-node-0231,96000,786432,8,V100M32\n"
 POD_HEADER = (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.witness import Changing, Collection, Late, Sighting, Watching, following, name_of
+from lab.controlplane.witness import Changing, Collection, Late, Sighting, Watching, following, name_of
 
 Json = dict[str, Any]
 Told = list[tuple[str, str]]

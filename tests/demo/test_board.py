@@ -13,15 +13,15 @@ import httpx
 import pytest
 from rich.console import Console
 
-from extender.compare.outside import LABEL
-from extender.demo.board import Board
-from extender.demo.jobs import Job
-from extender.demo.outside import NODES, Outside
-from extender.demo.picture import PLAIN_GLYPHS, picture
-from extender.demo.recording.screen import Screen
-from extender.demo.room import room
-from extender.demo.service import Service
-from extender.demo.stage import Stage
+from lab.compare.outside import LABEL
+from lab.demo.board import Board
+from lab.demo.jobs import Job
+from lab.demo.outside import NODES, Outside
+from lab.demo.picture import PLAIN_GLYPHS, picture
+from lab.demo.recording.screen import Screen
+from lab.demo.room import room
+from lab.demo.service import Service
+from lab.demo.stage import Stage
 
 pytestmark = pytest.mark.anyio
 

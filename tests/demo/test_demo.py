@@ -13,9 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.compare.pods import manifest
-from extender.compare.workloads import Ask
 from kubesim.heeding import unheeded
+from lab.compare.pods import manifest
+from lab.compare.workloads import Ask
 
 SCENES = [
     *("late-resource", "contention-plain", "contention-extender", "contention-ghosts"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.demo.picture import JOB_LINES, OTHERS, PLAIN_GLYPHS, Glyphs, Held, JobSeen, NodeSeen, Place, Seen, picture
+from lab.demo.picture import JOB_LINES, OTHERS, PLAIN_GLYPHS, Glyphs, Held, JobSeen, NodeSeen, Place, Seen, picture
 
 A, B = Place("A", Held.BOUND), Place("B", Held.BOUND)
 PLANNED, GHOST = Place("B", Held.PLANNED), Place("B", Held.GHOST)

@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from extender.demo.recording.__main__ import main, record
-from extender.demo.recording.film import Frame, film
-from extender.demo.recording.screen import Look, Run, Screen
+from lab.demo.recording.__main__ import main, record
+from lab.demo.recording.film import Frame, film
+from lab.demo.recording.screen import Look, Run, Screen
 
 ROOT = Path(__file__).parent.parent.parent
 DEMO = ROOT / "docs" / "demo.svg"

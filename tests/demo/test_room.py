@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.demo.room import room, spread
+from lab.demo.room import room, spread
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from extender.compare.outside import LABEL
-from extender.demo.jobs import Job
-from extender.demo.outside import Outside
-from extender.demo.policy_scenes import one_a_node
 from extender.kube.errors import Unavailable
+from lab.compare.outside import LABEL
+from lab.demo.jobs import Job
+from lab.demo.outside import Outside
+from lab.demo.policy_scenes import one_a_node
 
 
 def job(rule: bool = True) -> Job:

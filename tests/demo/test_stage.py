@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from extender.demo.picture import Held, NodeSeen, Place, Seen
-from extender.demo.recording.screen import Screen
-from extender.demo.stage import Stage
+from lab.demo.picture import Held, NodeSeen, Place, Seen
+from lab.demo.recording.screen import Screen
+from lab.demo.stage import Stage
 
 BEFORE = Seen((NodeSeen("node-0", 2), NodeSeen("node-1", 2)), 2)
 AFTER = Seen((NodeSeen("node-0", 2, (Place("A", Held.BOUND),)), NodeSeen("node-1", 2)), 2)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import httpx
 
-from extender.controlplane import ports
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane import ports
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.failover.forwarder import Forwarder
 from loadtests.pods import pod
 from tests.controlplane.deadline import eventually

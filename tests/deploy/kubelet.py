@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
-from extender.controlplane import binaries, components
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.progress import Progress
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, components
+from lab.controlplane.clusters import RealCluster
 from tests.controlplane.deadline import eventually
 from tests.deploy.manifests import Object
 from tests.kube.kubeconfigs import kubeconfig

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from extender.controlplane.api import Api
+from lab.controlplane.api import Api
 from tests.deploy.manifests import Object
 
 Definitions = dict[str, Any]

@@ -11,7 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from extender.controlplane import schedulers
+from lab.controlplane import schedulers
 from tests.deploy.manifests import CHART, NAMESPACE, ROOT, Object, granted, one, pod_specs
 from tests.deploy.rendering import Refused, file_of, parts, rendered, template, written
 from tests.deploy.tools import tool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from extender.controlplane.go_module import GoModule
-from extender.controlplane.progress import BuildProgress, Progress
+from extender.shipped.progress import BuildProgress, Progress
+from lab.controlplane.go_module import GoModule
 
 _MODULE = GoModule(
     Path(__file__).parent / "go",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from extender.compare.lines import code_lines
+from lab.compare.lines import code_lines
 
 ROOT = Path(__file__).parents[2]
 

@@ -33,10 +33,10 @@ import yaml
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.controlplane import crds
 from extender.kube import errors
-from extender.simulation import Simulation
+from extender.shipped import crds
 from kubesim.kinds import BUILT_IN, NODE, POD, Json, Kind, custom
+from lab.simulation import Simulation
 from tests.escher_k8s.conftest import Stage, reaching
 from tests.escher_k8s.polling_port import MERGE_PATCH, PollingPort
 

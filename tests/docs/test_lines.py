@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import escher_k8s.esl
-from extender.compare.lines import code_lines
 from extender.core.policy_types import TYPES
 from extender.esl.policy_esl import PolicyEsl
+from lab.compare.lines import code_lines
 from tests.docs.lines import README, ROOT, ROWS, SHARED, with_tables
 
 PAGE = README.read_text()

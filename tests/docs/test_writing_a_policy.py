@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from escher_k8s.esl import PolicyEsl, Queue
-from extender.compare.lines import code_lines
+from lab.compare.lines import code_lines
 from tests.docs.lines import ROOT
 
 PAGE = (ROOT / "docs/writing-a-policy.md").read_text()

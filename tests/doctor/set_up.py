@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 
-from extender.controlplane import places
 from extender.core.names import MANAGED
 from extender.doctor import from_files
 from extender.doctor.facts import Cluster, Facts, Part, Service
 from extender.doctor.permissions import Permission
 from extender.doctor.scheduler_file import SchedulerFile
 from extender.settings import Settings
+from extender.shipped import places
 
 Json = dict[str, Any]
 

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.controlplane import places
 from extender.core.names import MANAGED
 from extender.doctor import from_files, from_service, lists
 from extender.doctor.checks import CHECKS
@@ -22,8 +21,9 @@ from extender.doctor.pod_checks import needs_us
 from extender.kube.errors import Away, Refused
 from extender.kube.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
 from extender.settings import Settings
-from extender.simulation import Simulation
+from extender.shipped import places
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NODE, POD, Json
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.doctor.set_up import VERSION
 

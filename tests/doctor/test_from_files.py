@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.controlplane import places
 from extender.doctor import from_files
 from extender.doctor.scheduler_file import Entry, SchedulerFile, on_this_machine, seconds_in
+from extender.shipped import places
 
 SHIPPED = places.shipped("scheduler-config")
 

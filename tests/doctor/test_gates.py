@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from extender.app.contracts.ports import PodRef
-from extender.controlplane import places
 from extender.core.names import MANAGED
 from extender.doctor.from_files import scheduler_files
 from extender.doctor.gates import gated_pods, release
 from extender.kube.names import PodUid
-from extender.simulation import Simulation
+from extender.shipped import places
 from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.options import Options
 from kubesim.virtual import VirtualCluster
+from lab.simulation import Simulation
 from loadtests.pods import pod
 
 pytestmark = pytest.mark.anyio

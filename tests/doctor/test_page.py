@@ -20,9 +20,9 @@ from extender.doctor.gates import gated_pods
 from extender.doctor.node_checks import CHECKS as ON_NODES
 from extender.kube.requests import MERGE_PATCH
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD
 from kubesim.local import LocalCluster
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.conformance.test_kubectl import KUBECTL
 from tests.doctor.called import Called, Noted

@@ -36,8 +36,8 @@ from extender.core.policy_types import PolicySpec
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Permission
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
-from extender.simulation import Simulation
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
+from lab.simulation import Simulation
 from tests.doctor.called import Called, Noted, permission_of
 
 pytestmark = pytest.mark.anyio

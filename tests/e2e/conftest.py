@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.clusters import EmbeddedCluster, RealCluster
+from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from loadtests.harm.control_plane import Follower, following
 from loadtests.pods import EXTENDER, LEDGER
 from tests.e2e.workload import TO_COME, Arena, Field

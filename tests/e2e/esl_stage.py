@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from extender.adapters.kubernetes.extended_resource_policies import Policies
-from extender.controlplane.clusters import LocalCluster
 from extender.esl.base import PodRequirement
 from extender.esl.policy_asks import Application
 from extender.esl.policy_esl import PolicyEsl, Task
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from lab.controlplane.clusters import LocalCluster
 from tests.e2e.outside import NODES, PODS
 
 PLAIN = "default-scheduler"

@@ -6,9 +6,9 @@ from __future__ import annotations
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from extender.controlplane.api import Api
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.witness import Collection, Json, Sighting, Watching, name_of
+from lab.controlplane.api import Api
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.witness import Collection, Json, Sighting, Watching, name_of
 from tests.controlplane.deadline import eventually
 
 PODS = "/api/v1/namespaces/default/pods"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.api import Api
+from lab.controlplane.api import Api
 from loadtests.chaos.__main__ import details
 from loadtests.failover.__main__ import fail_over, told
 from loadtests.failover.replicated import LEASE, LOST, Replicated, ReplicatedCluster, ReplicatedEmbeddedCluster

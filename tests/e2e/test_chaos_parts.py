@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.controlplane.api import ApiError
+from lab.controlplane.api import ApiError
 from loadtests.chaos.__main__ import arguments
 from loadtests.chaos.crowd import Seen, seen
 from loadtests.chaos.load import drawn

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare.comparing import pod_rows, trial_row
-from extender.compare.plan import Plan
-from extender.compare.running import Outcome, run
-from extender.compare.runs import DONE, TrialRow
-from extender.compare.vocabulary import POLICIES
-from extender.controlplane.clusters import LocalCluster
+from lab.compare.comparing import pod_rows, trial_row
+from lab.compare.plan import Plan
+from lab.compare.running import Outcome, run
+from lab.compare.runs import DONE, TrialRow
+from lab.compare.vocabulary import POLICIES
+from lab.controlplane.clusters import LocalCluster
 from tests.e2e.conftest import CLUSTERS
 
 pytestmark = [pytest.mark.longer, pytest.mark.timeout(300)]

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from extender.controlplane.api import Api, ApiError
+from lab.controlplane.api import Api, ApiError
 from loadtests.harm.control_plane import Follower
 from loadtests.pods import Json
 from loadtests.reading import quorum_of

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from extender.compare import comparing, workloads
-from extender.compare.external_schedulers import BROUGHT
-from extender.compare.plan import Plan
-from extender.compare.running import Outcome
-from extender.compare.runs import DONE, STUCK, read
-from extender.controlplane import binaries
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.progress import Progress
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import Progress
+from lab.compare import comparing, workloads
+from lab.compare.external_schedulers import BROUGHT
+from lab.compare.plan import Plan
+from lab.compare.running import Outcome
+from lab.compare.runs import DONE, STUCK, read
+from lab.controlplane import binaries
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import RealCluster
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 

@@ -11,8 +11,6 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.nodes import NodeShape
 from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
 from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.base import PodRequirement
@@ -25,6 +23,8 @@ from extender.esl.signal import Signal
 from extender.esl.soft import Soft
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.nodes import NodeShape
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 from tests.e2e.esl_stage import PLAIN, every_space, places, pod, staged, units

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 
 from extender.adapters.kubernetes.extended_resource_policies import Policies
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.nodes import NodeShape, plain
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CancelTask, Event, PodGone
 from extender.esl.policy_esl import PolicyEsl, Task
@@ -21,6 +19,8 @@ from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.nodes import NodeShape, plain
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 from tests.e2e.esl_stage import PLAIN, Stage, every_space, places, staged, units

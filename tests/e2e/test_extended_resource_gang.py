@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import pytest
 
 from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.controlplane import nodes as node_objects
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec, GhostPhase, Space, Times, gang
 from extender.esl.base import News
 from extender.esl.departed import GHOST_LABEL
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from lab.controlplane import nodes as node_objects
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.nodes import NodeShape
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS
 from tests.e2e.outside import NODES, PODS, Outside, bound_at, ghosts_in, offered_at

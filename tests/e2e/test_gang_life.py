@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.api import ApiError
+from lab.controlplane.api import ApiError
 from loadtests.pods import EXTENDER, Json
 from loadtests.sightings import Report
 from tests.controlplane.deadline import eventually

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.controlplane import versions
+from extender.shipped import versions
 from loadtests.pods import LEDGER, PURE, Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays

@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import LocalCluster
-from extender.controlplane.nodes import NodeShape
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News
 from extender.esl.departed import GHOST_LABEL
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import LocalCluster
+from lab.controlplane.nodes import NodeShape
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 from tests.e2e.ghost_application import ASK, members

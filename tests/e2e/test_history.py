@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from loadtests.history.control_plane import play
 from loadtests.history.course import BINDINGS, KEYS
 

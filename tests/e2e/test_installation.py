@@ -17,10 +17,11 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import binaries, components, versions
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.progress import Progress
+from extender.shipped import versions
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, components
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.history.control_plane import dumped
 from loadtests.history.dumps import Dump, differences
 from loadtests.pods import EXTENDER, pod

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.api import Api
-from extender.controlplane.clusters import RealCluster
 from kubesim.kinds import POD, Json, Kind
+from lab.controlplane.api import Api
+from lab.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from tests.lies.test_lies import LIES
 from tests.lies.town import VICTIM, Tenants, said

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import credentials
-from extender.controlplane.api import Access, Api
 from extender.core.attempt import ATTEMPT, attempts_for, to_annotation
 from extender.kube.names import PodUid
+from lab.controlplane import credentials
+from lab.controlplane.api import Access, Api
 from loadtests.harm.control_plane import Follower
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually

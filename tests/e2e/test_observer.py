@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from extender.controlplane.witness import Sighting
+from lab.controlplane.witness import Sighting
 from loadtests.observer import collection
 from loadtests.reading import quantity, quorum_of, requests_of
 from loadtests.sightings import Replay, Report

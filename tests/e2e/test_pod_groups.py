@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.clusters import LocalCluster
+from lab.controlplane.clusters import LocalCluster
 from loadtests.history.scene import POD_GROUPS
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually

@@ -7,8 +7,8 @@ import pytest
 
 from extender.adapters.policy_models import example
 from extender.adapters.spelling import camel
-from extender.controlplane.api import ApiError
 from extender.core.policy_types import TYPES
+from lab.controlplane.api import ApiError
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.witness import Sighting
+from lab.controlplane.witness import Sighting
 from loadtests.policy_changes.__main__ import arguments, details, table
 from loadtests.policy_changes.drawing import Change, all_changes, bad, change, patch, policies_for, unit
 from loadtests.policy_changes.history import History, Verdicts, reduced

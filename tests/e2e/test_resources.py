@@ -8,7 +8,7 @@ from collections import Counter
 import httpx
 import pytest
 
-from extender.controlplane import nodes as node_objects
+from lab.controlplane import nodes as node_objects
 from loadtests.pods import EXTENDER
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import APPROACHES, Arena, stays, together

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import nodes
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.go_module import GoModule
-from extender.controlplane.progress import Progress
+from extender.shipped.progress import Progress
+from lab.controlplane import nodes
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.go_module import GoModule
 from loadtests.ledger import Service
 from loadtests.pods import pod
 from tests.controlplane.deadline import eventually

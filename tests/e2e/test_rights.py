@@ -14,10 +14,10 @@ import httpx
 import pytest
 
 from extender.app.cache.staleness import DESTROYS_WITHIN
-from extender.controlplane import nodes
-from extender.controlplane.clusters import RealCluster
 from extender.kube.certificates import write_kubeconfig
 from extender.settings import OWN_NAMESPACE
+from lab.controlplane import nodes
+from lab.controlplane.clusters import RealCluster
 from loadtests.pods import Json, pod
 from tests.controlplane.deadline import eventually
 from tests.deploy.manifests import KUSTOMIZE, NAME, objects, one

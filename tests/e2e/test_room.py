@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane import nodes
+from lab.controlplane import nodes
 from loadtests.pods import pod
 from loadtests.reading import ATTEMPT
 from loadtests.room import RoomWatch, Saved, partly_bound, saved_in_vain, shape_of, waiting_though_there_is_room

@@ -16,8 +16,8 @@ import pytest
 import trustme
 import yaml
 
-from extender.controlplane import nodes
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane import nodes
+from lab.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from tests.controlplane.deadline import eventually
 

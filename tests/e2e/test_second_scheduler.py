@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.controlplane import binaries, places, ports
-from extender.controlplane.api import ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.progress import Progress
+from extender.shipped import places
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, ports
+from lab.controlplane.api import ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.pods import EXTENDER, PURE, pod
 from tests.controlplane.deadline import eventually
 from tests.kube.kubeconfigs import kubeconfig

@@ -28,8 +28,8 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.nodes import GPU, GPU_MODEL_LABEL
-from extender.controlplane.trace import TracePod, read_nodes, read_pods
+from lab.controlplane.nodes import GPU, GPU_MODEL_LABEL
+from lab.controlplane.trace import TracePod, read_nodes, read_pods
 from loadtests.ledger import saved
 from loadtests.room import RoomWatch, partly_bound, saved_in_vain, waiting_though_there_is_room
 from loadtests.sightings import GangSeen

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import yaml
 
-from extender.controlplane import places
-from extender.controlplane.clusters import LocalCluster
+from extender.shipped import places
+from lab.controlplane.clusters import LocalCluster
 from tests.controlplane.deadline import eventually
 
 Value = TypeVar("Value")

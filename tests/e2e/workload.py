@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from extender.controlplane import nodes as node_objects
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.clusters import LocalCluster
+from lab.controlplane import nodes as node_objects
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.clusters import LocalCluster
 from loadtests.ledger import Service, differences, unfinished
 from loadtests.observer import Observer
 from loadtests.pods import EXTENDER, OURS, PROFILES, Json, pod

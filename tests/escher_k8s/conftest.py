@@ -16,9 +16,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from escher_k8s import AsyncEscher, Escher
-from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.simulation import Simulation
 
 T = TypeVar("T")
 

@@ -32,7 +32,7 @@ from escher_k8s.esl import (
 from extender.kube import errors
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import count
-from extender.simulation import Simulation
+from lab.simulation import Simulation
 
 MERGE_PATCH = "application/merge-patch+json"
 

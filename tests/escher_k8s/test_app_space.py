@@ -23,12 +23,12 @@ from escher_k8s.esl import (
     pod_seen,
 )
 from extender.adapters.objects import to_pod
-from extender.controlplane.nodes import NodeShape
 from extender.kube import objects
 from extender.kube.names import PODS
-from extender.simulation import Simulation
 from kubesim.kinds import POD
 from kubesim.virtual_time import BACKEND
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from tests.escher_k8s.polling_port import LOST, PollingPort
 
 

@@ -12,7 +12,6 @@ import msgspec
 from escher_k8s.esl import PolicySpace
 from extender.adapters.kubernetes.extended_resource_policies import Policies
 from extender.app.escher_policies.esl_host import HostedPolicies
-from extender.controlplane.nodes import NodeShape, plain
 from extender.core.names import DOMAIN
 from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Effect, Event, PodRequirement
@@ -25,6 +24,7 @@ from extender.kube.quantities import Vector
 from extender.kube.requests import Requests
 from extender.settings import Settings
 from kubesim.kinds import NODE, POD, Json
+from lab.controlplane.nodes import NodeShape, plain
 from tests.escher_k8s.polling_port import PollingPort
 from tests.esl.stage import Stage, play
 

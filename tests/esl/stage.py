@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import structlog
 
-from extender.controlplane.nodes import NodeShape
 from extender.esl import Approach, GangSpec
 from extender.esl.departed import GHOST_LABEL, KEY_LABEL
 from extender.kube.requests import JSON, TIMEOUT, Requests
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import JOB, LEASE, NODE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from tests.kubesim.until import Looks
 
 

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from extender.compare.lines import code_lines
+from lab.compare.lines import code_lines
 from loadtests.goals.in_process import Cluster
 
 ROOT = Path(__file__).parents[2]
 RECORDED = Path(__file__).with_name("ratchets.json")
-DISTRIBUTIONS = ("extender", "kubesim", "loadtests", "escher_k8s")
+DISTRIBUTIONS = ("extender", "lab", "kubesim", "loadtests", "escher_k8s")
 MOST_MODULES, MOST_LINES, MOST_WORDS, LONGEST_LINE = 12, 400, 25, 100
 """Goals: modules in a folder, lines of a file, words of a sentence, characters of a docstring's first line."""
 _OWN_WORDS = re.compile(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.errors import ClusterError
+from extender.shipped.errors import ClusterError
 from loadtests.goals import __main__ as command
 from loadtests.goals import at_scale, core_costs, http_verbs, resource_costs
 from loadtests.goals.cores import Pinned, disturbance, shared_out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.compare.runs import PodRow, Recorded, TrialRow
+from lab.compare.runs import PodRow, Recorded, TrialRow
 from loadtests.goals import control_plane
 from loadtests.goals.control_plane import measures, unfit, where
 from loadtests.goals.rows import BURST, BY_NAME, COMPARE, LARGE, RATE, RATE_GANGS

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.errors import ClusterError
+from extender.shipped.errors import ClusterError
 from loadtests.goals import http_verbs
 from loadtests.goals.connection import Answer, Connection, request
 from loadtests.goals.http_verbs import AT_REST, LARGEST, NODE_BYTES, ONE_FEASIBLE, Asked, questions, settled

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.clusters import EmbeddedCluster
+from lab.controlplane.clusters import EmbeddedCluster
 from loadtests.goals import resource_costs
 from loadtests.goals.resource_costs import COMPARISONS, Bench, Sizes, Took, measure
 from loadtests.goals.rows import BY_NAME, RESOURCES

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from extender.kube.errors import Refused, Unavailable
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import EVENTS, POD, Json
+from lab.simulation import SERVICE, Simulation
 
 PARTLY = "gang {gang}: the rest of {quorum} did not follow in time; this one is evicted"
 

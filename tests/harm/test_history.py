@@ -8,9 +8,9 @@ from __future__ import annotations
 import pytest
 
 from extender.settings import load_settings
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import NODE, POD, Json
+from lab.simulation import SERVICE, Simulation
 from loadtests.harm import harms
 from loadtests.history import touches
 from loadtests.history.course import BINDINGS, KEYS

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import extender.controlplane.witness
+import lab.controlplane.witness
 import loadtests.harm
 import loadtests.reading
 
-SHARED = {module.__name__: Path(module.__file__ or "") for module in (loadtests.reading, extender.controlplane.witness)}
+SHARED = {module.__name__: Path(module.__file__ or "") for module in (loadtests.reading, lab.controlplane.witness)}
 """For all who judge from outside; they import none but libraries."""
 MODULES = [*SHARED.values(), *sorted(Path(loadtests.harm.__path__[0]).glob("*.py"))]
 

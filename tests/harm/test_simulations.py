@@ -13,9 +13,9 @@ import msgspec
 import pytest
 
 from extender.kube.errors import Refused, Unavailable
-from extender.simulation import Simulation
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, DAEMON_SET, DISRUPTION_BUDGET, POD, PRIORITY_CLASS, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.simulation import Simulation
 from loadtests.harm import harms
 from loadtests.harm.embedded import attach
 from loadtests.harm.witness import HarmWitness

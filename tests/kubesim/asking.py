@@ -12,10 +12,10 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
-from extender.controlplane.nodes import NodeShape
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import EVENT, NAMESPACE, NODE, POD, Json, Kind
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from tests.kubesim.until import until
 
 TEAM = "team"

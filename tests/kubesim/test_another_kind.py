@@ -23,9 +23,9 @@ from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
-from extender.simulated_service import Line
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
+from lab.simulated_service import Line
 from tests.app.fakes import LoopClock
 from tests.kubesim.apiserver.apis import Api
 

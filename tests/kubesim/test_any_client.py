@@ -7,9 +7,9 @@ import asyncio
 import httpx
 import pytest
 
-from extender.controlplane.api import Access
 from kubesim.local import LocalCluster
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.controlplane.api import Access
 from loadtests.client.__main__ import report
 from loadtests.client.run import Result, in_process, over_the_socket
 

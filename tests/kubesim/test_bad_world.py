@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from extender.app.cache.staleness import STALE
-from extender.controlplane.nodes import NodeShape, plain
 from extender.kube.errors import Away
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import NODE, POD, Json
+from lab.controlplane.nodes import NodeShape, plain
+from lab.simulation import SERVICE, Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.history import Compacted
 from kubesim.kinds import CONFIG_MAP, EVENTS, POD, Json
 from kubesim.store import Store
+from lab.simulation import Simulation
 from tests.kubesim.apiserver.apis import PODS, Api, pod
 
 pytestmark = pytest.mark.anyio

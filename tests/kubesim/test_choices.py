@@ -9,8 +9,8 @@ import pytest
 from extender.app.contracts.api import ResourceState, SetResource
 from extender.app.contracts.ports import NodeChoice
 from extender.core.names import EphemeralName
-from extender.simulation import Simulation
 from kubesim.kinds import POD
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.builders import units
 from tests.kubesim.until import until

@@ -21,8 +21,8 @@ from extender.core.gang_ask import GANG_GATE
 from extender.kube.errors import Refused
 from extender.kube.names import PodUid
 from extender.kube.requests import Requests
-from extender.simulation import Simulation
 from kubesim.kinds import NODE, POD, Json
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

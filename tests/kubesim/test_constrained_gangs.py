@@ -11,8 +11,8 @@ from extender.app.explain.explain import Explain
 from extender.core.gangs.state.gang import HOPELESS
 from extender.core.ledger import HoldingKind
 from extender.core.names import GangKey
-from extender.simulation import Simulation
 from kubesim.kinds import POD, PRIORITY_CLASS
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.test_simulation import bound, pods
 from tests.kubesim.until import until

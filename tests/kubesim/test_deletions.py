@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
 from extender.kube.requests import MERGE_PATCH
-from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, NODE, Json
+from lab.simulation import Simulation
 
 pytestmark = pytest.mark.anyio
 R = "/v1/namespaces/team/resources/r"

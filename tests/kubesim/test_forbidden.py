@@ -13,10 +13,10 @@ from extender.app.cache.staleness import DESTROYS_WITHIN
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
 from extender.settings import Settings
-from extender.simulated_service import NoAnswer, ServiceLife
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS, Json
+from lab.simulated_service import NoAnswer, ServiceLife
+from lab.simulation import SERVICE, Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

@@ -16,8 +16,8 @@ from extender.app.contracts.api import SetResource, Transact
 from extender.app.contracts.ports import NodeChoice
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName
-from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, NODE
+from lab.simulation import Simulation
 
 pytestmark = pytest.mark.anyio
 PATH = "/apis/escher.dev/v1alpha1/namespaces/{}/ephemeralresources"

@@ -12,8 +12,8 @@ from extender.app.contracts.api import Invalid
 from extender.app.observability.decision_events import DecisionEvent
 from extender.core.names import GangKey
 from extender.kube.requests import MERGE_PATCH
-from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, EVENT, JOB, NAMESPACE, POD, Json
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.app.reopening import dumped, elsewhere
 

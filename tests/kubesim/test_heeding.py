@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from extender.simulation import Simulation
 from kubesim.heeding import HEEDED, UNHEEDED, WITHOUT_CONTAINERS, as_markdown, unheeded
 from kubesim.kinds import EVENTS, JOB, POD, Json
+from lab.simulation import Simulation
 from tests.kubesim.apiserver.apis import PODS, Api
 from tests.kubesim.until import until
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.nodes import NodeShape
 from extender.core.gang_ask import DEFAULT_TIMEOUT
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
 from extender.core.gangs.cycle.plan_store import GIVES_WAY_SECONDS
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import EXTENDER, pod
 from tests.kubesim.until import until
 

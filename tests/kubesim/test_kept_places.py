@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.nodes import NodeShape
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import JOB, NODE, POD, PRIORITY_CLASS, Json
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.harm import embedded
 from loadtests.harm.preemptions import Bounds
 from loadtests.pods import pod

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, EVENT, POD, Json
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

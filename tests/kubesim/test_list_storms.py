@@ -9,8 +9,8 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.kinds import POD
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

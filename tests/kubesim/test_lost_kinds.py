@@ -13,10 +13,10 @@ from extender.adapters.kubernetes.unreadable_kinds import MEANWHILE, NEVER_READ,
 from extender.app.contracts.api import Invalid, Transact
 from extender.kube.errors import Refused
 from extender.settings import OptionalKind, Settings
-from extender.simulated_service import NoAnswer, ServiceLife
-from extender.simulation import SERVICE, Simulation
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import POD, PRIORITY_CLASS
+from lab.simulated_service import NoAnswer, ServiceLife
+from lab.simulation import SERVICE, Simulation
 from loadtests.pods import pod
 from tests.kubesim.test_forbidden import Rights, readyz
 from tests.kubesim.test_transactions import WISHES

@@ -7,11 +7,11 @@ from collections import defaultdict
 import pytest
 
 from extender.app.cycle.filter import UNMANAGED
-from extender.controlplane.nodes import NodeShape
 from extender.core.names import MANAGED
-from extender.simulation import Simulation
 from kubesim.kinds import MUTATING_POLICY, POD, PRIORITY_CLASS
 from kubesim.scheduler.extender_client import CallableExtender, ExtenderClient
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.test_simulation import bound, pods
 from tests.kubesim.until import until

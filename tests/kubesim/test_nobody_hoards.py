@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from extender.controlplane.nodes import NodeShape
 from extender.core.ledger import HoldingKind
 from extender.kube.names import CPU
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import JOB, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.apiserver.nesting import DEEPEST, fault_of, fault_of_json
 from kubesim.kinds import DISRUPTION_BUDGET, JOB, NODE, POD, Json, Kind
+from lab.simulation import Simulation
 from tests.kubesim.apiserver.apis import JSON, JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, Api, pod
 from tests.kubesim.until import until
 

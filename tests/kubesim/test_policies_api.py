@@ -19,8 +19,8 @@ from extender.core.policy_types import TYPES, Balance, FairShare, PolicyInForce
 from extender.kube.errors import Refused
 from extender.kube.label_match import LabelRequirement
 from extender.kube.requests import MERGE_PATCH
-from extender.simulation import Simulation
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, POD, Json
+from lab.simulation import Simulation
 from tests.adapters.http.told import problem
 
 pytestmark = pytest.mark.anyio

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from extender.app.explain.explain import Explain
-from extender.controlplane.nodes import NodeShape
 from extender.core.names import GangKey
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import daemon_set, disruption_budget, pod
 from tests.kubesim.until import Looks, until
 

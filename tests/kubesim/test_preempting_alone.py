@@ -16,13 +16,13 @@ from extender.app.contracts.simulation_request import PodThere, Wondered
 from extender.app.explain.explain import Explain
 from extender.app.explain.remedies import Remedies
 from extender.app.explain.simulate import suppose
-from extender.controlplane.nodes import NodeShape
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import QUARANTINE
 from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, NODE, PRIORITY_CLASS, Json
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import disruption_budget, pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR, Stage
 from tests.kubesim.until import until

@@ -13,7 +13,6 @@ from functools import cache
 import pytest
 
 from extender.kube.errors import Away
-from extender.simulated_service import ServiceLife
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
@@ -27,6 +26,7 @@ from kubesim.kinds import (
     Kind,
 )
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.simulated_service import ServiceLife
 from loadtests.life.hands import Hands
 from loadtests.life.people import GROUP_DEFINITION
 from loadtests.life.policies import HARMLESS, POLICY

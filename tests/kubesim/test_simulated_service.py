@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from extender.controlplane.nodes import NodeShape, plain
-from extender.simulated_service import ARRIVES_WITHIN, NoAnswer
-from extender.simulation import Simulation
 from kubesim.apiserver.faults import Fault
 from kubesim.kinds import NODE, POD, Json
+from lab.controlplane.nodes import NodeShape, plain
+from lab.simulated_service import ARRIVES_WITHIN, NoAnswer
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

@@ -14,9 +14,9 @@ import msgspec
 import pytest
 
 from extender.app.contracts.ports import PodRef
-from extender.simulation import Simulation
 from kubesim.kinds import POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

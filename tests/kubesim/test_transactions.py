@@ -24,8 +24,8 @@ from extender.core.names import EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName
 from extender.settings import OWN_NAMESPACE
-from extender.simulation import Simulation
 from kubesim.kinds import NODE, Kind
+from lab.simulation import Simulation
 
 pytestmark = pytest.mark.anyio
 HEAD = {"apiVersion": "escher.dev/v1alpha1", "kind": "EphemeralResource"}

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from extender.controlplane.nodes import NodeShape
 from extender.core.isolation import Counted
 from extender.settings import Settings
-from extender.simulation import Simulation
 from kubesim.kinds import POD
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.until import until
 

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from extender.controlplane.nodes import NodeShape
-from extender.simulation import Simulation
 from kubesim.kinds import JOB, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from loadtests.pods import pod
 from tests.kubesim.asking import EPHEMERAL_RESOURCE
 from tests.kubesim.until import until

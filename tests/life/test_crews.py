@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.apiserver.in_process import InProcess
 from kubesim.kinds import NODE, POD, Json
+from lab.simulation import Simulation
 from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews
 from loadtests.life.foreign import COSCHEDULING, ForeignScheduler
 from loadtests.life.hands import Hands

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from extender.controlplane.nodes import NodeShape, plain
 from kubesim.kinds import NODE, POD, Json
 from kubesim.store import Store
+from lab.controlplane.nodes import NodeShape, plain
 from loadtests.life.rest import that_could_run
 from loadtests.life.works import POD_GROUP, group
 from loadtests.pods import pod

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
 from loadtests.load.__main__ import main
 from loadtests.load.plan import MANAGEMENT, PODS, VERBS, Plan, plan_of
 

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.controlplane.errors import ClusterError
-from extender.controlplane.go_module import GoModule
-from extender.controlplane.progress import Progress
+from extender.shipped.errors import ClusterError
+from extender.shipped.progress import Progress
+from lab.controlplane.go_module import GoModule
 from loadtests import reference
 from tests.adapters.http.test_golden import NAMES, REQUESTS, recorded, verb_of
 

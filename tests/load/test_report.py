@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.errors import WrongUse
+from extender.shipped.errors import WrongUse
 from loadtests.load.plan import Plan
 from loadtests.load.report import FAILURES, PAGE, REPORT, summary, write_report
 from loadtests.load.run import RUN

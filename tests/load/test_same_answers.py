@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.controlplane.clusters import EmbeddedCluster
-from extender.controlplane.progress import Progress
+from extender.shipped.progress import Progress
+from lab.controlplane.clusters import EmbeddedCluster
 from loadtests import reference
 from loadtests.recorded.calls import Call, load, select
 

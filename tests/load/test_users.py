@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from extender.controlplane.clusters import LocalCluster
+from lab.controlplane.clusters import LocalCluster
 from loadtests.chaos.load import PODS
 from loadtests.chaos.rest import IN_PART
 from loadtests.ledger import Service

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from extender.controlplane import places
-from extender.controlplane.api import Api
-from extender.controlplane.clusters import RealCluster
+from extender.shipped import places
+from lab.controlplane.api import Api
+from lab.controlplane.clusters import RealCluster
 from loadtests.harm.control_plane import following
 from loadtests.ledger import Service
 from tests.controlplane.deadline import eventually

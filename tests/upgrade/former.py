@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from extender.controlplane import credentials
-from extender.controlplane.api import Api
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane import credentials
+from lab.controlplane.api import Api
+from lab.controlplane.clusters import RealCluster
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.upgrade import scene

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from extender.controlplane import nodes
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.crds import documents
+from extender.shipped.crds import documents
+from lab.controlplane import nodes
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from loadtests.pods import EXTENDER, LEDGER, Json, pod
 from tests.controlplane.deadline import eventually

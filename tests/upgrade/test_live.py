@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.controlplane.clusters import RealCluster
+from lab.controlplane.clusters import RealCluster
 from loadtests.ledger import Service
 from tests.controlplane.deadline import eventually
 from tests.upgrade import former, scene

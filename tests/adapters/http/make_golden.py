@@ -2,7 +2,7 @@
 
     python -m tests.adapters.http.make_golden [DIR]
 
-Starts a real control plane (`extender.controlplane`; a first time it is built), with two kube-schedulers that call an
+Starts a real control plane (`lab.controlplane`; a first time it is built), with two kube-schedulers that call an
 extender: one with nodeCacheCapable as shipped, one without it. Between each and the pass-through verbs sits the
 recorder.
 """
@@ -27,12 +27,13 @@ from extender.adapters.http.asgi import create_app
 from extender.adapters.http.record import Tape, create_recorder
 from extender.app.contracts.api import Management
 from extender.app.contracts.ports import PodRef
-from extender.controlplane import binaries, places, schedulers
-from extender.controlplane.api import Api, ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.nodes import NodeShape
-from extender.controlplane.progress import Progress
 from extender.kube.names import NodeName
+from extender.shipped import places
+from extender.shipped.progress import Progress
+from lab.controlplane import binaries, schedulers
+from lab.controlplane.api import Api, ApiError
+from lab.controlplane.clusters import RealCluster
+from lab.controlplane.nodes import NodeShape
 from tests.adapters.http.fakes import listening
 from tests.adapters.http.pass_through import PassThrough
 

@@ -34,9 +34,6 @@ from extender.app.contracts.ports import (
     ResourceStatus,
 )
 from extender.app.objects.kind import Declared, Identity, Replacement, identity
-from extender.controlplane.api import Access, Api, ApiError
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.crds import shipped_definitions
 from extender.core.names import EphemeralName
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, Sources, from_kubeconfig
@@ -44,8 +41,11 @@ from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailab
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import METADATA_ONLY
 from extender.settings import OWN_NAMESPACE
+from extender.shipped.crds import shipped_definitions
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
 from kubesim.local import LocalCluster
+from lab.controlplane.api import Access, Api, ApiError
+from lab.controlplane.clusters import RealCluster
 from loadtests import pods
 from tests.adapters.kubernetes.manifests import Json, encode
 from tests.adapters.kubernetes.scripted_api import RecordingSink

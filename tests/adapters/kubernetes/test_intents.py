@@ -20,10 +20,10 @@ from extender.adapters.kubernetes.store import ApiIntentStore
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
 from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.resources.reconciler import digest, is_same_state
-from extender.controlplane.crds import shipped_definitions
 from extender.core.names import FORMER_INTENT, EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName, PodUid, ResourceKey
+from extender.shipped.crds import shipped_definitions
 from tests.doctor.called import Noted
 
 NAME = Identity("escher-system", "transaction-0123456789abcdef")

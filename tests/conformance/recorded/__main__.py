@@ -21,9 +21,9 @@ from pathlib import Path
 
 import httpx
 
-from extender.controlplane.api import Access
-from extender.controlplane.clusters import RealCluster
-from extender.controlplane.crds import shipped_definitions
+from extender.shipped.crds import shipped_definitions
+from lab.controlplane.api import Access
+from lab.controlplane.clusters import RealCluster
 from loadtests.progress import say
 from tests.conformance.recorded.script.whole import SCRIPT
 from tests.conformance.recorded.session import FILE, Exchange, Session, write

@@ -1,5 +1,5 @@
 // What looks at the manifests in tests: helm, and kubeconform, which checks them against schemas. Kubernetes' modules as in
-// extender/controlplane/go, so that what has been compiled for the control plane need not be compiled again.
+// lab/controlplane/go, so that what has been compiled for the control plane need not be compiled again.
 module escher.dev/manifests
 
 go 1.26.0

@@ -1,4 +1,4 @@
-// etcd's own tool to restore a backup, of the same version as the etcd of extender/controlplane/go.
+// etcd's own tool to restore a backup, of the same version as the etcd of lab/controlplane/go.
 module escher.dev/etcdutl
 
 go 1.26.0

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from extender.simulation import Simulation
 from kubesim.controllers.jobs import INDEX, TRACKING
 from kubesim.kinds import CONFIG_MAP, JOB, NAMESPACE, NODE, POD, Json, Kind
+from lab.simulation import Simulation
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 
-from extender.controlplane import nodes
-from extender.controlplane.nodes import NodeShape
 from extender.kube.errors import Gone
 from extender.kube.requests import MERGE_PATCH
-from extender.simulation import Simulation
 from kubesim.apiserver.pod_rules import MIRROR
 from kubesim.controllers.following import Following
 from kubesim.controllers.garbage import QUARANTINE
 from kubesim.controllers.pod_ends import USUAL_STOP
 from kubesim.kinds import NODE, POD, Json
 from kubesim.store import Change
+from lab.controlplane import nodes
+from lab.controlplane.nodes import NodeShape
+from lab.simulation import Simulation
 from tests.kubesim.until import until
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from extender.controlplane.crds import shipped_definitions
+from extender.shipped.crds import shipped_definitions
 from tests.conformance.recorded.asks import Ask, get, post, put
 from tests.conformance.recorded.script.objects import NAMESPACES, Json, namespace
 

@@ -1,0 +1,52 @@
+"""Pool: the nodes of a set-up that may be used, while a block lasts: they bear a label, and all others are cordoned.
+
+Those who go by labels and those who divide all nodes that are open so have the same nodes before them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from math import inf
+from typing import Any
+
+import msgspec
+
+from extender.kube.names import CPU
+from extender.kube.quantities import count
+from extender.kube.requests import MERGE_PATCH, Requests, address
+from lab.compare.pods import a_few_at_a_time
+from lab.compare.room import SETTLE, node_offers, standing
+from lab.compare.workloads import POOL, Shape, Standing
+
+
+@asynccontextmanager
+async def pool_for(requests: Requests, shape: Shape) -> AsyncIterator[None]:
+    """Raises Late where the pods that stand on an uneven pool do not come, or do not go."""
+    if shape.pool is None:
+        yield
+        return
+    offers = await node_offers(requests)
+    inside, outside = list(offers)[: shape.pool], list(offers)[shape.pool :]
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(_patch, requests, outside, {"spec": {"unschedulable": None}})
+        stack.push_async_callback(_patch, requests, inside, {"metadata": {"labels": {POOL: None}}})
+        await _patch(requests, inside, {"metadata": {"labels": {POOL: ""}}})
+        await _patch(requests, outside, {"spec": {"unschedulable": True}})
+        if shape.uneven:
+            half = [
+                Standing(f"pool-{node}", node, {CPU: f"{count(CPU, offers[node]) // 2}m"}, inf) for node in inside[::2]
+            ]
+            await stack.enter_async_context(standing(requests, half))
+        await asyncio.sleep(SETTLE)
+        yield
+
+
+async def _patch(requests: Requests, nodes: Collection[str], change: dict[str, Any]) -> None:
+    body = msgspec.json.encode(change)
+
+    async def patch(node: str) -> None:
+        await requests.request("PATCH", address("api", "v1", "nodes", node), body, content_type=MERGE_PATCH)
+
+    await a_few_at_a_time(patch, nodes)

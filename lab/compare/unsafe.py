@@ -1,0 +1,100 @@
+"""Unsafe: a gang in planned extended resources without ghosts, as a warning and as a test of the watcher.
+
+The application looks what room there is, plans its gang by first fit, lets only its members onto the room that it has
+planned, and creates them. Nothing holds the room meanwhile: of two that plan at the same moment, both count on it, and
+members of both are placed where neither is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from extender.adapters.kubernetes.writers import ApiNodeStatusWriter
+from extender.esl import Approach
+from extender.esl.gang_spec import APPLICATION_DOMAIN
+from extender.kube.errors import Gone
+from extender.kube.names import CPU, NodeName, ResourceKey
+from extender.kube.quantities import count
+from extender.kube.requests import Requests, address
+from lab.compare.outside import NAMESPACE, cpu_of
+from lab.compare.pods import Manifest, create, manifest, remove
+from lab.compare.room import node_offers
+from lab.compare.workloads import Ask
+
+_ALL_PODS = address("api", "v1", "pods")
+_ENDED = ("Succeeded", "Failed")
+_LOOKS_EVERY = 0.25
+
+
+class Unsafe:
+    """A `Way`. Its plans are by CPU alone."""
+
+    def __init__(self, requests: Requests) -> None:
+        self._requests = requests
+        self._nodes = ApiNodeStatusWriter(requests)
+        self._planned: dict[str, Counter[NodeName]] = {}
+        """Members by node, by gang."""
+
+    async def prepare(self, ask: Ask) -> None:
+        return
+
+    async def submit(self, ask: Ask) -> None:
+        await self._place(ask, [manifest(ask, number) for number in range(ask.size)])
+
+    async def replace(self, ask: Ask, number: int, name: str) -> None:
+        await self._place(ask, [manifest(ask, number, name)])
+
+    async def end(self, ask: Ask) -> None:
+        await remove(self._requests, ask)
+        key = _key(ask)
+        for node in self._planned.pop(ask.name, ()):
+            await self._advertise(node, {}, [key])
+
+    async def _place(self, ask: Ask, members: list[Manifest]) -> None:
+        """There was room for all of them when it was looked for, and they exist."""
+        cpu, key = count(CPU, ask.requests[CPU]), _key(ask)
+        # Others may take what is found before it is used: that is what is wrong with it.
+        while True:
+            plan = first_fit(await self._free(), cpu, len(members))
+            if plan is not None:
+                break
+            await asyncio.sleep(_LOOKS_EVERY)
+        planned = self._planned.setdefault(ask.name, Counter())
+        planned.update(plan)
+        await asyncio.gather(*(self._advertise(node, {key: planned[node]}, ()) for node in set(plan)))
+        for member in members:
+            member["spec"]["schedulerName"] = Approach.EXTENDED_RESOURCES.value
+            resources = member["spec"]["containers"][0]["resources"]
+            resources["requests"] |= {key: "1"}
+            resources["limits"] = {key: "1"}
+        await create(self._requests, members)
+
+    async def _free(self) -> dict[NodeName, int]:
+        offers, listed = await asyncio.gather(node_offers(self._requests), self._requests.request("GET", _ALL_PODS))
+        free = {NodeName(node): count(CPU, offered) for node, offered in offers.items()}
+        for pod in msgspec.json.decode(listed)["items"]:
+            node = NodeName(pod["spec"].get("nodeName", ""))
+            if node in free and pod["status"].get("phase") not in _ENDED:
+                free[node] -= cpu_of(pod)
+        return free
+
+    async def _advertise(self, node: NodeName, units: Mapping[ResourceKey, int], absent: Iterable[ResourceKey]) -> None:
+        try:
+            await self._nodes.advertise(node, units, absent)
+        except Gone:
+            # With the node goes what is said of it.
+            return
+
+
+def first_fit(free: Mapping[NodeName, int], each: int, many: int) -> list[NodeName] | None:
+    """The nodes of so many pods that take so much each, one for each pod; None if there is no room for all."""
+    places = [node for node, left in free.items() for _ in range(left // each)]
+    return places[:many] if len(places) >= many else None
+
+
+def _key(ask: Ask) -> ResourceKey:
+    return ResourceKey(f"{APPLICATION_DOMAIN}/{NAMESPACE}.{ask.name}")
