@@ -227,8 +227,7 @@ class TestABarrier:
         await asyncio.sleep(1)
         assert len(stage.gates) == 1
         assert await asyncio.gather(*both, *stage.go(members[1])) == [""] * 3
-        written = [call for _, call in stage.api.calls if call.endswith("train-0")]
-        assert written == ["bind train-0", "bind train-0", "where train-0"]
+        assert [call for _, call in stage.api.calls if call.endswith("train-0")] == ["bind train-0", "where train-0"]
 
     async def test_its_deadline_is_kept_though_a_later_one_was_there_before(self, stage: Stage) -> None:
         asking = pod("asking", {"cpu": 100, DATA: 1})
@@ -319,7 +318,7 @@ class TestABinding:
         each = pod()
         stage.see(each)
         assert set(await asyncio.gather(stage.bind(each, "n1"), stage.bind(each, "n1"))) == {""}
-        assert [call for _, call in stage.api.calls] == ["bind pod", "bind pod", "where pod"]
+        assert [call for _, call in stage.api.calls] == ["bind pod", "where pod"]
 
     async def test_a_second_call_binds_the_pod_where_a_restored_backup_has_undone_what_the_first_wrote(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
@@ -340,6 +339,34 @@ class TestABinding:
         answer.set()
         assert await first == await second == ""
         assert stage.api.bound == {each.uid: "n1"}
+
+    async def test_a_second_call_proves_nothing_about_a_member_that_ran_and_is_gone(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Both are bound, the answers are late, and one is deleted meanwhile: the other is no part of a gang."""
+        answers, bind = {"train-0": asyncio.Event(), "train-1": asyncio.Event()}, stage.api.bind
+
+        async def late(pod: PodRef, node: NodeName, annotations: Mapping[str, str]) -> None:
+            await bind(pod, node, annotations)
+            await answers[pod.name].wait()
+
+        monkeypatch.setattr(stage.api, "bind", late)
+        members = gang_pods("train", 2, FULL)
+        first = stage.go(*members)
+        await asyncio.sleep(1)
+        second = stage.bind(members[0], stage.api.bound[members[0].uid])
+        await asyncio.sleep(1)
+        stage.api.gone.add(members[0].uid)
+        ran = replace(members[0], node=stage.api.bound.pop(members[0].uid), finished=True)
+        answers["train-0"].set()
+        await second
+        stage.do(stage.scheduler.observe(ran))
+        stage.do(stage.scheduler.forget(ran))
+        answers["train-1"].set()
+        await asyncio.gather(*first)
+        stage.see(stage.as_bound(members[1]))
+        await asyncio.sleep(3000)
+        assert not [call for _, call in stage.api.calls if "evict" in call]
 
     async def test_a_second_call_is_refused_with_the_first(self, stage: Stage) -> None:
         each = pod()

@@ -134,3 +134,27 @@ async def test_that_was_let_through_our_gate_since_is_let_through_again(how: str
         await town.until_bound(3)
         assert town.evicted == set()
         assert town.scheduler.cache.violations() == []
+
+
+@pytest.mark.parametrize("first", ["an event", "a list"])
+def test_a_gate_that_a_restore_brought_back_is_believed_once_a_list_shows_it(first: str) -> None:
+    """An event alone may be older than the write that removed the gate."""
+    world = Performer()
+    scheduler = world.scheduler
+    world.do(replaced(scheduler, Node, [node("n1")]))
+    pods = [replace(each, at_our_gate=True) for each in gang_pods("train", 2)]
+    for each in (*pods, *(replace(each, at_our_gate=False) for each in pods)):
+        world.do(scheduler.observe(each))
+
+    def gates() -> set[bool]:
+        [gang] = scheduler.cache.gangs.by_key.values()
+        known = [*scheduler.cache.pods.values(), *gang.roster.members.values()]
+        return {each.at_our_gate for each in known}
+
+    if first == "an event":
+        world.do(scheduler.observe(pods[0]))
+        world.do(scheduler.observe(replace(pods[1], woken=True)))
+    assert gates() == {False}
+    world.do(replaced(scheduler, Pod, pods))
+    assert gates() == {True}
+    assert scheduler.cache.violations() == []

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from extender.core.budgets import Budget
 from extender.core.cluster import Owner, Pod
-from extender.core.feedback import Evicted, NotBound, UnitStays
+from extender.core.feedback import Evicted, EvictionDone, NotBound, UnitStays
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
 from extender.core.gangs.preemption.victim_rules import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
@@ -536,6 +536,38 @@ class TestInVain:
         assert world.preempted == [["low"]]
         world.at_its_alarms(1)
         assert world.preempted == [["low"], ["other"]]
+
+    def test_it_is_once_the_last_is_evicted_where_no_member_could_be_bound_before(
+        self, world: GangWorld, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        preemption = world.scheduler.cache.gangs.waiting.preempting
+        with monkeypatch.context() as still_evicting:
+            still_evicting.setattr(preemption, "done", lambda key, now: None)
+            runs(world)
+            [member] = comes(world)
+            gone(world)
+            world.bring([member])
+            world.opened.pop(member.uid)
+            world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
+        runs(world, "other")
+        world.do(world.scheduler.heed(EvictionDone(TOP)))
+        world.filter(member, list(world.nodes))
+        world.at_its_alarms(FIRST_BACK_OFF - 1)
+        assert world.preempted == [["low"]]
+        assert why_not(world) == InVain(1, NOW + FIRST_BACK_OFF)
+
+    def test_it_is_not_where_the_member_may_be_bound_all_the_same(self, world: GangWorld) -> None:
+        """The answer to its Binding was lost, and the watch shows that it was written."""
+        runs(world)
+        [member] = comes(world)
+        gone(world)
+        world.bring([member])
+        assert world.opened.pop(member.uid) == "n0"
+        world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=False)))
+        world.change(member.uid, node=N0)
+        world.catch_up()
+        assert world.gangs == {"top": Phase.BOUND}
+        assert not world.scheduler.cache.gangs.waiting.preempting.vain.spent
 
     def test_a_change_helps_but_not_at_once(self, world: GangWorld) -> None:
         owner = Owner("Job", "low", "low")

@@ -77,6 +77,8 @@ FOUND = {
     "service ends after 5 ms that virtual time does not show",
     "bound-by-an-answer-from-before-a-restore": "a Binding's answer came late, a restore had undone the Binding, and "
     "kube-scheduler's second call was answered with it: the pod was never tried again",
+    "gated-again-by-a-restore-as-an-event-says": "a restore brought Escher's gate back, an event showed it before "
+    "the list did, and the gang's members were woken behind their gates for ever",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
     "refused for good before, which is the proof of a part",
 }

@@ -157,6 +157,9 @@ class PodEvents:
             if known.deleting and not pod.deleting:
                 # Or it was made before the eviction was accepted: a deleting pod does not stay.
                 pod = replace(pod, deleting=True)
+            if pod.at_our_gate and not known.at_our_gate:
+                # Or it was made before the gate was removed: a gate never comes back, except by a restore (`_undone`).
+                pod = replace(pod, at_our_gate=False)
         if isinstance(pod.gang, MalformedAsk) and pod.at_our_gate and (known is None or known.gang != pod.gang):
             # No filter call will come to report this.
             self._effects.append(AskRefused(pod, pod.gang))

@@ -86,9 +86,9 @@ class BindingCycle:
         """Empty when the pod is bound to the node. A second call for the same pod and node waits for the first."""
         under_way = self._binding.get(pod.uid)
         if under_way is not None and under_way[0] == node:
-            if refusal := await asyncio.shield(under_way[1]):
+            refusal = await asyncio.shield(under_way[1])
+            if refusal or not await self._was_undone(pod):
                 return refusal
-            # A backup that etcd was restored from may have undone that Binding: one is written after this call came.
             if (later := self._binding.get(pod.uid)) is not None and later[0] == node:
                 return await asyncio.shield(later[1])
             under_way = later
@@ -103,6 +103,16 @@ class BindingCycle:
         task.add_done_callback(lambda _: self._binding.pop(pod.uid, None))
         return await asyncio.shield(task)
 
+    async def _was_undone(self, pod: PodRef) -> bool:
+        """Whether the pod, which an earlier call has bound, is known to be bound no more.
+
+        A backup that etcd was restored from undoes Bindings, also while their answers are on the way.
+        """
+        try:
+            return await self._binder.node_of(pod) is None
+        except (Refused, Unavailable):
+            return False
+
     async def _bind(self, pod: PodRef, node: NodeName) -> str:
         self._flight_recorder.note("bind", pod, pod.uid, node)
         refusal = await self._pass_and_write(pod, node)
@@ -113,10 +123,12 @@ class BindingCycle:
         return refusal
 
     async def _pass_and_write(self, pod: PodRef, node: NodeName) -> str:
+        known = self._scheduler.cache.pods.get(pod.uid)
         passage = await self._pass_barrier(pod, node)
         if passage.refusal:
             return passage.refusal
-        tries = _Tries()
+        # An earlier Binding of a pod that is known to be bound did bind it, whatever is said about this one.
+        tries = _Tries(lost=known is not None and known.node is not None)
         try:
             await self._write(pod, node, passage.attempt, tries)
         except Refused as error:

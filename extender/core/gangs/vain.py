@@ -54,6 +54,8 @@ class Order:
     evicting: bool = True
     had_room: bool = False
     """Whether its gang has found room since: pods that have not left stay, even if that failed."""
+    failed: bool = False
+    """Whether a plan of its gang failed while pods were still evicted."""
     told: bool = False
     """Whether kube-scheduler was told to keep room for the gang's members."""
     evicted: dict[PodUid, tuple[Maker, ...]] = field(default_factory=dict)

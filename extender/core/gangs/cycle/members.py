@@ -6,7 +6,7 @@ The holding of a lost member is kept for a successor while the gang's plan lives
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
@@ -120,9 +120,6 @@ class Members:
     def _take_in(self, gang: Gang, pod: Pod, ask: GangAsk, now: float) -> None:
         """Updates the gang with the pod as it is now."""
         known = gang.roster.members.get(pod.uid)
-        if known is not None and pod.at_our_gate and not known.at_our_gate:
-            # A gate never comes back, so this event is older.
-            pod = replace(pod, at_our_gate=False)
         if known == pod:
             return
         gang.roster.take(pod)

@@ -70,7 +70,8 @@ class Quorums:
                 gang.step(Step.HALTED)
             else:
                 # The API server refused the Bindings, so the evictions for the gang were without effect.
-                self._waiting.preempting.ran_out(gang, now)
+                if gang.barrier.trial is None or not gang.barrier.trial.unsure:
+                    self._waiting.preempting.ran_out(gang, now)
                 self._planning.give_up(gang, now, "no member of the gang could be bound")
         elif gang.phase in (Phase.GATHERING, Phase.WAITING):
             self._waiting.waits(gang, now)

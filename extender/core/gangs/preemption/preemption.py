@@ -282,6 +282,8 @@ class Preemption:
         self.victims.changes += 1
         if not order.evicted:
             self._clear(key)
+        elif order.failed and (gang := self._table.by_key.get(key)) is not None and not gang.holds_a_plan:
+            self.ran_out(gang, now)
 
     def has_evicted_for(self, key: GangKey) -> bool:
         """Whether pods are or were evicted for the gang, which is not bound yet."""
@@ -301,8 +303,10 @@ class Preemption:
 
     def ran_out(self, gang: Gang, now: float) -> None:
         """The gang's plan failed. Evictions for it, if any, were without effect."""
-        order = self.orders.get(gang.key)
-        if order is None or order.evicting:
+        if (order := self.orders.get(gang.key)) is None:
+            return
+        if order.evicting:
+            order.failed = True
             return
         history = self.history.setdefault(gang.key, History())
         history.vain += 1

@@ -179,23 +179,7 @@ class CouldFit:
         return self._answers.keys()
 
 
-@dataclass(frozen=True, slots=True)
-class _Alone:
-    """Whether a gang with a shape of its own could ever fit. `stamp`: what the answer rests on."""
-
-    gang: Gang
-    stamp: tuple[int, ...]
-    could_fit: bool
-
-
 class Fits:
-    """Kept by shape; of gangs with a shape of their own the last answer is kept.
-
-    Such an answer may cost a whole plan, and a tenant may have thousands of such gangs. So they are asked in slices of
-    work, and each only once before all others in turn were: a gang that changes without end holds up no other. While
-    an answer is older than what has changed, `unsure` is true, and the next slice asks again.
-    """
-
     def __init__(
         self, ledger: Ledger, places: Places, feasibility: Feasibility, slots: Slots, plans: Plans, stays: _Stays
     ) -> None:
@@ -209,12 +193,6 @@ class Fits:
         self._feasibility = feasibility
         self._slots = slots
         self.plans = plans
-        self._alone: dict[GangKey, _Alone] = {}
-        self._asked: set[GangKey] = set()
-        """Gangs with a shape of their own that were asked since all of them were."""
-        self._has_asked = self._was_cut = self._unsure = False
-        """Whether one was asked in this slice of work; whether one was not, because the slice was over; `unsure`."""
-        self._resumed = 0
 
     def _count_free(self, node: NodeName, kind: EquivalenceClass) -> int:
         row = self._ledger.rows.get(node)
@@ -262,13 +240,6 @@ class Fits:
         """A new slice of work begins."""
         self.work.renew()
         self._ever.resume()
-        self._resumed += self._unsure
-        self._has_asked = self._unsure = False
-
-    @property
-    def unsure(self) -> bool:
-        """Whether `could_ever` has given an answer that is older than what has changed since the slice began."""
-        return self._unsure or self._ever.unsure
 
     def take_work(self, shape: Shape | None) -> None:
         """Charges a try of the shape: each node is looked at for each kind of its members."""
@@ -309,47 +280,16 @@ class Fits:
     def could_ever(self, gang: Gang, shape: Shape, rank: Rank) -> bool:
         """Whether the gang would have room beside resident pods."""
         if shape[2] is not None or self._places.is_constrained(gang):
-            return self._could_alone(gang)
+            return self._feasibility.could_ever_fit(gang)
         # Its bound members stay as well, and no other gang of the shape has these.
         beside_its_own = not gang.roster.bound or self._feasibility.could_ever_fit(gang)
         return beside_its_own and self._ever(gang, shape, rank)
-
-    def _could_alone(self, gang: Gang) -> bool:
-        self._ever.refresh()
-        stamp = self._ever.changes, self._feasibility.company_changed(alone=True), gang.roster.changes
-        known = self._alone.get(gang.key)
-        if known is not None and known.gang is not gang:
-            known = None
-        if known is not None and known.stamp == stamp:
-            return known.could_fit
-        # One is asked in each slice, whatever else has used it up.
-        is_cut = self.work.is_over and self._has_asked
-        if is_cut or gang.key in self._asked:
-            self._unsure, self._was_cut = True, self._was_cut or is_cut
-            return known is not None and known.could_fit
-        work = self._places.work
-        could_fit = self._feasibility.could_ever_fit(gang)
-        self.work.take(len(self._ledger.rows) + self._places.work - work)
-        self._alone[gang.key], self._has_asked = _Alone(gang, stamp, could_fit), True
-        self._asked.add(gang.key)
-        return could_fit
-
-    def all_were_asked(self) -> None:
-        """`could_ever` was called for all that wait, as far as somebody wants to know."""
-        if not self._was_cut:
-            self._asked.clear()
-        self._was_cut = False
-
-    def forget_alone(self, key: GangKey) -> None:
-        """The gang does not wait any more."""
-        self._alone.pop(key, None)
-        self._asked.discard(key)
 
     def ever_changed(self, *, alone: bool) -> tuple[int, int]:
         """Changes whenever `could_ever` may; `alone`: also for shapes of a single gang."""
         self._ever.refresh()
         # This covers all inputs of `could_ever`. Otherwise room could be reserved and given back for ever.
-        return self._ever.changes + self._resumed, self._feasibility.company_changed(alone=alone)
+        return self._ever.changes, self._feasibility.company_changed(alone=alone)
 
     def violations(self, waiting: AbstractSet[Shape]) -> Iterator[Violation]:
         """`waiting`: the shapes of waiting gangs."""

@@ -162,7 +162,6 @@ class Queue:
     def leave(self, gang: Gang) -> None:
         """Removes the gang. Its plan takes its reservation, or the caller releases it."""
         self._take_out(gang.key)
-        self.fits.forget_alone(gang.key)
         self.saved.leave(gang)
 
     def __contains__(self, gang: Gang) -> bool:
@@ -342,9 +341,7 @@ class Queue:
 
     def _find_first(self) -> Gang | None:
         entries = (self._entries[turn[-1]] for turn in self._firsts())
-        found = next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
-        self.fits.all_were_asked()
-        return found
+        return next((each.gang for each in entries if self.fits.could_ever(each.gang, each.shape, each.rank)), None)
 
     def _firsts(self) -> Iterator[Turn]:
         """The first gang of each shape that may have a reservation, in turn; `after_others` last."""
@@ -390,8 +387,6 @@ class Queue:
         """When the next patience ends, or the reservation must be looked at, without other events."""
         first = self.first()
         return earliest(
-            # Another slice of work finds out who is first.
-            0.0 if self.fits.unsure else None,
             None if first is None or first is self.saved.gang else self._due_at(first),
             self.saved.savings.next_deadline(saving=self.saved.gang is not None),
             *self._paused.values(),
