@@ -8,9 +8,7 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _INTERRUPTED = "escher: interrupted; nothing was started"
-_NO_LAB = (
-    "escher: this command needs the extra `lab`: pip install 'escher-kubernetes[lab]'."
-)
+_NO_LAB = "escher: this command needs the extra `lab`: pip install 'escher-kubernetes[lab]'."
 
 
 def start() -> None:

@@ -8,7 +8,7 @@ import weakref
 
 import pytest
 
-from extender.app.contracts.effects import AdvertiseCapacity, AskRefused
+from extender.app.contracts.effects import AdvertiseCapacity, AskRefused, PolicyFailed
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.ports import PodRef
 from extender.app.observability.decision_events import (
@@ -21,7 +21,6 @@ from extender.app.observability.decision_events import (
     namespace_of,
 )
 from extender.app.observability.decision_stream import DecisionStream
-from extender.app.policies.fault_isolation import PolicyFailed
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import ask_of_one
 from extender.core.gangs.cycle.partial_gangs import Proof

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from extender.adapters.forked import Forked
 from extender.app.cache.staleness import STALE
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.contracts.effects import Decided, Effect
+from extender.app.contracts.effects import BindAnswered, Decided, Effect
 from extender.app.contracts.extender_api import Victims
-from extender.app.contracts.simulation_request import PodsAsked, Wondered
+from extender.app.contracts.simulation_request import PodsAsked, SimulationRequest
 from extender.app.cycle import pod_events as population
 from extender.app.cycle.bind import GONE
 from extender.app.cycle.event_handlers import Facts
@@ -424,11 +423,11 @@ async def test_neither_what_would_be_nor_a_dump_is_made_of_a_part(world: World) 
     what_if = WhatIf(world.scheduler, Forked(at_once=True))
     world.scheduler.cache.whole = False
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
-        await what_if.wonder(Wondered((), asked))
+        await what_if.wonder(SimulationRequest((), asked))
     with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
         await world.management().dump.dump()
     world.scheduler.cache.whole = True
-    assert (await what_if.wonder(Wondered((), asked))).fits
+    assert (await what_if.wonder(SimulationRequest((), asked))).fits
 
 
 @pytest.mark.anyio

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.contracts.effects import Effect
+from extender.app.contracts.effects import BindAnswered, Effect, PolicyFailed
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.policies.fault_isolation import FAILED, PolicyFailed
+from extender.app.policies.fault_isolation import FAILED
 from extender.core.cluster import Pod
 from extender.core.feedback import BrakeChanged, Feedback
 from extender.core.gangs.state.gang import GangEffect, OpenBarrier, WakePod

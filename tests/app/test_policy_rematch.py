@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.contracts.effects import Effect
+from extender.app.contracts.effects import BindAnswered, Effect
 from extender.app.contracts.extender_api import Victims
 from extender.app.cycle.bind import KNOWN_ANEW
 from extender.app.cycle.scheduler import Scheduler

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from extender.app.cache.cache import Rules
-from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered
-from extender.app.contracts.effects import AdvertiseCapacity, Effect, PodEnded
+from extender.app.cache.waiting_binds import OVERFULL, WAITS
+from extender.app.contracts.effects import AdvertiseCapacity, BindAnswered, Effect, PodEnded
 from extender.app.cycle.bind import GONE
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.filter import BOUND

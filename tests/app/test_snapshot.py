@@ -13,7 +13,15 @@ from extender.adapters.state_dump import plainly
 from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Claim, ManagementError, Transact
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.contracts.simulation_request import Added, Drained, GangThere, PodThere, QuorumSet, Supposed, Wondered
+from extender.app.contracts.simulation_request import (
+    Added,
+    Drained,
+    GangThere,
+    PodThere,
+    QuorumSet,
+    SimulationRequest,
+    Supposed,
+)
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
 from extender.app.explain.simulate import suppose
@@ -241,11 +249,11 @@ def _one_gang_waits_for_another(world: World) -> None:
 async def test_the_same_would_be_elsewhere(world: World, supposed: list[Supposed], question: Any) -> None:
     _one_gang_waits_for_another(world)
     there = elsewhere(dumped(world.scheduler)).scheduler
-    wondered = Wondered(supposed, question)
+    wondered = SimulationRequest(supposed, question)
     assert _supposed(there, wondered) == _supposed(world.scheduler, wondered)
 
 
-def _supposed(scheduler: Scheduler, wondered: Wondered) -> object:
+def _supposed(scheduler: Scheduler, wondered: SimulationRequest) -> object:
     """What would be, or why it cannot be so."""
     try:
         return suppose(scheduler, wondered)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, WaitForRoom, WaitingBinds
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, WaitForRoom, WaitingBinds
+from extender.app.contracts.effects import BindAnswered
 from extender.core.policy import Allow, Permit, Refuse
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW

@@ -11,9 +11,8 @@ import pytest
 
 from extender.app import wake_search
 from extender.app.cache.cache import Rules
-from extender.app.contracts.effects import Effect
+from extender.app.contracts.effects import Effect, PolicyFailed
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.policies.fault_isolation import PolicyFailed
 from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.state.gang import WakePod

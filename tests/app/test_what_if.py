@@ -20,8 +20,8 @@ from extender.app.contracts.simulation_request import (
     QuorumSet,
     Released,
     SimulationRequest,
+    SimulationResult,
     Uncordoned,
-    Wondered,
 )
 from extender.app.explain.simulate import suppose
 from extender.core.gang_ask import GangAsk, derived_key
@@ -42,11 +42,11 @@ def gang(count: int, cpu: int = 4000, **more: Any) -> PodsAsked:
     return PodsAsked(namespace="default", count=count, each=units({"cpu": cpu}), **given)
 
 
-def wonder(world: World, *supposed: Any, ask: Any = None) -> SimulationRequest:
-    return suppose(world.scheduler, Wondered(supposed, ask))
+def wonder(world: World, *supposed: Any, ask: Any = None) -> SimulationResult:
+    return suppose(world.scheduler, SimulationRequest(supposed, ask))
 
 
-def nodes_of(supposition: SimulationRequest) -> list[str | None]:
+def nodes_of(supposition: SimulationResult) -> list[str | None]:
     return [place.node for place in supposition.places]
 
 
@@ -67,7 +67,7 @@ async def test_one_that_would_not_fit_is_told_why_with_numbers(world: World) -> 
 
 
 async def test_who_tries_many_things_is_told_whether_it_fits_and_not_why_not(world: World) -> None:
-    found = suppose(world.scheduler, Wondered((), gang(7)), explains=False)
+    found = suppose(world.scheduler, SimulationRequest((), gang(7)), explains=False)
     assert (found.fits, found.explanation) == (False, None)
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from extender.app.cache.cache import Rules
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.contracts.effects import AskRefused, Effect
+from extender.app.contracts.effects import AskRefused, BindAnswered, Effect
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt

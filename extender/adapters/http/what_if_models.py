@@ -113,9 +113,9 @@ class WhatIfBody(Body):
     changes: Annotated[Sequence[AnyChange], Field(max_length=_MOST_CHANGES)] = ()
     question: AnyQuestion | None = None
 
-    def wondered(self) -> words.Wondered:
+    def wondered(self) -> words.SimulationRequest:
         asked = None if self.question is None else self.question.question()
-        return words.Wondered([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
+        return words.SimulationRequest([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
 
 
 def _supposed(change: AnyChange, index: int) -> words.Supposed:
@@ -141,7 +141,7 @@ class SuppositionView(Answer):
     explanation: Annotated[ExplanationView | None, Field(description="Why some of those asked about have no place")]
 
 
-def supposition_view(found: words.SimulationRequest) -> SuppositionView:
+def supposition_view(found: words.SimulationResult) -> SuppositionView:
     return SuppositionView(
         fits=found.fits,
         places=[PlaceView(pod=each.pod, node=each.node) for each in found.places],

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from extender.app.contracts.effects import WaitTold
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.messages import in_words
 from extender.core.bounded import Bounded
@@ -37,15 +38,6 @@ class _Waiting:
     told: frozenset[Reason] = frozenset()
     """The reasons that people were told last."""
     told_at: dict[Reason, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitTold:
-    """Event: the pod, or the gang for which it reports, waits for a reason that is news."""
-
-    pod: Pod
-    gang: GangKey | None
-    note: str
 
 
 class WaitReasons:

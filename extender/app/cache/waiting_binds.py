@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from math import inf
 
+from extender.app.contracts.effects import BindAnswered
 from extender.core.policy import Permit, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 
@@ -26,15 +27,6 @@ WAITS = 2.0
 @dataclass(frozen=True, slots=True)
 class WaitForRoom(Wait):
     """Waits until the node has room for the pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class BindAnswered:
-    """Effect: answers a bind that waits for that node. Empty `refusal`: it may be written."""
-
-    pod: PodUid
-    node: NodeName
-    refusal: str
 
 
 @dataclass(frozen=True, slots=True)

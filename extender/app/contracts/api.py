@@ -16,7 +16,7 @@ from extender.app.contracts.policy_answers import AskCalls
 from extender.app.contracts.policy_state import PolicyState
 from extender.app.contracts.ports import NodeChoice, PodOwner, PodRef
 from extender.app.contracts.quota_state import QuotaCalls
-from extender.app.contracts.simulation_request import SimulationRequest, Wondered
+from extender.app.contracts.simulation_request import SimulationRequest, SimulationResult
 from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import Following
 from extender.core.gangs.state.state_machine import Phase
@@ -378,7 +378,7 @@ class EventCalls(Protocol):
 class WhatIfCalls(Protocol):
     """Simulation: what would be on a changed cluster."""
 
-    async def wonder(self, wondered: Wondered) -> SimulationRequest:
+    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
         """Changes nothing. Raises NotFound, Invalid, Unavailable."""
         ...
 

@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from extender.app.cache.wait_reasons import WaitTold
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.policies.fault_isolation import PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.state.gang import GangEffect
-from extender.kube.names import NodeName
+from extender.core.names import GangKey
+from extender.kube.names import NodeName, PodUid
 
 T = TypeVar("T")
 
@@ -40,6 +38,32 @@ class PodEnded:
     """Event: the pod is deleted or finished."""
 
     pod: Pod
+
+
+@dataclass(frozen=True, slots=True)
+class WaitTold:
+    """Event: the pod, or the gang for which it reports, waits for a reason that is news."""
+
+    pod: Pod
+    gang: GangKey | None
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class BindAnswered:
+    """Effect: answers a bind that waits for that node. Empty `refusal`: it may be written."""
+
+    pod: PodUid
+    node: NodeName
+    refusal: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFailed:
+    """Event: the policy raised what no policy should raise."""
+
+    policy: str
+    defect: Exception
 
 
 Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded | PolicyFailed | WaitTold

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from extender.app.objects.kind import Identity
 from extender.core.policy_types import PolicyInForce, PolicySpec
@@ -25,3 +26,15 @@ class PolicyState:
     pods: int | None = None
     """How many pods it matches now; None if nothing of it is in force."""
     finalizers: Sequence[str] = ()
+
+
+class PolicyReceiver(Protocol):
+    """Receives the policies in force."""
+
+    def put(self, name: Identity, policy: PolicyInForce) -> None:
+        """This is in force of the policy now."""
+        ...
+
+    def drop(self, name: Identity) -> None:
+        """Nothing is in force of the policy any more."""
+        ...

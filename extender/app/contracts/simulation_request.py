@@ -85,7 +85,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulationRequest:
+class SimulationResult:
     """The result. `moved`: drained pods. `places`: queried pods; none if the gang does not fit."""
 
     fits: bool
@@ -95,7 +95,7 @@ class SimulationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Wondered:
+class SimulationRequest:
     """Supposed changes, made in order, then a question. Without one: only what had to move."""
 
     supposed: Sequence[Supposed]

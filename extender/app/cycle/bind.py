@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from extender.app.cache.assumed_pods import AssumedPods
 from extender.app.cache.cache import Cache
-from extender.app.cache.waiting_binds import OVERFULL, WAITS, BindAnswered, WaitForRoom, WaitingBinds
-from extender.app.contracts.effects import Effect
+from extender.app.cache.waiting_binds import OVERFULL, WAITS, WaitForRoom, WaitingBinds
+from extender.app.contracts.effects import BindAnswered, Effect
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, NotBound
 from extender.core.ledger import Holder, Holding, HoldingKind

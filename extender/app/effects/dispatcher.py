@@ -12,9 +12,16 @@ from typing import Any, TypeVar
 
 import structlog
 
-from extender.app.cache.wait_reasons import WaitTold
-from extender.app.cache.waiting_binds import BindAnswered
-from extender.app.contracts.effects import AdvertiseCapacity, AskRefused, Decided, Effect, PodEnded
+from extender.app.contracts.effects import (
+    AdvertiseCapacity,
+    AskRefused,
+    BindAnswered,
+    Decided,
+    Effect,
+    PodEnded,
+    PolicyFailed,
+    WaitTold,
+)
 from extender.app.contracts.ports import (
     Binder,
     Disruptions,
@@ -34,7 +41,6 @@ from extender.app.effects.pod_events_writer import EventRecorder
 from extender.app.effects.timer import Timer
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.app.pod_edits import PodEdits
-from extender.app.policies.fault_isolation import PolicyFailed
 from extender.app.unit_check import confirm
 from extender.core.cluster import Pod
 from extender.core.feedback import NotEvicted

@@ -10,11 +10,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 from extender.app.contracts import api as management
 from extender.app.contracts.api import Invalid, NotFound
-from extender.app.contracts.policy_state import PolicyState
+from extender.app.contracts.policy_state import PolicyReceiver, PolicyState
 from extender.app.contracts.ports import Clock
 from extender.app.escher_policies.quota import QUOTA_EXCEEDED, PolicyQuota
 from extender.app.escher_policies.status import Object, PolicyStatus
@@ -48,18 +47,6 @@ Try = Callable[[Identity, PolicyInForce], object]
 The message begins with the parameter at fault, if there is one."""
 
 
-class Governing(Protocol):
-    """Receives the policies in force."""
-
-    def put(self, name: Identity, policy: PolicyInForce) -> None:
-        """This is in force of the policy now."""
-        ...
-
-    def drop(self, name: Identity) -> None:
-        """Nothing is in force of the policy any more."""
-        ...
-
-
 class EscherPolicies:
     """Implements `api.PolicyCalls`. `pods`: how many pods a policy matches.
 
@@ -71,7 +58,7 @@ class EscherPolicies:
         store: ObjectStore[Object, Replacement[PolicySpec], Standing[PolicySpec]],
         clock: Clock,
         understand: Understand,
-        policy_matching: Governing,
+        policy_matching: PolicyReceiver,
         pods: Callable[[Identity, PolicyInForce], int],
         *,
         isolation: Isolation | None = None,

@@ -19,8 +19,8 @@ import structlog
 
 from extender.app.contracts.api import Invalid, NotInForce, NotYet
 from extender.app.contracts.policy_answers import Answer
+from extender.app.contracts.policy_state import PolicyReceiver
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.escher_policies.controller import Governing
 from extender.app.escher_policies.esl_host import EslHost, HostedPolicies
 from extender.app.objects.kind import Identity
 from extender.core.backoff import BackOff
@@ -65,11 +65,11 @@ class _Host:
 
 
 class EslController:
-    """Implements `controller.Governing` and `api.AskCalls`.
+    """Implements `controller.PolicyReceiver` and `api.AskCalls`.
 
     `first` gets every policy before this object. `listed`: whether all existing policies have been passed."""
 
-    def __init__(self, hosting: EslHost, first: Governing, find: Find, listed: Callable[[], bool]) -> None:
+    def __init__(self, hosting: EslHost, first: PolicyReceiver, find: Find, listed: Callable[[], bool]) -> None:
         self._hosting = hosting
         self._first = first
         self._find = find

@@ -15,7 +15,7 @@ from extender.app.cache.cache import Cache
 from extender.app.contracts.api import ManagementError
 from extender.app.contracts.explanation import Explanation, Remedy
 from extender.app.contracts.ports import Clock
-from extender.app.contracts.simulation_request import GangThere, PodThere, Question, SimulationRequest, Wondered
+from extender.app.contracts.simulation_request import GangThere, PodThere, Question, SimulationRequest, SimulationResult
 from extender.app.explain.explain import Explain
 from extender.app.explain.queries import gang_of, pod_of
 from extender.app.explain.remedies import Ladder, Remedies
@@ -28,7 +28,7 @@ _MOST_OF_A_FAMILY = 12
 _MOST_SECONDS = 3.0
 NOTHING = Remedy("wait", ())
 
-Suppose = Callable[[Wondered], SimulationRequest]
+Suppose = Callable[[SimulationRequest], SimulationResult]
 
 
 class RemedySearch:
@@ -145,7 +145,7 @@ class Trial:
             return False
         self._left -= 1
         try:
-            return self._suppose(Wondered(remedy.supposed, self._question)).fits
+            return self._suppose(SimulationRequest(remedy.supposed, self._question)).fits
         except ManagementError:
             # The change is not possible.
             return False

@@ -31,9 +31,9 @@ from extender.app.contracts.simulation_request import (
     QuorumSet,
     Released,
     SimulationRequest,
+    SimulationResult,
     Supposed,
     Uncordoned,
-    Wondered,
 )
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
@@ -71,17 +71,17 @@ class WhatIf:
         self._scheduler = scheduler
         self._copied = copied
 
-    async def wonder(self, wondered: Wondered) -> SimulationRequest:
+    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
         self._scheduler.cache.require_whole()
         namespace = "" if wondered.question is None else wondered.question.namespace
         return await self._copied.in_a_copy(lambda: suppose(self._scheduler, wondered), namespace)
 
-    def wonder_within(self, wondered: Wondered) -> SimulationRequest:
+    def wonder_within(self, wondered: SimulationRequest) -> SimulationResult:
         """As `wonder`, for several suppositions in one copy, without the costly explanation."""
         return self._copied.within_a_copy(lambda: suppose(self._scheduler, wondered, explains=False))
 
 
-def suppose(scheduler: Scheduler, wondered: Wondered, *, explains: bool = True) -> SimulationRequest:
+def suppose(scheduler: Scheduler, wondered: SimulationRequest, *, explains: bool = True) -> SimulationResult:
     """`explains`: with why pods do not fit. Changes the `Scheduler`. Raises NotFound, Invalid."""
     added = sum(each.count for each in wondered.supposed if isinstance(each, Added))
     if added > MOST_NODES:
@@ -99,7 +99,7 @@ def suppose(scheduler: Scheduler, wondered: Wondered, *, explains: bool = True) 
             fits, places, why = wondering.try_gang(key)
     nowhere = any(place.node is None for place in moved)
     explanation = why() if explains and why is not None else None
-    return SimulationRequest(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
+    return SimulationResult(fits=fits and not nowhere, places=places, moved=moved, explanation=explanation)
 
 
 Answer = tuple[bool, list[Place], Callable[[], Explanation] | None]

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from extender.app.contracts.effects import AskRefused, Effect
+from extender.app.contracts.effects import AskRefused, Effect, PolicyFailed
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.messages import in_words
 from extender.app.contracts.ports import PodRef
-from extender.app.policies.fault_isolation import PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.gang_of_one import WAITS, lone_pod
 from extender.core.gangs.state.eviction_orders import EvictRest, OfGang, Preempted

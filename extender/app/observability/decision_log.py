@@ -13,8 +13,8 @@ import structlog
 
 from extender.app.contracts.effects import Effect
 from extender.app.contracts.extender_api import Verbs, Verdict, Victims
+from extender.app.contracts.policy_state import PolicyReceiver
 from extender.app.contracts.ports import Clock, PodRef
-from extender.app.escher_policies.controller import Governing
 from extender.app.objects.kind import Identity
 from extender.app.observability.decision_events import OF_INTEREST, BindEnded, Filtered, Told, announced
 from extender.core.cluster import Pod
@@ -112,9 +112,9 @@ def _gang_of(pod: Pod) -> str:
 
 
 class LoggedGoverning:
-    """Implements `controller.Governing`: passes each call on, and logs it."""
+    """Implements `controller.PolicyReceiver`: passes each call on, and logs it."""
 
-    def __init__(self, policy_matching: Governing) -> None:
+    def __init__(self, policy_matching: PolicyReceiver) -> None:
         self._policy_matching = policy_matching
 
     def put(self, name: Identity, policy: PolicyInForce) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from extender.app.contracts.effects import PolicyFailed
 from extender.app.policies.event_hooks import EventHooks
-from extender.app.policies.fault_isolation import FaultIsolation, PolicyFailed
+from extender.app.policies.fault_isolation import FaultIsolation
 from extender.app.policies.filter_score import FilterScore
 from extender.app.policies.requeue_hooks import RequeueHooks
 from extender.app.policies.reserve_permit import ReservePermit

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from extender.app.contracts.effects import PolicyFailed
 from extender.core.policy import Policy, Refuse, has
 
 FAILED = "a policy has met a defect of its own: see Escher's log"
@@ -14,14 +14,6 @@ _PAUSE = 1.0
 """Seconds."""
 P = TypeVar("P")
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyFailed:
-    """Event: the policy raised what no policy should raise."""
-
-    policy: str
-    defect: Exception
 
 
 class FaultIsolation:

@@ -34,7 +34,7 @@ from extender.app.contracts.policy_answers import Answer
 from extender.app.contracts.policy_state import PolicyState
 from extender.app.contracts.ports import PodRef
 from extender.app.contracts.quota_state import QuotaState
-from extender.app.contracts.simulation_request import SimulationRequest, Wondered
+from extender.app.contracts.simulation_request import SimulationRequest, SimulationResult
 from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import DecisionStream
 from extender.core.cluster import Pod
@@ -109,7 +109,7 @@ class NotedManagement:
         self.explanation: Explanation | None = None
         self.everywhere: bool | None = None
         """Whether the last explanation may name what is in other namespaces."""
-        self.supposition = SimulationRequest(fits=True)
+        self.supposition = SimulationResult(fits=True)
         self.dumped = gzip.compress(b'{"kind":"escher-state-dump"}\n')
         self.announcements = DecisionStream(_AtTheEpoch())
         nothing: dict[Counted, tuple[int, int | None]] = dict.fromkeys(Counted, (0, None))
@@ -216,7 +216,7 @@ class NotedManagement:
         self._note(namespace)
         return replace(self.quota_state, namespace=namespace)
 
-    async def wonder(self, wondered: Wondered) -> SimulationRequest:
+    async def wonder(self, wondered: SimulationRequest) -> SimulationResult:
         self._note(wondered)
         return self.supposition
 

@@ -22,9 +22,9 @@ from extender.app.contracts.simulation_request import (
     QuorumSet,
     Released,
     SimulationRequest,
+    SimulationResult,
     Supposed,
     Uncordoned,
-    Wondered,
 )
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policy_types import Balance, PolicyInForce
@@ -42,7 +42,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
 @pytest.mark.parametrize(
     ("body", "wondered"),
     [
-        ({}, Wondered([])),
+        ({}, SimulationRequest([])),
         (
             {
                 "changes": [
@@ -66,7 +66,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                 ],
                 "question": {"kind": "gang", **TRAIN},
             },
-            Wondered(
+            SimulationRequest(
                 [
                     Drained(NodeName("n1")),
                     Uncordoned(NodeName("n2")),
@@ -83,7 +83,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                 GangThere(GangKey("team-a", "train")),
             ),
         ),
-        ({"question": {"kind": "pod", **TRAIN}}, Wondered([], PodThere("team-a", "train"))),
+        ({"question": {"kind": "pod", **TRAIN}}, SimulationRequest([], PodThere("team-a", "train"))),
         (
             {
                 "question": {
@@ -91,7 +91,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
                     "tolerations": [{"operator": "Exists"}],
                 }
             },
-            Wondered(
+            SimulationRequest(
                 [],
                 PodsAsked(
                     namespace="team-a", name="train", count=64, gang=True, each=units({"cpu": 500}), priority=5,
@@ -102,7 +102,7 @@ POD = {"kind": "pods", **TRAIN, "each": {"cpu": 0.5}}
     ],
 )  # fmt: skip
 async def test_what_is_asked_arrives(
-    client: httpx.AsyncClient, management: NotedManagement, body: Any, wondered: Wondered
+    client: httpx.AsyncClient, management: NotedManagement, body: Any, wondered: SimulationRequest
 ) -> None:
     answer = await client.post("/v1/what-if", json=body)
     assert answer.status_code == 200, answer.text
@@ -134,15 +134,15 @@ async def test_what_was_tried_is_told_as_it_can_be_asked(
     assert (told["since"], told["reason_since"]) == ("1970-01-01T00:01:00Z", "1970-01-01T00:01:01.500000Z")
     assert told["remedies"] == [each.said for each in remedies]
     changes = [change for each in told["tried"] for change in each["changes"]]
-    management.supposition = SimulationRequest(fits=True)
+    management.supposition = SimulationResult(fits=True)
     assert (await client.post("/v1/what-if", json={"changes": changes})).status_code == 200
-    assert management.asked[-1] == Wondered(supposed)
+    assert management.asked[-1] == SimulationRequest(supposed)
 
 
 async def test_what_would_be_is_answered(client: httpx.AsyncClient, management: NotedManagement) -> None:
     why = Explanation(subject="gang team-a/train", waits=True, summary="waits", remedies=["more nodes"])
     moved = [Place("team-a/p", NodeName("n2")), Place("team-a/q", None)]
-    management.supposition = SimulationRequest(fits=False, moved=moved, explanation=why)
+    management.supposition = SimulationResult(fits=False, moved=moved, explanation=why)
     answer = await client.post("/v1/what-if", json={"question": POD})
     assert answer.json() == {
         "fits": False,

@@ -11,7 +11,7 @@ import pytest
 
 from extender.app.contracts.explanation import Explanation, Remedy
 from extender.app.contracts.simulation_changes import Added, QuorumSet
-from extender.app.contracts.simulation_request import GangThere, PodThere, SimulationRequest, Wondered
+from extender.app.contracts.simulation_request import GangThere, PodThere, SimulationRequest, SimulationResult
 from extender.app.explain.explain import Explain
 from extender.app.explain.queries import pod_of
 from extender.app.explain.remedies import Remedies
@@ -57,7 +57,9 @@ def test_of_more_nodes_and_of_a_smaller_quorum_the_least_that_helps_is_told() ->
             if (less := one_less(remedy)) is not None:
                 world = situation(seed)
                 question = PodThere("default", "target") if world.target[0].gang is None else GangThere(TARGET)
-                assert not suppose(world.scheduler, Wondered([less], question)).fits, f"situation {seed}: {remedy.said}"
+                assert not suppose(world.scheduler, SimulationRequest([less], question)).fits, (
+                    f"situation {seed}: {remedy.said}"
+                )
                 looked_at += 1
     assert looked_at > 1
 
@@ -78,7 +80,7 @@ def remedies(world: PolicyWorld, build: Sequence[PolicyWorld], who: str = "targe
     """What is told of the pod or gang of that name; `build`: as many worlds like it as are tried."""
     rest = iter(build)
 
-    def again(wondered: Wondered) -> SimulationRequest:
+    def again(wondered: SimulationRequest) -> SimulationResult:
         return suppose(next(rest).scheduler, wondered)
 
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), again)
@@ -165,7 +167,7 @@ def held_by_others() -> PolicyWorld:
 def test_nobody_of_another_namespace_is_named_to_who_may_not_know() -> None:
     world, again = held_by_others(), iter([held_by_others() for _ in range(MOST_TRIED)])
 
-    def suppose_again(wondered: Wondered) -> SimulationRequest:
+    def suppose_again(wondered: SimulationRequest) -> SimulationResult:
         return suppose(next(again).scheduler, wondered)
 
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), suppose_again)
@@ -202,11 +204,11 @@ class Never:
         self.asked = 0
         self._error = error
 
-    def __call__(self, wondered: Wondered) -> SimulationRequest:
+    def __call__(self, wondered: SimulationRequest) -> SimulationResult:
         self.asked += 1
         if self._error is not None:
             raise self._error
-        return SimulationRequest(fits=False)
+        return SimulationResult(fits=False)
 
 
 @pytest.mark.parametrize(("error", "most"), [(None, MOST_TRIED), (Unavailable("too many ask"), 1)])

@@ -16,8 +16,7 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.app.contracts.effects import Effect
-from extender.app.policies.fault_isolation import PolicyFailed
+from extender.app.contracts.effects import Effect, PolicyFailed
 from extender.core.cluster import Pod
 from extender.core.policy_matching import POLICY as GOVERNED
 from extender.core.policy_types import (
