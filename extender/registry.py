@@ -69,6 +69,9 @@ def _make(name: str) -> Policy:
         raise BadPolicy(f"policies: {name!r} cannot be made without arguments: {error!r}") from error
     if not isinstance(getattr(policy, "name", None), str):
         raise BadPolicy(f"policies: {name!r} has no `name`; give its class one, such as name = 'weekend'")
+    if hasattr(policy, "take_stirred") and not hasattr(policy, "take_requeue_hints"):
+        # The former name of the method.
+        type(policy).take_requeue_hints = type(policy).take_stirred
     if not any(isinstance(policy, point) for point in POINTS):
         points = ", ".join(sorted({each for point in POINTS for each in vars(point) if not each.startswith("_")}))
         raise BadPolicy(f"policies: {name!r} has none of the methods that a policy may have: {points}")

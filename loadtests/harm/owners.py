@@ -33,7 +33,7 @@ class DaemonSets:
             return False
         metadata, template = found["metadata"], found["spec"]["template"]["spec"]
         wanted = template.get("nodeSelector") or {}
-        labels = ((node or {}).get("metadata") or {}).get("labels") or {}
+        labels = (node or {}).get("labels") or {}
         return (
             (metadata["namespace"], metadata["name"]) == (pod.namespace, owner.name)
             and selects(found["spec"].get("selector") or {}, dict(pod.labels))

@@ -149,7 +149,7 @@ class NotedSimulation(Simulation):
 
 
 async def everything_that_is_followed() -> set[Called]:
-    definition = yaml.safe_load((ROOT / "extender" / "compare" / "coscheduling" / "podgroups.yaml").read_text())
+    definition = yaml.safe_load((ROOT / "lab" / "compare" / "coscheduling" / "podgroups.yaml").read_text())
     async with NotedSimulation(nodes=1) as simulation:
         await simulation.create(definition, CUSTOM_RESOURCE_DEFINITION)
         await asyncio.sleep(130)

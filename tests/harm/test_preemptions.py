@@ -103,6 +103,16 @@ def test_some_pods_are_never_victims(about: dict[str, Any], said: str) -> None:
     assert said in harm.evidence
 
 
+def test_nor_is_one_whose_daemon_set_wants_it_by_the_labels_of_its_node() -> None:
+    chronicle = with_top()
+    chronicle.node("n0", pool="a")
+    chronicle.daemon_set("agent", pool="a")
+    chronicle.running("a", owner=("DaemonSet", "agent"))
+    chronicle.preempt("a")
+    top_is_bound(chronicle)
+    assert harms.VICTIM in chronicle.found()
+
+
 @pytest.mark.parametrize("wants", [None, {"no": "where"}])
 def test_a_pod_may_be_a_victim_whose_daemon_set_does_not_exist_or_wants_none(wants: dict[str, str] | None) -> None:
     chronicle = with_top()
