@@ -1,7 +1,7 @@
-"""`python -m kubesim`: the embedded cluster on a port of 127.0.0.1, until a signal ends it.
+"""`python -m kubesim`: runs the embedded cluster on a port of 127.0.0.1 until a signal ends it.
 
-Started by `escher cluster up` and by tests, with the flags of kube-apiserver where there are such. The one place here
-that reads the machine's clock.
+`escher cluster up` and tests start it. Its flags are named as those of kube-apiserver where such flags exist. It reads
+the machine's clock once, for the epoch of the cluster's `Clock`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="draws names, UIDs and ties")
     given = parser.parse_args()
-    # What was imported stays: the garbage collector need not look at it.
+    # Imported modules stay in memory, so the garbage collector need not examine them.
     gc.freeze()
     uvloop.run(serve(given))
 
 
 async def serve(given: argparse.Namespace) -> None:
-    """Until SIGINT or SIGTERM, which uvicorn takes; raises what a part of the cluster died of."""
+    """Serves until SIGINT or SIGTERM, which uvicorn handles. Raises the error of a failed part."""
     users = {line[0]: line[1] for line in csv.reader(given.token_auth_file.read_text().splitlines())}
     cluster = Cluster(
         Clock(time.time()),
@@ -91,7 +91,7 @@ async def serve(given: argparse.Namespace) -> None:
 
 
 def _written_to(log: Path) -> Callable[[Json], None]:
-    """Appends an event to the log, at once."""
+    """Returns a function that appends an event to the log, unbuffered."""
     file = log.open("ab", buffering=0)
 
     def write(event: Json) -> None:

@@ -1,6 +1,6 @@
-"""The embedded cluster's time: that of the running event loop, counted from a moment of the calendar.
+"""The embedded cluster's time: the time of the running event loop, counted from an epoch.
 
-On an ordinary loop it runs as everybody's does; on a virtual one (`virtual_time`) it jumps.
+On an ordinary loop it runs like the machine's clock. On a virtual loop (`virtual_time`) it jumps.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import asyncio
 from datetime import UTC, datetime
 
 VIRTUAL_EPOCH = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-"""Where virtual time begins, so that the same seed gives the same stamps."""
+"""Where virtual time begins. It is fixed so that the same seed gives the same time stamps."""
 
 
 class Clock:
-    """`epoch`: the time of day, in seconds since 1970, that it is when this is made."""
+    """The cluster's clock. `epoch`: the time, in seconds since 1970, when the clock is created."""
 
     def __init__(self, epoch: float = VIRTUAL_EPOCH) -> None:
         self._loop = asyncio.get_running_loop()
@@ -26,9 +26,9 @@ class Clock:
         return self.now()
 
     def stamp(self) -> str:
-        """As metav1.Time is written: whole seconds."""
+        """The time as metav1.Time is written: whole seconds."""
         return datetime.fromtimestamp(int(self.now()), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def micro_stamp(self) -> str:
-        """As metav1.MicroTime is written."""
+        """The time as metav1.MicroTime is written."""
         return datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,6 +1,6 @@
-"""The embedded cluster put together: API server, schedulers, kubelets and controllers on one store.
+"""The whole embedded cluster: API server, schedulers, kubelets and controllers on one store.
 
-Without sockets, but for the extender that a scheduler may call over HTTP; `server` puts the API server on a port.
+It has no sockets, except to an extender that a scheduler calls over HTTP. `server` puts the API server on a port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kubesim.scheduler.scheduler import Scheduler
 
 _ACCOUNT = "system:serviceaccount:kube-system:"
 _CONTROLLERS: Mapping[type[Controller], str] = {
-    # The garbage collector first: it knows of what is made after it has begun.
+    # The garbage collector is first, because it knows only of objects created after it has begun.
     Garbage: f"{_ACCOUNT}generic-garbage-collector",
     NodeLifecycle: f"{_ACCOUNT}node-controller",
     Kubelets: "system:nodes",
@@ -37,14 +37,15 @@ _CONTROLLERS: Mapping[type[Controller], str] = {
     EventExpiry: "system:etcd",
     Honesty: f"{_ACCOUNT}embedded-cluster",
 }
-"""And as whom they ask, which the audit tells."""
+"""The controllers, and the user name that each has in its requests and in the audit."""
 SCHEDULER = "system:kube-scheduler"
 
 
 class Cluster:
-    """`run` it. `scheduler_configs`: a KubeSchedulerConfiguration for each scheduler. `extender` answers instead of
-    those that they name. `latency`: seconds that a request of a controller or scheduler takes. `pod_annotations`: the
-    domain of the annotations by which pods say how kubelets play them."""
+    """An embedded cluster. `scheduler_configs`: a KubeSchedulerConfiguration for each scheduler.
+
+    Start it by `run`. `extender` replaces the extenders that they name. `latency`: seconds that a request of a
+    controller or scheduler takes. `pod_annotations`: domain of the annotations that tell kubelets how to play a pod."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Cluster:
         self._scheduling: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
-        """Until it is cancelled, or a part of it fails."""
+        """Runs until it is cancelled or a part of it fails."""
         async with asyncio.TaskGroup() as group:
             for controller in self.controllers:
                 group.create_task(controller.run())
@@ -77,8 +78,7 @@ class Cluster:
             self._scheduling = [group.create_task(scheduler.run()) for scheduler in self.schedulers]
 
     async def restart_scheduler(self, number: int, after: float = 0.0) -> None:
-        """The scheduler is dead, and after so many seconds another with its configuration is there, which knows what
-        the cluster says."""
+        """Kills the scheduler; a new one with its configuration starts after `after` seconds."""
         self._scheduling[number].cancel()
         await asyncio.wait({self._scheduling[number]})
         await asyncio.sleep(after)

@@ -1,7 +1,7 @@
-"""Emptying: everything that was made in a cluster since a moment is gone again, and the cluster goes on.
+"""Emptying: deletes everything created in a cluster since a backup, while the cluster runs.
 
-What users, controllers and tests have made is deleted by requests, as anybody would, and what keeps an object is taken
-off it; so watches, the scheduler and kubelets hear of it, and versions only ever go up.
+Objects of users, controllers and tests are deleted by ordinary requests, and their finalizers are removed. So watches,
+the scheduler and kubelets see the deletions, and resource versions only increase.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from kubesim.store import Backup, key_of
 
 _AT_ONCE = msgspec.json.encode({"gracePeriodSeconds": 0, "propagationPolicy": "Background"})
 _NO_FINALIZERS = msgspec.json.encode({"metadata": {"finalizers": None}})
-# Those that make others first, and namespaces, which wait for what is in them, last.
+# Kinds that create other objects come first. Namespaces come last, because they wait for their contents.
 _FIRST, _LAST = (CUSTOM_RESOURCE_DEFINITION, JOB, POD), (NAMESPACE,)
 
 
 class NotEmpty(Exception):
-    """Something is made again and again. `str()` names it."""
+    """Objects are created again and again. `str()` names them."""
 
 
 async def empty(api: ApiServer, first: Backup, *, within: float = 10.0) -> None:
-    """There is what there was in `first`, as it was. Raises NotEmpty after so many seconds."""
+    """Restores the objects of `first`, as they were. Raises NotEmpty after `within` seconds."""
     requests, loop = InProcess(api, user="kubesim"), asyncio.get_running_loop()
     deadline = loop.time() + within
     while made := list(_made_since(api, first)):
@@ -64,7 +64,7 @@ async def _delete(requests: InProcess, kind: Kind, found: Json) -> None:
         if not found["metadata"].get("deletionTimestamp") or kind is POD:
             await requests.request("DELETE", path, _AT_ONCE)
     except Refused:
-        # It is gone, has changed meanwhile, or goes with its definition: the next look tells.
+        # The object is gone, has changed, or goes with its definition; the next pass of `empty` sees which.
         return
 
 

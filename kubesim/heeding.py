@@ -1,7 +1,7 @@
-"""Heeding: what of a pod's spec the embedded cluster heeds, and what it does not.
+"""Pod fields: which fields of a pod's spec have an effect in the embedded cluster, and which not.
 
-One table. The API server warns by it, a controller tells of it in events, the documentation shows it, and a test holds
-that no field of a pod or a container is missing. Knows PodSpec; must not know who asks.
+It is one table. The API server uses it for warnings, a controller for events, and the documentation shows it. A test
+checks that no field of a pod or a container is missing from it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HEEDED: Mapping[str, str] = {
     "containers[].resources": "scheduler: requests and limits",
     "containers[].restartPolicy": "scheduler: an init container that stays",
 }
-"""By field: who heeds it."""
+"""By field: which component acts on it."""
 
 WITHOUT_CONTAINERS = (
     "automountServiceAccountToken", "dnsConfig", "dnsPolicy", "enableServiceLinks", "evictionResponders",
@@ -48,19 +48,19 @@ WITHOUT_CONTAINERS = (
     "containers[].terminationMessagePath", "containers[].terminationMessagePolicy", "containers[].tty",
     "containers[].volumeDevices", "containers[].volumeMounts", "containers[].workingDir",
 )  # fmt: skip
-"""Kept and shown. They are about what runs in containers, and nothing does: that is said once, and not of each pod."""
+"""Fields about running containers: stored and shown, but pods get no warning about them."""
 
 
 class Unheeded(NamedTuple):
     field: str
     what: str
-    """What comes of it."""
+    """The consequence for the pod."""
     found: Callable[[Json], Iterator[str]]
-    """Where a spec asks for it, as paths below the spec."""
+    """Where a spec uses the field, as paths below the spec."""
 
 
 def unheeded(spec: Json, where: str = "spec") -> list[str]:
-    """What of this spec is not heeded, in words, and where it stands."""
+    """Warnings in words: the fields of this spec that have no effect, each with its path."""
     said = []
     for each in UNHEEDED:
         places = list(each.found(spec))
@@ -136,7 +136,7 @@ def _containers(spec: Json) -> Iterator[tuple[str, Json]]:
 
 
 def _objects(value: object) -> Iterator[Json]:
-    """Of a list those that are objects: a restored store may hold anything."""
+    """The items of a list that are objects; a restored store may hold anything."""
     yield from (each for each in (value if isinstance(value, list) else ()) if isinstance(each, dict))
 
 
@@ -173,7 +173,7 @@ UNHEEDED: tuple[Unheeded, ...] = (
 
 
 def as_markdown() -> str:
-    """The table for the documentation."""
+    """The tables for the documentation, as Markdown."""
     lines = ["| heeded | by |", "|---|---|", *(f"| `{field}` | {by} |" for field, by in HEEDED.items())]
     lines += ["", "| not heeded, and told | what comes of it |", "|---|---|"]
     lines += [f"| `{each.field}` | {each.what} |" for each in UNHEEDED]

@@ -1,7 +1,6 @@
-"""History: what has been written lately, which watches and lists of the past are answered from.
+"""History: the recent writes, from which watches and lists of the past are answered.
 
-It is bounded in number, in age and in bytes: what was forgotten can no longer be asked for. Knows versions and times;
-must not know what an object means.
+It is bounded in number, in age and in bytes. A client can no longer ask for changes that were forgotten.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from dataclasses import dataclass, field
 from kubesim.kinds import Json, Kind
 
 SECONDS = 300.0
-"""How long a change can be asked for: kube-apiserver has etcd forget what is older than five minutes."""
+"""How long a change is kept: kube-apiserver makes etcd forget what is older than five minutes."""
 _LAZY = 1.25
-"""Forgetting is put off until there is this much too much of it, so that it is done for many at once."""
+"""Changes are forgotten in bulk, only once their number or age exceeds the limit by this factor."""
 
 
 class Compacted(Exception):
-    """What was asked for lies further back than is remembered. `oldest`: what can be asked for."""
+    """The history has forgotten the version asked for. `oldest`: the oldest available version."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {version} ({oldest})")
@@ -28,9 +27,10 @@ class Compacted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write. `object` has the version of this write, also where it is the last state of what is DELETED.
+    """One write. `object` has the version of this write, also if it is DELETED.
 
-    `before` is what it was until then; None where it is ADDED. `lines` is for readers of watches, who share encodings.
+    A DELETED `object` is the last state. `before` is the former state, None if ADDED. `lines`: encodings that watches
+    share.
     """
 
     type: str
@@ -46,14 +46,14 @@ class Change:
 
 
 def key_of(obj: Json) -> str:
-    """As etcd orders objects: namespace, a slash, name."""
+    """The key of an object, as etcd orders objects: namespace, a slash, name."""
     metadata = obj["metadata"]
     namespace: str = metadata.get("namespace") or ""
     return f"{namespace}/{metadata['name']}"
 
 
 class History:
-    """The changes of one resource, oldest first. `floor`: the last version that is no longer in it."""
+    """The changes of one resource, oldest first. `floor`: the last version that was forgotten."""
 
     def __init__(self, most: int) -> None:
         self.floor = 0
@@ -77,7 +77,7 @@ class History:
             self.forget_old(now)
 
     def since(self, version: int, now: float) -> Sequence[Change]:
-        """What was written after the version. Raises Compacted."""
+        """The changes after `version`. Raises Compacted."""
         self.forget_old(now)
         if version < self.floor:
             raise Compacted(version, self.floor)
@@ -86,7 +86,7 @@ class History:
         return self._changes[self._after(version) :]
 
     def forget(self, count: int) -> None:
-        """The oldest are forgotten."""
+        """Forgets the oldest `count` changes."""
         if count > 0:
             self.floor = max(self.floor, self._changes[count - 1].version)
             self.bytes -= sum(self._sizes[:count])
@@ -102,7 +102,7 @@ class History:
         self.floor = max(self.floor, version)
 
     def clear(self, floor: int) -> None:
-        """Nothing is remembered, and nothing from before that version can be asked for."""
+        """Forgets all changes. A client can ask for nothing from before version `floor`."""
         self.forget(len(self))
         self.floor = floor
 

@@ -1,4 +1,4 @@
-"""Kinds: what the embedded API server has, as its discovery tells it. What becomes of an object is said elsewhere."""
+"""Kinds: the resources that the embedded API server serves, as discovery describes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STATUS = frozenset({"status"})
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """`name` is the Kubernetes kind. `schema`: openAPIV3Schema of a custom resource, None for built-in kinds."""
+    """A resource; `name`: its kind. `schema`: openAPIV3Schema, None for built-in kinds."""
 
     group: str
     version: str
@@ -30,7 +30,7 @@ class Kind:
     """additionalPrinterColumns of a custom resource."""
     singular: str = ""
     verbs: tuple[str, ...] = VERBS
-    """What can be done with its objects, as discovery tells it."""
+    """The verbs that its objects support, as discovery lists them."""
 
     @property
     def api_version(self) -> str:
@@ -46,7 +46,7 @@ class Kind:
         return f"/apis/{self.api_version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Where its objects are: all of them, those of a namespace, or one."""
+        """The path of all its objects, of those of a namespace, or of one."""
         where = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
         parts = "".join(f"/{part}" for part in (name, subresource) if part)
         return f"{self.root}{where}/{self.plural}{parts}"
@@ -55,7 +55,7 @@ class Kind:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
-# A namespace ends with all that is in it; Kubernetes does not let that happen to many at once.
+# Deleting a namespace deletes all its contents, so Kubernetes does not offer deletecollection for namespaces.
 _ONE_BY_ONE = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", False, ("ns",), (), STATUS, verbs=_ONE_BY_ONE)
@@ -67,7 +67,7 @@ SECRET = Kind("", "v1", "Secret", "secrets")
 SERVICE = Kind("", "v1", "Service", "services", True, ("svc",), ("all",), STATUS)
 SERVICE_ACCOUNT = Kind("", "v1", "ServiceAccount", "serviceaccounts", True, ("sa",))
 EVENTS = Kind("events.k8s.io", "v1", "Event", "events", True, ("ev",))
-"""The same events as EVENT, as the newer API spells them."""
+"""The same events as `EVENT`, in the form of the newer API."""
 JOB = Kind("batch", "v1", "Job", "jobs", True, (), ("all",), STATUS)
 DAEMON_SET = Kind("apps", "v1", "DaemonSet", "daemonsets", True, ("ds",), ("all",), STATUS)
 ENDPOINT_SLICE = Kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices")
@@ -126,7 +126,7 @@ BUILT_IN = (
 
 
 def custom(definition: Mapping[str, Any]) -> list[Kind]:
-    """The kinds that a CustomResourceDefinition makes: one for each version that is served."""
+    """The kinds that a CustomResourceDefinition defines: one for each served version."""
     spec = definition["spec"]
     names = spec["names"]
     return [

@@ -4,8 +4,8 @@
         cluster.add_nodes(3)
         subprocess.run(["kubectl", "--kubeconfig", cluster.kubeconfig, "get", "nodes"])
 
-For tests, which share one and empty it between them. Time is the machine's; `pytest_plugin` has virtual time too. Must
-not know who asks.
+It is for tests, which share one cluster and empty it between them. Time is the machine's; `pytest_plugin` also offers
+virtual time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STARTS_WITHIN, _ANSWERS_WITHIN = 30.0, 60.0
 
 
 class _Server(uvicorn.Server):
-    """Tells when it listens."""
+    """A server that sets `usable` when it listens."""
 
     def __init__(self, config: uvicorn.Config, usable: threading.Event) -> None:
         super().__init__(config)
@@ -53,9 +53,9 @@ class _Server(uvicorn.Server):
 
 
 class LocalCluster:
-    """Make one with `start`; `stop` it, or leave its `with` block. Calls may come from any thread.
+    """An embedded cluster on a port. Create it with `start`; end it by `stop` or its `with` block.
 
-    `kubeconfig` is for kubectl and every client library, `url` and `token` are what it says.
+    Any thread may call it. `kubeconfig` is for kubectl and every client library and contains `url` and `token`.
     """
 
     def __init__(self, folder: Path, options: Options) -> None:
@@ -71,7 +71,7 @@ class LocalCluster:
 
     @classmethod
     def start(cls, folder: Path, options: Options | None = None) -> Self:
-        """It is usable. `folder`: for its keys and its kubeconfig."""
+        """A running cluster. `folder` receives its keys and its kubeconfig. Raises RuntimeError."""
         made = cls(folder, options or Options())
         made._write_credentials()
         made._thread.start()
@@ -80,10 +80,10 @@ class LocalCluster:
             raise RuntimeError("the embedded cluster did not start") from made._failure
         return made
 
-    # -- what there is in it -------------------------------------------------------------------------------------
+    # -- its objects ---------------------------------------------------------------------------------------------
 
     def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON) -> Any:
-        """The answer to one request of the admin. Raises the errors of `extender.kube.errors`."""
+        """The answer to one request as admin. Raises the errors of `extender.kube.errors`."""
         sent = None if body is None else msgspec.json.encode(body)
         return msgspec.json.decode(self._do(self._requests.request(method, path, sent, content_type=content_type)))
 
@@ -95,18 +95,18 @@ class LocalCluster:
         labels: Mapping[str, str] | None = None,
         start: int = 0,
     ) -> list[str]:
-        """Nodes `node-0`, `node-1` ... exist; their names."""
+        """Creates the nodes `node-0`, `node-1` ... and returns their names."""
         made = [self.ask("POST", NODE.path(), each) for each in plain(count, offered, labels=labels, start=start)]
         return [each["metadata"]["name"] for each in made]
 
     def empty(self) -> None:
-        """All that was made since the start is gone."""
+        """Deletes everything that was created since the start."""
         self._do(empty(self._cluster.api, self._first))
 
-    # -- its life ------------------------------------------------------------------------------------------------
+    # -- its life cycle ------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Nothing of it runs any more. Raises what a part of it died of."""
+        """Stops the cluster and waits for its thread. Raises the error that ended a part of it."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._server_ends)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Options: what kind of embedded cluster is wanted, for those who make one in a test."""
+"""Options: the properties of an embedded cluster that a test creates."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ DEFAULT_SCHEDULER: Json = {"kind": "KubeSchedulerConfiguration"}
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What kind of cluster is wanted."""
+    """The properties of an embedded cluster."""
 
     scheduler_configs: Sequence[Json] = (DEFAULT_SCHEDULER,)
     """A KubeSchedulerConfiguration for each scheduler."""
     pod_annotations: str = "kubesim"
-    """Domain of the annotations run-seconds, stop-seconds and stop-exit-code, by which pods say how they are played."""
+    """Domain of the annotations run-seconds, stop-seconds and stop-exit-code, which pods carry."""
     seed: int = 1
-    """Draws names, UIDs and ties."""
+    """The seed from which names, UIDs and ties are drawn."""
 
     def cluster(self, clock: Clock, *, token: str | None = None) -> Cluster:
-        """Make it inside the running event loop."""
+        """Creates the cluster. It must be called inside the running event loop."""
         return Cluster(
             clock,
             seed=self.seed,

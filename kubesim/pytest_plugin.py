@@ -1,14 +1,14 @@
-"""A pytest plugin: a Kubernetes cluster for tests, in seconds and without Docker, and time that jumps.
+"""A pytest plugin: a Kubernetes cluster for tests in seconds, without Docker, and virtual time.
 
 | fixture | what a test gets |
 |---|---|
 | `kubesim_cluster` | an embedded cluster on loopback: one for the whole test run, empty for each test |
 | `kubesim_kubeconfig` | the kubeconfig of that cluster, for kubectl and every client |
-| `kubesim_options` | what kind of cluster it is; override it in a conftest.py |
+| `kubesim_options` | the properties of that cluster; override it in a conftest.py |
 | `virtual_time` | the backend for anyio on which sleeping takes no time; `anyio_backend` may return it |
 | `kubesim_virtual` | in an async test: a cluster in that test's own event loop, in virtual time if the loop is |
 
-It is loaded in every test run of whoever has this package installed: so it imports nothing before it is asked for.
+pytest loads it in every test run where this package is installed, so its fixtures import the rest only when used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def kubesim_options() -> Options:
 
 @pytest.fixture(scope="session")
 def kubesim_run(kubesim_options: Options, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """The cluster of this test run, whatever tests have left in it: for fixtures of a longer life than a test's."""
+    """The cluster of this test run with all objects in it, for fixtures that outlive a test."""
     from kubesim.local import LocalCluster
 
     with LocalCluster.start(tmp_path_factory.mktemp("kubesim"), kubesim_options) as cluster:
@@ -44,7 +44,7 @@ def kubesim_run(kubesim_options: Options, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def kubesim_cluster(kubesim_run: LocalCluster) -> Iterator[LocalCluster]:
-    """An embedded cluster in which there is nothing yet, not even a node; what a test makes in it is gone after it."""
+    """An embedded cluster without objects, not even a node; it is emptied again after the test."""
     kubesim_run.empty()
     yield kubesim_run
     kubesim_run.empty()

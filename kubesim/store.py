@@ -1,8 +1,7 @@
-"""Store: objects by kind and name, each with the version of its last write, and what has changed since a version.
+"""Store: objects by kind and name, their resource versions, and the changes since a version.
 
-One counter counts the writes of all kinds. Stored objects are never changed in place, so that whoever has one keeps
-what it was: lists of the past, readers of watches and subscribers share them without copies. Knows versions; must not
-know what an object means or who may write it.
+One counter counts the writes of all kinds. A stored object is never changed in place, so a component that holds one
+keeps its state. Lists of the past, readers of watches and subscribers share objects without copies.
 """
 
 from __future__ import annotations
@@ -32,16 +31,16 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Exists(Exception):
-    """There is an object of that name already."""
+    """An object of that name exists already."""
 
 
 class Missing(Exception):
-    """There is no object of that name."""
+    """No object of that name exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """All objects as they were at a version."""
+    """All objects as they were at `version`."""
 
     version: int
     objects: Mapping[Kind, Mapping[str, Json]]
@@ -52,19 +51,20 @@ def version_of(obj: Json) -> int:
 
 
 class _Table:
-    """The objects of one resource, and what has changed of them."""
+    """The objects of one resource, and their changes."""
 
     def __init__(self, remembered: int) -> None:
         self.objects: dict[str, Json] = {}
         self.keys: list[str] = []
         self.history = History(remembered)
         self.kind: Kind | None = None
-        """Of its last change; None while there was none."""
+        """The kind of its last change; None before the first change."""
 
 
 class Store:
-    """`remembered`: how many changes of each kind are kept for watches and for lists of the past, and `most_bytes`: of
-    all together; none is kept for longer than `history` says. `now`: the time; without it none grows old."""
+    """The objects of all kinds. `remembered`: at most how many changes of each kind are kept.
+
+    `most_bytes` limits the changes of all kinds, `history` their age. `now`: the time; by default they do not age."""
 
     def __init__(
         self,
@@ -86,14 +86,14 @@ class Store:
         return self._table(kind).objects.get(f"{namespace}/{name}")
 
     def list(self, kind: Kind, namespace: str | None = None) -> _Objects:
-        """As they are now, by namespace and name. None: of all namespaces."""
+        """The current objects, by namespace and name. `namespace` None means all namespaces."""
         table = self._table(kind)
         return [table.objects[key] for key in _within(table.keys, namespace)]
 
     def list_at(
         self, kind: Kind, version: int, namespace: str | None = None, after: str = ""
     ) -> Iterator[tuple[str, Json]]:
-        """Keys and objects as they were at `version`, those behind the key `after`. Raises Compacted at once."""
+        """Keys and objects as of `version`, after the key `after`. Raises Compacted at once."""
         table = self._table(kind)
         former: dict[str, Json | None] = {}
         for change in table.history.since(version, self._now()):
@@ -115,7 +115,7 @@ class Store:
                 yield key, obj
 
     def create(self, kind: Kind, obj: Json) -> Json:
-        """The object as it is stored. Raises Exists."""
+        """Stores a new object and returns it as stored. Raises Exists."""
         table, key = self._table(kind), key_of(obj)
         if key in table.objects:
             raise Exists(key)
@@ -126,7 +126,7 @@ class Store:
         return stored
 
     def replace(self, kind: Kind, obj: Json) -> Json:
-        """The object as it is stored; the very one that was there where nothing changes. Raises Missing."""
+        """The object as stored; the identical former one if nothing changes. Raises Missing."""
         table, key = self._table(kind), key_of(obj)
         before = table.objects.get(key)
         if before is None:
@@ -140,7 +140,7 @@ class Store:
         return stored
 
     def remove(self, kind: Kind, namespace: str, name: str) -> Json:
-        """Its last state, with the version of its removal. Raises Missing."""
+        """Removes an object; returns its last state with the removal's version. Raises Missing."""
         table, key = self._table(kind), f"{namespace}/{name}"
         before = table.objects.pop(key, None)
         if before is None:
@@ -151,7 +151,7 @@ class Store:
         return last
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """`listener` hears of every change, at once and in order, until what is returned is called."""
+        """Calls `listener` with every change, at once and in order, until the result is called."""
         self._listeners = [*self._listeners, listener]
 
         def unsubscribe() -> None:
@@ -160,25 +160,25 @@ class Store:
         return unsubscribe
 
     def changes_since(self, kind: Kind, version: int) -> Sequence[Change]:
-        """What was written after `version`, oldest first. Raises Compacted."""
+        """The changes after `version`, oldest first. Raises Compacted."""
         return self._table(kind).history.since(version, self._now())
 
     def compact(self, before: int) -> None:
-        """Changes up to the version `before` are forgotten: who asks for what followed it gets Compacted below it."""
+        """Forgets the changes up to version `before`: older versions then get Compacted."""
         for table in self._cache.values():
             table.history.forget_up_to(min(before, self.version))
 
     def back_up(self) -> Backup:
-        """What there is now, for `restore`."""
+        """The current objects, for `restore`."""
         held = {table.kind: dict(table.objects) for table in self._cache.values() if table.kind is not None}
         return Backup(self.version, held)
 
     def restore(self, backup: Backup, version: int | None = None) -> None:
-        """All is as it was then; what was written since can no longer be asked for. Versions go on from there, or from
-        `version`, as with `etcdutl snapshot restore --bump-revision ... --mark-compacted`: objects keep theirs.
+        """Restores all objects of the backup; changes written since then are no longer available.
 
-        Listeners hear what differs, in the order in which it would be listed. Watches have to be ended before.
-        """
+        Versions continue from the backup's, or from `version`, as with `etcdutl snapshot restore --bump-revision ...
+        --mark-compacted`; objects keep theirs. Listeners receive the differences, kind by kind and sorted by key. The
+        caller must end all watches before."""
         version = backup.version if version is None else version
         told: list[Change] = []
         for table in self._cache.values():
@@ -200,17 +200,17 @@ class Store:
                 listener(change)
 
     def begin(self, kind: Kind) -> None:
-        """The kind is served from now on: nothing can be asked for from before."""
+        """Begins to serve the kind: clients cannot ask for anything from before now."""
         history = self._table(kind).history
         if not len(history):
             history.clear(max(history.floor, self.version))
 
     def drop(self, kind: Kind) -> None:
-        """Objects and memory of a kind that is no longer served."""
+        """Drops objects and history of a kind that is no longer served."""
         self._cache.pop(_where(kind), None)
 
     def encoded(self, obj: Json) -> bytes:
-        """Its JSON. The same object is not encoded twice within a short time, for a watch has many readers."""
+        """The object as JSON. It is cached for a short time, because a watch has many readers."""
         known = self._encoded.get(id(obj))
         if known is not None and known[0] is obj:
             return known[1]
@@ -224,7 +224,7 @@ class Store:
 
     @property
     def remembered_bytes(self) -> int:
-        """What is kept beside the objects themselves: changes, and encodings for those who watch."""
+        """Bytes kept beside the objects themselves: changes, and encodings for watches."""
         return self._encoded_bytes + sum(table.history.bytes for table in self._cache.values())
 
     def _table(self, kind: Kind) -> _Table:
@@ -243,14 +243,14 @@ class Store:
 
     def _tell(self, table: _Table, change: Change) -> None:
         table.kind = change.kind
-        # Twice: what was before, or a line that watches share, is kept with it.
+        # The size counts twice, because the former state, or a line that watches share, is kept with the change.
         table.history.note(change, self._now(), 2 * len(self.encoded(change.object)))
         self._bound()
         for listener in self._listeners:
             listener(change)
 
     def _bound(self) -> None:
-        """Of the resource with the most to remember half is forgotten, until there is not too much in all."""
+        """Forgets half of the largest history until the total is at most `most_bytes`."""
         while sum(table.history.bytes for table in self._cache.values()) > self._most_bytes:
             largest = max((table.history for table in self._cache.values()), key=lambda history: history.bytes)
             largest.forget((len(largest) + 1) // 2)
@@ -261,7 +261,7 @@ def _where(kind: Kind) -> tuple[str, str]:
 
 
 def _within(keys: list[str], namespace: str | None, after: str = "") -> list[str]:
-    """Of sorted keys those of the namespace, behind `after`."""
+    """The keys of the namespace that come after `after`, from sorted `keys`."""
     first, last = 0, len(keys)
     if namespace is not None:
         # "0" follows "/" in ASCII.

@@ -1,11 +1,11 @@
-"""Virtual: the embedded cluster without sockets in the running event loop, whose time may be virtual.
+"""Virtual: the embedded cluster without sockets in the running event loop (real or virtual time).
 
     async with VirtualCluster() as cluster:
         await cluster.add_nodes(3)
         await cluster.ask("POST", "/api/v1/namespaces/default/pods", pod)
         await asyncio.sleep(86_400)
 
-The same as `local`, for tests that live in an event loop. Must not know the machine's clock.
+It offers the same as `local`, for tests that run in an event loop. It does not use the machine's clock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kubesim.options import Options
 
 
 class VirtualCluster:
-    """Enter it. `requests` is a connection as `extender.kube.requests.Requests` has it, watches included."""
+    """An embedded cluster for `async with`. `requests`: an `extender.kube.requests.Requests`."""
 
     def __init__(self, options: Options | None = None) -> None:
         self._options = options or Options()
@@ -48,7 +48,7 @@ class VirtualCluster:
             raise outcome
 
     async def ask(self, method: str, path: str, body: Any = None, *, content_type: str = JSON) -> Any:
-        """The answer to one request of the admin. Raises the errors of `extender.kube.errors`."""
+        """The answer to one request as admin. Raises the errors of `extender.kube.errors`."""
         sent = None if body is None else msgspec.json.encode(body)
         return msgspec.json.decode(await self.requests.request(method, path, sent, content_type=content_type))
 
@@ -60,6 +60,6 @@ class VirtualCluster:
         labels: Mapping[str, str] | None = None,
         start: int = 0,
     ) -> list[str]:
-        """Nodes `node-0`, `node-1` ... exist; their names."""
+        """Creates the nodes `node-0`, `node-1` ... and returns their names."""
         made = [await self.ask("POST", NODE.path(), each) for each in plain(count, offered, labels=labels, start=start)]
         return [each["metadata"]["name"] for each in made]

@@ -1,7 +1,7 @@
-"""An event loop whose time jumps to the next timer as soon as nothing else is to be done: tests wait for nothing.
+"""An event loop whose time jumps to the next timer when it has nothing else to do.
 
-When, and in which order, things happen does not depend on who else sets timers meanwhile: the same story may be told
-with fewer wake-ups.
+Tests therefore never wait. The time and order of events do not depend on other timers: a run with fewer wake-ups gives
+the same result.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from typing import Any, TypeVarTuple, Unpack
 _Ts = TypeVarTuple("_Ts")
 
 _FEW = 100
-"""So many timers are not worth sifting."""
+"""Fewer timers than this are not worth removing cancelled ones from."""
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Never blocks: instead `advance` is told for how long it would have."""
+    """Never blocks: it calls `advance` with the timeout that it would have waited."""
 
     advance: Callable[[float | None], None]
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout == 0 and len(self.get_map()) <= 1:
-            # There is nothing but the loop's own line, by which threads wake it; it is awake.
+            # Only the loop's own wake-up socket is registered, which threads use, and the loop is awake.
             return []
         found = super().select(0)
         if not found and timeout != 0:
@@ -36,13 +36,13 @@ class _Jumping(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Of timers for the same moment the one that was set first goes off first, whatever others there were."""
+    """A loop in virtual time. Timers for the same moment fire in the order of their setting."""
 
     def __init__(self) -> None:
         self._virtual = 0.0
         self._set = 0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
-        """A heap: moment and number of each timer, the taken back among them. Tuples, which compare in no time."""
+        """A heap of moment, number and timer, cancelled timers included; tuples compare fast."""
         self._sift_at = _FEW
         selector = _Jumping()
         selector.advance = self._advance
@@ -52,7 +52,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         return self._virtual
 
     def pass_by(self, seconds: float) -> None:
-        """So much time passes while somebody works: nobody else has a turn meanwhile."""
+        """Advances the time by `seconds` of uninterrupted work; no other callback runs."""
         self._virtual += seconds
 
     def call_at(
@@ -74,13 +74,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._timers.clear()
 
     def _sift(self) -> None:
-        """Those that were taken back are gone."""
+        """Removes cancelled timers from the heap."""
         self._timers = [each for each in self._timers if not each[2].cancelled()]
         heapq.heapify(self._timers)
         self._sift_at = max(_FEW, 2 * len(self._timers))
 
     def _run_once(self) -> None:
-        """A round as in asyncio: first what is due joins what is ready, and all of that runs, but for what it adds."""
+        """One round as in asyncio: due timers join the ready callbacks; new ones wait a round."""
         ready: deque[Any] = self._ready  # type: ignore[attr-defined]
         while self._timers and self._timers[0][2].cancelled():
             heapq.heappop(self._timers)
@@ -105,7 +105,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _advance(self, seconds: float | None) -> None:
         if seconds is None:
             raise RuntimeError("nothing will ever happen: all tasks wait, and no timer is set")
-        # To the very moment of the next timer: a sum of steps would be another by how often anybody looked in between.
+        # Time jumps to the exact moment of the next timer. A sum of steps would depend on how often the loop advanced.
         self._virtual = max(self._virtual, self._timers[0][0])
 
 

@@ -1,4 +1,4 @@
-"""Defects: what the service says of itself while it is simulated: errors that it logs, and what it dies of."""
+"""Defects: collects what the simulated service logs as errors, and the exceptions that end it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
 
 @contextmanager
 def defects(errors: list[str], but: Collection[str] = ()) -> Iterator[None]:
-    """What the service logs as an error is taken down, other than these events; nothing is printed."""
+    """Appends to `errors` what the service logs as an error, except events in `but`."""
 
     def take(_: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         is_error = method in ("error", "exception", "critical") or event.get("exc_info")

@@ -1,6 +1,6 @@
-"""The ledger as the service tells it over HTTP, compared with the cluster as the API server tells it.
+"""Compares the service's ledger, read over HTTP, with the cluster that the API server reports.
 
-Imports nothing that decides, so that it cannot share a mistake with the ledger.
+Imports no module that decides, so that it cannot share a mistake with the ledger.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from loadtests.room import Saved
 
 SAVING = "saving"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
-"""By name and labels."""
+"""Value by metric name and labels."""
 
 
 class Lists(Protocol):
-    """An API server that lists."""
+    """An API server that lists collections."""
 
     def list_all(self, path: str) -> list[Json]:
-        """The items of a collection, all pages."""
+        """Returns the items of a collection, of all pages."""
         ...
 
 
 class Answering(Protocol):
-    """A service that tells its state."""
+    """A service that reports its state."""
 
     def cluster_state(self) -> dict[str, Json]:
-        """All nodes, by name."""
+        """Returns all nodes, by name."""
         ...
 
     def metrics(self) -> Samples: ...
@@ -55,19 +55,19 @@ class Service:
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
 
     def call(self, method: str, path: str, body: object = None, *, expect: int = 200, **headers: str) -> Json:
-        """The answer's JSON, empty if there is none. Raises AssertionError if the status is another."""
+        """Returns the answer's JSON, or {} if empty. Raises AssertionError on another status."""
         answer = self.raw(method, path, body, **headers)
         assert answer.status_code == expect, f"{method} {path}: {answer.status_code} {answer.text}"
         said: Json = answer.json() if answer.content else {}
         return said
 
     def raw(self, method: str, path: str, body: object = None, **headers: str) -> httpx.Response:
-        """The answer, whatever its status. `headers`: `if_match`, `escher_node`."""
+        """Returns the answer with any status. `headers`: `if_match`, `escher_node`."""
         said = {name.replace("_", "-"): value for name, value in headers.items()}
         return self._client.request(method, path, json=body, headers=said)
 
     def cluster_state(self, **query: str) -> dict[str, Json]:
-        """get_cluster_state, all pages, by node."""
+        """Returns the answers of get_cluster_state, of all pages, by node."""
         found: dict[str, Json] = {}
         token: str | None = None
         while True:
@@ -84,7 +84,7 @@ class Service:
         return samples_of(text_string_to_metric_families(self._client.get("/metrics").text))
 
     def metric(self, name: str, **labels: str) -> float:
-        """The sum over all samples of that name that have these labels."""
+        """Returns the sum over all samples of that name that have these labels."""
         return sum(
             value
             for (found, with_labels), value in self.metrics().items()
@@ -92,7 +92,7 @@ class Service:
         )
 
     def calls(self, verb: str) -> int:
-        """How often kube-scheduler has called."""
+        """Returns how often kube-scheduler has called this verb."""
         return int(self.metric("escher_extender_duration_seconds_count", verb=verb))
 
     def close(self) -> None:
@@ -100,7 +100,7 @@ class Service:
 
 
 def saved(service: Answering) -> Saved:
-    """For which gang, or pod of no gang, room is saved, and where, as the service tells it."""
+    """Returns the backfill reservation that the service reports: its gang or pod, and its nodes."""
     gangs: set[tuple[str | None, str | None]] = set()
     places: list[tuple[str, Amounts]] = []
     for node, told in service.cluster_state().items():
@@ -114,11 +114,11 @@ def saved(service: Answering) -> Saved:
 
 
 def differences(api: Lists, service: Answering) -> list[str]:
-    """Where the ledger, as the service tells it, is not what the API server says; empty: they are the same.
+    """Returns where the service's ledger differs from the API server; empty if they are equal.
 
-    Reckoned from the objects, without the ledger's arithmetic: capacity is what nodes allocate, what is available is
-    that without what unfinished pods on the node ask for, and holders are those pods and nobody else; but for what
-    is saved for the gang whose turn it is.
+    The comparison uses the objects, without the ledger's arithmetic. Capacity is the nodes' allocatable. Available is
+    capacity without the requests of the node's unfinished pods. Holders are exactly those pods, plus the backfill
+    reservation.
     """
     pods = [each for each in api.list_all("/api/v1/pods") if each["spec"].get("nodeName")]
     pods = [each for each in pods if each["status"].get("phase") not in ("Succeeded", "Failed")]
@@ -135,7 +135,7 @@ def differences(api: Lists, service: Answering) -> list[str]:
 
 
 def unfinished(service: Answering) -> list[str]:
-    """What should come to an end when nothing is asked of the service any more, and has not."""
+    """Returns metrics that should be 0 once the service gets no more requests, and are not."""
     left = []
     for (name, labels), value in service.metrics().items():
         said = dict(labels)

@@ -1,12 +1,11 @@
-"""For how long nobody else has a turn while the service takes in a list of pods: what a lease has to bear.
+"""Measures how long a list of pods blocks the service's event loop: a lease must last longer.
 
     python -m loadtests.lists --pods 10000 50000 100000
 
-For each number a process of its own lists so many pods from pages made beforehand, as the service reads, understands
-and remembers them, over 5,000 nodes; then the watch expires, and all are listed again. Half of them are plain and half
-members of gangs of eight, nine of ten are bound.
-A task that wants its turn every 10 ms tells the longest pause, in the CPU time of this process: of other load on the
-machine it says nothing. Pages are read before the clock runs; reading one is a pause of its own, of 500 pods.
+For each number, a separate process lists that many pods over 5,000 nodes. It reads, parses and stores them as the
+service does; then the watch expires, and it lists all again. Half of the pods are plain, half are members of gangs of
+eight, and 90 % are bound. A task that wants a turn every 10 ms reports the longest pause. Pauses are CPU time of the
+process, so other load on the machine does not count. Pages are read before the clock runs; a page has 500 pods.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ _GANG = 8
 class Taken(NamedTuple):
     pods: int
     seconds: float
-    """CPU from the first list to being ready."""
+    """CPU seconds from the first list until the application is ready."""
     pause: float
-    """The longest for which nobody else had a turn meanwhile."""
+    """The longest CPU seconds between two turns of another task meanwhile."""
     seconds_again: float
     pause_again: float
-    """The same when all are listed again."""
+    """The same for the second list."""
 
 
 def _pod(number: int) -> dict[str, Any]:
@@ -76,12 +75,13 @@ def _pages(make: Callable[[int], dict[str, Any]], count: int) -> list[bytes]:
 
 
 _KINDS = b'{"resources": [{"name": "ephemeralresources"}, {"name": "jobs"}, {"name": "daemonsets"}]}'
-"""What each group has, as discovery tells it."""
 
 
 class Listed:
-    """Implements the application's connection: lists are these, and no watch says a word but that of pods, which
-    expires once when it is asked to."""
+    """Implements the application's connection: fixed lists, and silent watches.
+
+    The watch of pods expires once, when `expire` is set.
+    """
 
     def __init__(self, pods: int) -> None:
         self.expire, self.watched_again = asyncio.Event(), asyncio.Event()
@@ -128,7 +128,7 @@ class Listed:
 
 
 async def take_in(pods: int) -> Taken:
-    """The application has become ready with so many pods, and its memory is settled."""
+    """The application has become ready with this many pods, and its memory is settled."""
     connection = Listed(pods)
     application = Application(connection, load_settings(None))
     turns = Turns()
@@ -149,7 +149,7 @@ async def take_in(pods: int) -> Taken:
 
 
 class Turns:
-    """Of a task that wants one every 10 ms."""
+    """Measures pauses with a task that wants a turn every 10 ms."""
 
     def __init__(self) -> None:
         self._longest, self._before = 0.0, time.process_time()
@@ -164,7 +164,7 @@ class Turns:
         self._longest, self._before = max(self._longest, now - self._before), now
 
     async def longest(self) -> float:
-        """CPU that others had between two turns, at most, since this was asked last."""
+        """Returns the longest CPU seconds between two turns since the last call."""
         self._note()
         await asyncio.sleep(0)
         longest, self._longest = self._longest, 0.0

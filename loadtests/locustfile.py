@@ -1,44 +1,41 @@
-"""Locust's load on a running service or any other extender, as kube-scheduler words it.
+"""Locust: sends the calls of kube-scheduler to a running service or any other extender.
 
-`make loadtest` (loadtests/load) starts a cluster and a service for it, and looks at what is left in the end. By hand,
-from the checkout's folder, with Locust alone installed (requirements/load.txt):
+`make loadtest` (loadtests/load) starts a cluster and a service, and checks the state that is left in the end. By hand,
+from the checkout's folder, with only Locust installed (requirements/load.txt):
 
     locust -f loadtests/locustfile.py --headless --users 4 --run-time 20s --host http://127.0.0.1:8080 Scheduler
 
-The names at the end say who asks. What these send was recorded from a real kube-scheduler (loadtests/recorded); names
-and UIDs of pods are new in each call, and the pods exist nowhere:
+The names at the end are the users. The users of this first list send calls recorded from a real kube-scheduler
+(loadtests/recorded). Each call has new pod names and UIDs, and these pods exist nowhere:
 
     Scheduler       filter for ordinary pods, with 100, 500 and 5000 node names
-    Sampling        the same as the default sampling makes it: some of those names
+    Sampling        the same with the names that kube-scheduler's default sampling sends
     Ephemeral       filter for pods that ask for one unit of escher.dev/default.data1
-    Gangs           filter for members of gangs of four, none of which ever comes further
+    Gangs           filter for members of gangs of four; no member gets past filter
     WholeNodes      filter for ordinary pods, with 100, 500 and 5000 whole nodes (2 KB each)
     Scorer          prioritize, with names
     Preemptor       preempt, with names and the victims' UIDs
-    Binder          bind; told apart from those that were written are those that were answered with an error
+    Binder          bind; calls answered with an error are counted under a name of their own
 
-These need a cluster that `make loadtest` has started. Pods are created, placed by filter, prioritize and bind, and
-deleted; policies and resources too:
+These users need a cluster that `make loadtest` has started. They create pods, place them with filter, prioritize and
+bind, and delete them. They also write policies and resources:
 
-    OrdinaryPods    pods that ask for nothing special; policies of Policies govern some of them
+    OrdinaryPods    pods that ask for nothing special; the policies of Policies match some of them
     EphemeralPods   pods that ask for one unit of escher.dev/default.data1
     GangPods        gangs of four
     Policies        create, read, change, replace and delete an EscherPolicy
-    Resources       set_resource on a node, with other units, on several nodes, with an end; delete
+    Resources       set_resource on a node, with other units, on several nodes, with an expiry; delete
     WhatIf          what-if for a gang, for a drained node, and for both
     Explainer       explain for a pod and a gang that wait
 
-With the environment variable REFERENCE each call goes to that URL as well, to the one or to the other first, and in the
-end the medians and their ratio are told, where a call that failed is infinitely late;
-`python -m loadtests.reference --bind-without-writing` is a plain extender in Go. Locust's own time is in both, so that
-the ratio of short calls is nearer to 1 than it would be without.
+With the environment variable REFERENCE each call also goes to that URL, in random order. The medians and their ratio
+are printed in the end; a failed call counts as infinitely late. `python -m loadtests.reference --bind-without-writing`
+is a plain extender in Go. Both times include Locust's own, which moves the ratio of short calls nearer to 1. A real
+kube-scheduler sends one filter call after the other: one user. More users show where the one process is saturated.
 
-A real kube-scheduler sends one filter call after the other, so one user is what a cluster sees; more show where the
-service's one process is full.
-
-LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. LOAD_RATE is how many verbs a
-second all users together may call, for as many as they are (loadtests/load/pace.py). In LOAD_FOLDER, times by name are
-kept, finer than Locust has them (loadtests/load/timings.py).
+LOAD_SHAPE is ramp, spike or soak (loadtests/load/shapes.py), for --users and --run-time. LOAD_RATE is the most verbs a
+second of all users together, whatever their number (loadtests/load/pace.py). LOAD_FOLDER receives times by name, with
+finer resolution than Locust's (loadtests/load/timings.py).
 """
 
 from __future__ import annotations
@@ -68,15 +65,15 @@ from loadtests.recorded.calls import Call, Ready, load, select
 __all__ = ["EphemeralPods", "Explainer", "GangPods", "OrdinaryPods", "Policies", "Resources", "WhatIf"]
 
 ALL = "escher-ledger"
-"""The profile that sends all nodes; `escher` sends a sample."""
+"""The profile that sends all nodes; the profile `escher` sends a sample."""
 
 REFERENCE = os.environ.get("REFERENCE", "").rstrip("/")
 DRAWS = 32
-"""So many lists of names are there for each call: no two calls in a row of a real scheduler bring the same."""
+"""Lists of names for each call: a real kube-scheduler never sends the same list twice in a row."""
 SHAPE = os.environ.get("LOAD_SHAPE", "")
 FOLDER = os.environ.get("LOAD_FOLDER", "")
 _WINDOWS, _LEAST_WINDOW = 300, 1.0
-"""So many at most, of so many seconds at least."""
+"""Most windows of a run, and the least seconds of a window."""
 
 _timings = Timings()
 _calls = load()
@@ -85,7 +82,7 @@ _number = itertools.count(1)
 
 @functools.cache
 def ready(call: Call, draw: int) -> Ready:
-    """With other nodes in another order for each `draw`. Shared by all users: whole nodes are large."""
+    """Prepares the call: each `draw` has other nodes in another order. Users share it."""
     return call.prepare(random.Random(draw))
 
 
@@ -97,13 +94,13 @@ def named(call: Call) -> str:
 
 
 class Asking(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environment of its own, unknown to mypy here.
-    """One kube-scheduler with a pod at a time."""
+    """One kube-scheduler that sends calls for one pod at a time."""
 
     abstract = True
     wait_time = constant(0)
 
     def ask(self, **wanted: str | int | bool) -> None:
-        """One of the recorded calls that have these values has been sent and answered as it should."""
+        """Sends a random recorded call that has these values, and checks its answer."""
         call = random.choice(select(_calls, **wanted))
         number = next(_number)
         body = ready(call, random.randrange(1 if call.whole else DRAWS)).body(
@@ -145,8 +142,10 @@ def note(request_type: str, name: str, response_time: float, exception: Exceptio
 
 
 class Writing:
-    """LOAD_FOLDER's files, from the beginning of the load to its end; a load that is begun anew on the page is told
-    from its own beginning."""
+    """Writes LOAD_FOLDER's files from the start of the load to its end.
+
+    A load that is started again on Locust's page counts from its own start.
+    """
 
     def __init__(self, runner: Any, window: float) -> None:
         self._files = Files(Path(FOLDER), _timings)
@@ -184,7 +183,7 @@ def end_writing(**_: Any) -> None:
 
 @events.quitting.add_listener  # type: ignore[untyped-decorator]
 def tell_ratios(**_: Any) -> None:
-    """Of every call that both were asked: the medians, of how many calls, and the one divided by the other."""
+    """Prints medians, numbers of calls and the ratio of all calls sent to both extenders."""
 
     def number(value: float | None) -> str:
         return "–" if value is None else "∞" if value == math.inf else f"{value:.2f}"
@@ -200,7 +199,7 @@ def tell_ratios(**_: Any) -> None:
 if SHAPE:
 
     class Shape(LoadTestShape):  # type: ignore[misc]
-        """The one in LOAD_SHAPE: Locust takes it where there is one, and none otherwise."""
+        """The shape in LOAD_SHAPE. Locust uses this class if it exists."""
 
         use_common_options = True
 
@@ -210,7 +209,7 @@ if SHAPE:
 
 
 def sizes(**wanted: str | int | bool) -> dict[Callable[[Asking], None], int]:
-    """Tasks: small calls more often than large ones."""
+    """Returns tasks: small calls are more frequent than large ones."""
 
     def asks(cluster: int) -> Callable[[Asking], None]:
         return lambda user: user.ask(cluster=cluster, **wanted)

@@ -1,16 +1,15 @@
-"""A noisy neighbour: how long filter calls for one namespace's pods take while another's tenant does what it may.
+"""Measures filter calls for one namespace's pods while a noisy tenant writes in another.
 
     python -m loadtests.neighbour                                    # the embedded cluster, every action, 20 s each
     python -m loadtests.neighbour --real --pods 3000 --seconds 60 --action policy gang
     python -m loadtests.neighbour --real --two-replicas --seconds 65  # ten minutes; does one of two lose its lease?
 
-Namespace `a` has pods that run and pods that wait, each of these of a kind of its own. Its tenant does one thing as
-fast as the API server takes it, from four connections. Meanwhile another process asks for filter of pods of namespace
-`b`, 50 times a second. Told are what was done a second, how long the calls took, the service's long turns by step, and
-its memory after it.
+Namespace `a` has running pods and waiting pods, each waiting pod with its own kind. Its tenant repeats one action from
+four connections, as fast as the API server accepts it. Meanwhile another process calls filter for pods of `b`, 50 times
+a second. The table shows actions a second, call durations, the service's long turns by step, and its memory afterwards.
 
-With --most the exit code is 1 where a filter call took longer than that at the 99.9th percentile; with --two-replicas
-it is where another leads than before. Machines are shared and noisy: "nothing" is measured first, for comparison.
+With --most the exit code is 1 if the 99.9th percentile of filter calls exceeds it; with --two-replicas, if the leader
+has changed. Machines are shared and noisy: "nothing" is measured first, for comparison.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _LONG_TURNS = "escher_long_turns_total"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Calls in milliseconds, memory in MiB. `turns`: long turns by step."""
+    """Calls in milliseconds, memory in MiB. `edits`: a second. `turns`: long turns by step."""
 
     action: str
     edits: float
@@ -62,12 +61,11 @@ class Row:
 
 
 ACTIONS = ("nothing", "policy", "policies", "resource", "resources", "labels", "gang", "pods", "kinds")
-"""What the tenant does: edits one object (singular), or makes and deletes them (plural); labels of pods that run; the
-quorum of gangs that wait; what kind of pod waits."""
+"""What the tenant does: edits one object (singular), or creates and deletes objects (plural)."""
 
 
 class Tenant:
-    """What it may do in its namespace. Each action is given a number that it has not had before."""
+    """A tenant's actions in its namespace. Each call of an action gets a new number."""
 
     def __init__(self, api: Api, pods: int, waiting: int) -> None:
         self._api, self._running, self._waiting = api, pods, waiting
@@ -85,7 +83,7 @@ class Tenant:
         self.actions: dict[str, Callable[[int], object]] = dict(zip(ACTIONS, does, strict=True))
 
     def settle(self) -> None:
-        """Its pods are there: some run, each of the others waits for more cpu than there is."""
+        """Creates its pods: some run, and each other pod waits for more CPU than a node has."""
         for namespace in (NOISY, QUIET):
             self._api.post("/api/v1/namespaces", {"metadata": {"name": namespace}})
         self._api.post(_POLICIES, _policy("flipped", "balance", {"topologyKey": _HOSTNAME}))
@@ -148,7 +146,7 @@ def _resource(name: str, units: int) -> Json:
 
 
 def _ask(url: str, seconds: float, found: Pipe) -> None:
-    """Filter calls for pods of `b`. Told are when they will end, and then how many milliseconds each took."""
+    """Calls filter for pods of `b`; sends the end time, then the milliseconds of each call."""
     names = [f"node-{number}" for number in range(_NODES)]
     asked = []
     for number in range(_ASKED_FOR):
@@ -172,7 +170,7 @@ def _ask(url: str, seconds: float, found: Pipe) -> None:
 
 
 def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str, seconds: float) -> Row:
-    """The tenant does that for so long."""
+    """Returns what was measured while the tenant repeated the action for `seconds`."""
     before = _long_turns(service)
     hears, tells = multiprocessing.Pipe(duplex=False)
     asking = multiprocessing.get_context("spawn").Process(target=_ask, args=(_url(cluster), seconds, tells))
@@ -203,7 +201,7 @@ def measure(cluster: LocalCluster, service: Service, tenant: Tenant, action: str
 
 
 def _url(cluster: LocalCluster) -> str:
-    """Of the service that leads, without what leads to it."""
+    """Returns the URL of the leading service, without the forwarder in front of it."""
     return f"http://127.0.0.1:{cluster.leader_port()}" if isinstance(cluster, Replicated) else cluster.service_url
 
 

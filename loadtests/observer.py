@@ -1,10 +1,10 @@
-"""An outside witness: a process of its own that watches pods and nodes, and says what could be seen at every moment.
+"""Observer: a separate process watches pods and nodes, and reports what was visible at each moment.
 
-It asks the API server and nobody else, and imports nothing that decides: what pods and nodes say it has from
-`loadtests.reading`, and so it cannot share a mistake with the ledger. What is made of it: `loadtests.sightings`.
+It uses only the API server and imports no module that decides. It reads pods and nodes with `loadtests.reading`, so
+that it cannot share a mistake with the ledger. `loadtests.sightings` evaluates what it saw.
 
-Run as `python -m loadtests.observer KUBECONFIG`; commands come as lines on stdin (`begin`, `take`, `report`, `end`),
-answers are lines of JSON. `Observer` is the other side of it.
+Run as `python -m loadtests.observer KUBECONFIG`. Commands are lines on stdin (`begin`, `take`, `report`, `end`),
+answers are lines of JSON. `Observer` is the client side.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _BEGINS_WITHIN = 30.0
 
 
 def collection(kind: str, log: list[Sighting[Json]]) -> Collection[Json]:
-    """All pods or all nodes; what is seen is appended to `log`."""
+    """Watches all pods or all nodes, and appends what is seen to `log`."""
     if kind == "Pod":
         return Collection("/api/v1/pods", kind, log.append, read=reduced_pod)
-    # A node that is made again under its name is the same to pods that were bound to it.
+    # A node that is created again under its name is the same node for the pods bound to it.
     return Collection("/api/v1/nodes", kind, log.append, read=reduced_node, identity=name_of)
 
 
 def catch_up(api: Api, watched: Collection[Json], *, within: float = 10.0) -> int:
-    """The version up to which all has been seen: at least what the API server knew when this was called.
+    """Returns the version up to which all is seen: at least the API server's at the call.
 
     Raises TimeoutError.
     """
@@ -44,7 +44,7 @@ def catch_up(api: Api, watched: Collection[Json], *, within: float = 10.0) -> in
     version, deadline = int(answer["metadata"]["resourceVersion"]), time.monotonic() + within
     while watched.version < version:
         seen = {identity: each.version for identity, each in watched.known.copy().items()}
-        # The list's own version may be that of a change in another kind, which this watch never tells.
+        # The list's own version may come from a change of another kind, which this watch never reports.
         if all(seen.get(identity, 0) >= each for identity, each in there.items()) and seen.keys() <= there.keys():
             break
         if time.monotonic() > deadline:
@@ -77,7 +77,7 @@ def main(kubeconfig: Path) -> None:
         except TimeoutError as error:
             say({"error": str(error)})
             continue
-        # What one watch has told beyond that must wait for what the other will tell before it.
+        # Keep sightings of one watch beyond `until`: the other watch may still report earlier versions.
         seen = len(log)
         fresh, log[:seen] = log[:seen], [each for each in log[:seen] if each.version > until]
         replay.take(each for each in fresh if each.version <= until)
@@ -93,7 +93,7 @@ def main(kubeconfig: Path) -> None:
 
 
 class Observer:
-    """The process, as tests talk to it."""
+    """The client side of the observer's process, for tests."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self._process = subprocess.Popen(
@@ -102,21 +102,21 @@ class Observer:
             stdout=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).resolve().parents[1],
-            # An interrupt from the terminal is its owner's to heed: with that its stdin ends, and so does it.
+            # The owner handles an interrupt from the terminal. The observer ends when its stdin ends.
             start_new_session=True,
         )
         self._answer()
 
     def begin(self) -> None:
-        """What was seen so far is forgotten, but for what is there now."""
+        """Discards what was seen until now, except the objects that exist now."""
         self._ask("begin")
 
     def take(self) -> None:
-        """What was seen up to now is in the report to come, and no longer kept as it was seen: for long runs."""
+        """Evaluates what was seen until now for the coming report and frees it: for long runs."""
         self._ask("take")
 
     def report(self) -> Report:
-        """Everything up to now, and at least up to what the API server knew when this was called."""
+        """Returns what was seen until now, at least up to the API server's state at this call."""
         said = self._ask("report")
         gangs = {name: GangSeen(**gang) for name, gang in said.pop("gangs").items()}
         excesses = [Excess(**excess) for excess in said.pop("excesses")]

@@ -1,7 +1,6 @@
-"""The picture that the service has of the cluster, kind by kind, beside what the API server says.
+"""Picture: the service's state of the cluster, kind by kind, beside the state in the API server.
 
-Both are made of plain values that can be compared. Knows where the service keeps what it was told; must not know why
-they might differ.
+Both are plain values that can be compared.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ Picture = dict[str, Any]
 
 
 def known(application: Application) -> Picture:
-    """What the service has."""
+    """Returns the service's state."""
     cache, pod_events = application.scheduler.cache, application.scheduler.pod_events
     return {
         "nodes": {str(each.name): dict(each.labels) for each in cache.nodes.values()},
@@ -53,7 +52,7 @@ def known(application: Application) -> Picture:
 
 
 def said(store: Store, resources: Kind) -> Picture:
-    """What the API server says. `resources`: the kind of EphemeralResource."""
+    """Returns the API server's state. `resources`: the kind of EphemeralResource."""
     pods = [each for each in store.list(POD) if not is_over(each)]
     return {
         "nodes": {name(each): dict(each["metadata"].get("labels") or {}) for each in store.list(NODE)},
@@ -73,7 +72,7 @@ def said(store: Store, resources: Kind) -> Picture:
 
 
 def differing(has: Picture, is_so: Picture) -> list[str]:
-    """The kinds of which the service has something else than is so, and what it has."""
+    """Returns the kinds whose states differ, with both states."""
     return [f"{kind}: known is {has[kind]}, and {is_so[kind]} is so" for kind in is_so if has[kind] != is_so[kind]]
 
 

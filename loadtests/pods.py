@@ -1,4 +1,4 @@
-"""Pods and gangs as they are given to the API server by tests and measurements."""
+"""Pods and gangs as tests and measurements create them in the API server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 EXTENDER, LEDGER, PURE = "escher", "escher-ledger", "escher-resources"
-"""The schedulers' profiles: with the extender, with its ledger alone, and without it."""
+"""Scheduler profiles: with the extender, with its ledger only, and without the extender."""
 OURS = (EXTENDER, LEDGER)
-"""Those that ask the service. Without it a gang is an ESL's work, and not a pod's annotation."""
+"""Profiles that call the service. Without it an ESL makes the gang, not a pod's annotation."""
 PROFILES = (*OURS, PURE)
 Json = dict[str, Any]
 
@@ -29,8 +29,10 @@ def pod(
     annotations: Mapping[str, str] | None = None,
     **asks: str | int,
 ) -> Json:
-    """A pod of one container. `gated`: with Escher's scheduling gate. `grace`: seconds that it may take to end; with
-    none, nobody learns how it ended. `asks`: cpu (default 1), memory ...; other resources by `**{"a.b/c": 1}`."""
+    """Returns a pod of one container. `gated`: with Escher's scheduling gate.
+
+    `grace`: seconds to end; 0: its end is not visible. `asks`: cpu (default 1), memory ...; others by `**{"a.b/c": 1}`.
+    """
     said = {
         **(annotations or {}),
         "escher.dev/gang-min-member": quorum,
@@ -63,7 +65,6 @@ def pod(
 
 
 def daemon_set(name: str, **spec: Any) -> Json:
-    """A DaemonSet whose pods are labelled `of: name`."""
     labels = {"of": name}
     containers = [{"name": "main", "image": "none"}]
     template = {"metadata": {"labels": labels}, "spec": {"containers": containers, **spec}}
@@ -76,6 +77,5 @@ def daemon_set(name: str, **spec: Any) -> Json:
 
 
 def disruption_budget(name: str, labels: Mapping[str, str], **spec: Any) -> Json:
-    """A PodDisruptionBudget for pods with these labels; `spec`: how many may go."""
     said = {**spec, "selector": {"matchLabels": dict(labels)}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": said}

@@ -1,12 +1,12 @@
-"""What policies cost a pod that none of them governs: 200 in force against none, in one run, as a ratio.
+"""Measures what EscherPolicies cost a pod that none matches: 200 in force against none.
 
     python -m loadtests.policy_cost                       # direct calls: filter, prioritize and bind, in this process
     python -m loadtests.policy_cost --real --rounds 10    # on a real control plane: its verbs, and pods bound a second
 
-The policies are in the pods' own namespace, most of them with selectors that ask about the pods' labels and choose none
-of them. In every round both are measured, in an order drawn from the seed. Told are the medians, their ratio, and the
-middle half of the rounds' own ratios. Direct calls are measured in CPU time; on a control plane it is the time that
-passes, as the service's own metrics tell it. Machines are shared and noisy: read the ratios, not the milliseconds.
+The EscherPolicies are in the pods' namespace. Most have selectors on the pods' labels that match no pod. Each round
+measures both cases, in an order drawn from the seed. The table shows the medians, their ratio, and the middle half of
+the rounds' ratios. Direct calls are measured in CPU time. On a control plane the service's own metrics measure elapsed
+time. Machines are shared and noisy: read the ratios, not the milliseconds.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ _ECHOES = 2.0
 
 
 def selector_of(number: int) -> tuple[str, str] | None:
-    """A label of the pods with another value; of every tenth none: those choose only who names them."""
+    """A pods' label with another value; None for every tenth, which matches pods that name it."""
     return None if number % 10 == 0 else (list(LABELS)[number % len(LABELS)], f"other-{number}")
 
 
 @dataclass
 class Measured:
-    """By what was measured: how much with the policies, and how much without, round by round."""
+    """Pairs of values by measured name: with the policies and without, round by round."""
 
     unit: str
     pairs: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def rounds(
     drop: Callable[[], None],
     measure: Callable[[], dict[str, float]],
 ) -> None:
-    """So many rounds, after one to warm up: each measures both with the policies and without them."""
+    """Runs one round to warm up and `count` rounds; each measures with the policies and without."""
     rng, are_there = random.Random(seed), False
     for number in range(-1, count):
         found: dict[bool, dict[str, float]] = {}
@@ -111,7 +111,7 @@ class _Clock:
 
 
 def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measured:
-    """CPU time of a call, in microseconds."""
+    """Returns CPU time of a call, in microseconds."""
     scheduler, made = Scheduler(_Clock()), 0
     names = [NodeName(f"node-{number}") for number in range(nodes)]
     room = {CPU: 64_000, MEMORY: 1 << 40, PODS: 1000}
@@ -160,7 +160,7 @@ def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measu
 
 
 class Bench:
-    """Pods that come, are bound and go, all at once, and what it took."""
+    """Creates pods all at once, waits until they are bound, deletes them, and measures the time."""
 
     def __init__(self, cluster: LocalCluster, service: Service, policies: int, pods: int) -> None:
         self._api, self._service, self._policies, self._pods = cluster.admin, service, policies, pods
@@ -186,7 +186,7 @@ class Bench:
             self._service.call("PUT", f"/v1/namespaces/{NAMESPACE}/policies/policy-{number}", body)
 
         self._together(put, range(self._policies))
-        # What the service has to say of them is written a little later, and is no cost of a pod.
+        # The service writes their status a little later, which is no cost of a pod.
         self._until(self._all_are_told_of, "the policies' status")
 
     def _all_are_told_of(self) -> bool:
@@ -201,9 +201,9 @@ class Bench:
         )
 
     def measure(self) -> dict[str, float]:
-        """Milliseconds of each verb, and pods bound a second, from the first create to the last seen bound."""
+        """Returns milliseconds by verb, and pods bound a second, first create to last bound."""
         self._until(lambda: not self._seen.known, "an empty namespace")
-        # The echoes of what was done until now are heard: they are no cost of these pods.
+        # Wait until the service has handled the events of earlier work: they are no cost of these pods.
         time.sleep(_ECHOES)
         self._bound_at.clear()
         before, began = self._service.metrics(), time.monotonic()

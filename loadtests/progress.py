@@ -1,4 +1,4 @@
-"""Progress of what takes long: told to people, apart from the results."""
+"""Progress: prints the progress of long runs for people, apart from the results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def say(text: str) -> None:
-    """On standard error: over the last line on a terminal, else on a line of its own; whole if it has more lines."""
+    """Writes to standard error; on a terminal over the last line, cut unless there are several."""
     shown = text if "\n" in text else text[:160]
     sys.stderr.write(f"\r\x1b[K{shown}" if sys.stderr.isatty() else f"{text}\n")
     sys.stderr.flush()

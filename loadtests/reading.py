@@ -1,8 +1,8 @@
-"""Reading: what the JSON of pods and nodes says of gangs, attempts and amounts, for all who judge from outside.
+"""Reading: what the JSON of pods and nodes says of gangs, attempts and amounts, for outside judges.
 
-As a user of the documentation reads labels and annotations, with an arithmetic of its own: it imports nothing of the
-service, and so cannot share a mistake with it; nothing beyond the standard library either, for Locust has an
-environment of its own. Knows one object at a time; must not know what happened before.
+It reads labels and annotations as a user of the documentation does, with its own arithmetic. It imports nothing of the
+service, and so cannot share a mistake with it. It imports only the standard library, because Locust has its own
+environment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Amounts = dict[str, Fraction]
 OURS = "escher.dev/"
 GANG, MIN_MEMBER, ATTEMPT, WAKE = f"{OURS}gang", f"{OURS}gang-min-member", f"{OURS}attempt", f"{OURS}wake"
 GATE = GANG
-"""Scheduling gate: kube-scheduler does not look at the pod before its gang has room."""
+"""Scheduling gate: kube-scheduler ignores the pod until its gang has room."""
 POD_GROUP = "scheduling.x-k8s.io/pod-group"
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
@@ -30,7 +30,7 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15,
 
 @lru_cache(maxsize=4096)
 def quantity(text: str) -> Fraction:
-    """The value of a Kubernetes quantity."""
+    """Returns the value of a Kubernetes quantity."""
     for suffix, factor in _BINARY.items():
         if text.endswith(suffix):
             return Fraction(text.removesuffix(suffix)) * factor
@@ -44,7 +44,7 @@ def amounts(said: dict[str, str] | None) -> Amounts:
 
 
 def requests_of(pod: Json) -> Amounts:
-    """What a pod without init containers asks for: the sum of its containers, where a limit alone is a request."""
+    """Returns a pod's requests without init containers; a limit alone is a request."""
     total: Amounts = defaultdict(Fraction, pods=Fraction(1))
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -54,9 +54,9 @@ def requests_of(pod: Json) -> Amounts:
 
 
 class Attempt(NamedTuple):
-    """What a Binding says of the attempt that it was written in: `needed` of `size` members had to be bound at least.
+    """What a Binding says of its attempt: at least `needed` of `size` members had to be bound.
 
-    `named`: UIDs of members of the attempt, the pod's own first. `joins`: its gang ran already.
+    `named`: UIDs of members of the attempt, the pod's own first. `joins`: the gang was running before.
     """
 
     id: str
@@ -73,8 +73,10 @@ class Owner(NamedTuple):
 
 
 class Gang(NamedTuple):
-    """A pod's gang: its key as the service shows it while no other has the same, and the quorum that the pod asks for;
-    None: its PodGroup's. `controller`: the UID of the controller that it is, if it is one."""
+    """A pod's gang. `key`: as the service shows it while no other gang has the same key.
+
+    `quorum`: the pod's own; None: its PodGroup's. `controller`: UID of the controller, if the controller is the gang.
+    """
 
     key: str
     quorum: int | None
@@ -82,19 +84,18 @@ class Gang(NamedTuple):
 
     @property
     def id(self) -> str:
-        """No other gang has the same."""
         return f"{self.key}@{self.controller}" if self.controller else self.key
 
 
 def gang_of(pod: Json) -> Gang | None:
-    """The gang that the pod says it belongs to."""
+    """Returns the gang that the pod names."""
     metadata = pod["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     return _gang(metadata.get("namespace") or "", labels, annotations, controller_of(pod))
 
 
 def quorum_of(pod: Json) -> tuple[str, int] | None:
-    """Key and quorum of its gang, where the pod itself says the quorum."""
+    """Returns key and quorum of its gang, if the pod itself gives the quorum."""
     found = gang_of(pod)
     return None if found is None or found.quorum is None else (found.key, found.quorum)
 
@@ -109,7 +110,7 @@ def controller_of(pod: Json) -> Owner | None:
 def _gang(
     namespace: str, labels: Mapping[str, str], annotations: Mapping[str, str], owner: Owner | None
 ) -> Gang | None:
-    """The gang of a pod, as the documentation of labels and annotations has it."""
+    """Returns the gang of a pod by the documentation of labels and annotations."""
     name, members, controller = labels.get(GANG), annotations.get(MIN_MEMBER), ""
     if name is None and members is None:
         group = labels.get(POD_GROUP)
@@ -124,7 +125,6 @@ def _gang(
 
 
 def group_key(group: Json) -> str:
-    """The key of a PodGroup's gang."""
     return _group_key(group["metadata"].get("namespace") or "", group["metadata"]["name"])
 
 
@@ -133,7 +133,7 @@ def _group_key(namespace: str, name: str) -> str:
 
 
 def attempt_of(uid: str, text: str) -> Attempt | None:
-    """What the annotation says; None where it is not about the pod of this UID, or makes no sense."""
+    """Parses the annotation; None if it is not about the pod of this UID, or malformed."""
     try:
         said: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -176,5 +176,5 @@ def is_of_daemon_set(pod: Json) -> bool:
 
 
 def seconds(stamp: str | None) -> float:
-    """A time of the API server's, in seconds since the epoch; 0 where there is none."""
+    """Converts an API server's time to seconds since the epoch; 0 if there is none."""
     return datetime.fromisoformat(stamp.replace("Z", "+00:00")).timestamp() if stamp else 0.0

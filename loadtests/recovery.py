@@ -1,12 +1,12 @@
-"""How long the service takes to be of use again after kill -9, on a real control plane.
+"""Measures how long the service needs to be usable again after kill -9, on a real control plane.
 
     python -m loadtests.recovery --nodes 5000 --pods 20000 --gangs 100 --kills 5
 
-Pods are bound on the nodes, gangs wait for room that is not there, ephemeral resources are on a hundred nodes. Each
-time the service is killed and started, and three moments are taken from outside, from its start on: it answers at all;
-it says that it is ready, for everything is listed and its ledger is the cluster's; it has answered a filter call over
-all nodes. Then its ledger is compared with the API server, object by object. Machines are shared and noisy: read the
-order of magnitude.
+Pods are bound on the nodes, gangs wait for room that no node has, and a hundred nodes have ephemeral resources. Each
+time the service is killed and started. A client outside takes three times from the start: it answers at all; it is
+ready, because everything is listed and its ledger equals the cluster; it has answered a filter call over all nodes.
+Then its ledger is compared with the API server, object by object. Machines are shared and noisy: read the order of
+magnitude.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _fill(cluster: RealCluster, pods: int, gangs: int) -> None:
         placed["spec"]["nodeName"] = nodes[number % len(nodes)]
         made.append(placed)
     for number in range(gangs):
-        # More than any node has: they wait, and are planned for in vain.
+        # More than any node has: the gangs wait, and each plan fails.
         made += [pod(f"g{number}-{member}", gang=f"g{number}", quorum=8, cpu="10000") for member in range(8)]
     with ThreadPoolExecutor(_CREATORS) as workers:
         for number, _ in enumerate(workers.map(lambda each: cluster.admin.post(_PODS, each), made), 1):
@@ -118,7 +118,7 @@ def _as_sent() -> dict[str, Any]:
 
 
 def _settled(cluster: RealCluster) -> list[str]:
-    """What is wrong with the ledger once nothing is on its way any more."""
+    """Returns the ledger's errors when no change is pending, after 30 s at most."""
     service = Service(cluster.service_url)
     try:
         end = time.monotonic() + 30

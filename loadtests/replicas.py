@@ -1,6 +1,6 @@
-"""Several replicas of the service in one simulation: verbs go where the EndpointSlice says, as kube-proxy sends them.
+"""Simulates several replicas of the service; verbs go where the EndpointSlice points.
 
-A replica that ended is started anew after two seconds, as a kubelet does it.
+kube-proxy does the same. An ended replica starts again after two seconds, as under a kubelet.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ BACK_AFTER = 2.0
 
 
 class Replicas(Simulation):
-    """Enter it; after that one leads and the others could."""
+    """A simulation with replicas. After `__aenter__` one leads and the others are candidates."""
 
     def __init__(self, *, replicas: int = 2, settings: Settings = SETTINGS, **given: Any) -> None:
         super().__init__(settings=settings, **given)
         self._replicas = replicas
         self.by_port: dict[int, ServiceLife] = {}
-        """Those that live."""
+        """Replicas that live."""
         self.lost: list[str] = []
         """Why leaders gave up, in order."""
         self.restarts = True
         self.back_after = BACK_AFTER
         self.own_line: dict[int, Connection] = {}
-        """What one reaches the API server by, if not as the others do."""
+        """The connection to the API server of replicas that do not use the common one."""
 
     def _new_service(self) -> ServiceLife:
         return self._life(8081)
@@ -51,7 +51,7 @@ class Replicas(Simulation):
         return self._last
 
     def _line_of(self, candidate: Candidate) -> Connection:
-        """What it reaches the API server by."""
+        """Returns its connection to the API server."""
         return self._to_service
 
     async def _start(self) -> None:
@@ -81,7 +81,7 @@ class Replicas(Simulation):
         return leading[0] if leading else None
 
     def kill_leader(self, *, losing: bool = True) -> bool:
-        """Whether there was one."""
+        """Kills the leader and returns True, or returns False if there was none."""
         leader = self.leader
         if leader is not None:
             leader.kill(losing=losing)
@@ -97,7 +97,7 @@ class Replicas(Simulation):
         except NoAnswer as error:
             raise ExtenderFailed(str(error)) from error
 
-    # -- what is seen from outside
+    # -- the view from outside
 
     @property
     def holder(self) -> str:
@@ -119,7 +119,7 @@ class Replicas(Simulation):
             await self.create(pod(f"{name}-{number}", gang=name, quorum=size, cpu=cpu), POD)
 
     def over_capacity(self) -> dict[str, int]:
-        """CPU that is bound to nodes beyond what they have."""
+        """Returns the CPU bound to nodes beyond their capacity."""
         used: Counter[str] = Counter()
         for each in self.pods():
             if each["spec"].get("nodeName"):

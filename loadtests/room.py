@@ -1,8 +1,8 @@
-"""Who could be bound and is not: reckoned from nodes and pods as the API server tells them, and from nothing else.
+"""Room: finds pods that could be bound and are not, from the API server's nodes and pods only.
 
-Knows nothing of the ledger or of kube-scheduler. It counts resources, node selectors and taints; a pending pod that
-uses more (affinity, init containers) is refused. Whether so many pods that are alike have room at once is answered
-exactly; of members that differ it is tried, the least first, and where no room is found there may still be some.
+It counts resources, node selectors and taints, and refuses a pending pod that uses more (affinity, init containers).
+The answer for alike pods is exact. Of members that differ, those with the least CPU are tried; if this finds no room,
+room may still exist.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from loadtests.reading import (
 from loadtests.reading import amounts as quantities
 
 Shape = tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]
-"""What a pod asks for, in thousandths of units, and its node selector."""
+"""A pod's requests, in thousandths of units, and its node selector."""
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What is kept free for one gang, whose turn it is: places or parts of them, by node."""
+    """A backfill reservation: room kept idle for one gang or pod, by node."""
 
     gang: str | None = None
-    """`namespace/name`."""
+    """Key of the gang: `namespace/name`."""
     places: tuple[tuple[str, Amounts], ...] = ()
     pod: str | None = None
-    """`namespace/name` of the pod of no gang that it is kept for, if there is no gang."""
+    """`namespace/name` of the pod that it is kept for, if it is for no gang."""
 
 
 NOTHING_SAVED = Saved()
@@ -62,8 +62,7 @@ def shape_of(pod: Json) -> Shape:
 
 
 class RoomWatch:
-    """What is free on each node that takes pods: allocatable without what its unfinished pods ask for, and without what
-    is saved."""
+    """What is free on each node that takes pods: allocatable without requests and reservation."""
 
     def __init__(self, nodes: Iterable[Json], pods: Iterable[Json], saved: Saved = NOTHING_SAVED) -> None:
         self._labels: dict[str, dict[str, str]] = {}
@@ -88,26 +87,26 @@ class RoomWatch:
 
     @property
     def nodes(self) -> set[str]:
-        """Those that take pods."""
+        """Names of the nodes that take pods."""
         return set(self._free)
 
     def free(self, resource: str) -> dict[str, int]:
-        """What each node that takes pods has left of it, in thousandths."""
+        """Returns the free units of each node that takes pods, in thousandths."""
         return {name: free.get(resource, 0) for name, free in self._free.items()}
 
     def copies(self, shape: Shape) -> int:
-        """How many more pods of this shape have room at once.
+        """Returns how many more pods of this shape have room at once.
 
-        Exact: alike pods take from each node what it can hold of them, whatever the order.
+        Exact: for alike pods the order of placement does not matter.
         """
         if shape not in self._copies:
             self._copies[shape] = sum(max(0, self._times(free, shape)) for free in self._fitting(self._free, shape))
         return self._copies[shape]
 
     def at_once(self, shapes: Sequence[Shape]) -> int:
-        """How many of these pods, or, where they are alike, of such pods, have room at once.
+        """Returns how many of these pods have room at once; if all are alike, how many such pods.
 
-        The largest first, each where the least CPU is left.
+        Pods that differ are placed largest first, each where the least CPU is left.
         """
         if len(set(shapes)) == 1:
             return self.copies(shapes[0])
@@ -121,7 +120,7 @@ class RoomWatch:
         return found
 
     def _fitting(self, nodes: Mapping[str, dict[str, int]], shape: Shape) -> Iterable[dict[str, int]]:
-        """What is free on those whose labels the shape asks for."""
+        """Yields what is free on nodes with the labels that the shape selects."""
         _, selector = shape
         return (
             free for name, free in nodes.items() if all(self._labels[name].get(key) == value for key, value in selector)
@@ -145,13 +144,13 @@ def waiting_though_there_is_room(
     asked: Callable[[Json], bool] = lambda pod: True,
     bare_ones_count: bool = False,
 ) -> list[str]:
-    """Pods and gangs that could be bound now and are not, in words. What is saved for a gang is room for that one only.
+    """Returns the pods and gangs that could be bound now and are not, in words.
 
-    A gang could, if what it lacks to its quorum exists and has room at once; beyond the quorum each member counts for
-    itself. Members that have ended count only if they ended well and a controller made them: of others it is not known,
-    after a restart, of which run they were; with `bare_ones_count` they count all the same. `groups`: the quorums of
-    the PodGroups that there are; None: they are not installed, and their pods are ordinary ones. `asked`: about which
-    pods; all others only hold room.
+    A backfill reservation is room for its gang only. A gang counts if the members missing to its quorum exist and have
+    room at once. Beyond the quorum each member counts alone. Ended members count if they succeeded and have a
+    controller. After a restart the run of other ended members is unknown; with `bare_ones_count` they count too.
+    `groups`: quorums of the PodGroups; None: PodGroups are not installed, and their pods are ordinary. `asked`: which
+    pods to judge; others only use room.
     """
     nodes, pods = list(nodes), list(pods)
     room, room_with_saved = RoomWatch(nodes, pods, saved), RoomWatch(nodes, pods)
@@ -187,13 +186,13 @@ def _waits_alone(pod: Json) -> bool:
 
 
 def _waits_in_gang(pod: Json) -> bool:
-    """Behind no gate but the service's own."""
+    """Whether a member waits, with no scheduling gate except the service's own."""
     gates = pod["spec"].get("schedulingGates") or ()
     return not node_of(pod) and not is_over(pod) and all(gate["name"] == GATE for gate in gates)
 
 
 def _quorum(pod: Json, groups: Mapping[str, int] | None) -> int:
-    """What a member asks for; 0: its PodGroup is not there."""
+    """Returns the quorum that a member asks for; 0 if its PodGroup does not exist."""
     gang = gang_of(pod)
     if gang is None:
         return 0
@@ -209,7 +208,7 @@ def _counts(pod: Json, bare_ones_count: bool) -> bool:
 
 
 def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
-    """What is saved for a gang that does not need it, in words."""
+    """Returns the backfill reservations that their gang or pod does not need, in words."""
     if saved.pod is not None:
         members, quorum = [each for each in pods if _key(each) == saved.pod and not is_over(each)], 1
     else:
@@ -228,10 +227,10 @@ def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
 
 
 def partly_bound(pods: Iterable[Json]) -> list[str]:
-    """Gangs of which some members are bound, and fewer than the quorum.
+    """Returns gangs with some members bound, and fewer than the quorum.
 
-    But not those whose pods all say with whom they were bound, where each of those may have been bound as well: who is
-    there no more may have been. Such a gang may have run.
+    Excluded are gangs that may have run: each bound pod names the members of its attempt, and enough of those may have
+    been bound as well. A member that no longer exists may have been bound.
     """
     members, quorums = defaultdict[str, list[Json]](list), dict[str, int]()
     for pod in pods:

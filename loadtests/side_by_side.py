@@ -1,4 +1,4 @@
-"""Side by side: simulations that have nothing to do with each other, in so many processes."""
+"""Side by side: runs independent simulations in several processes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ Result = TypeVar("Result")
 
 
 def lives(live: Callable[[Plan], Result], plans: Sequence[Plan], jobs: int) -> Generator[Result, None, None]:
-    """Their results, as they come. Close it where they are not wanted to the end."""
+    """Yields results as they come. Close the generator to stop before the end."""
     if jobs == 1:
         yield from map(live, plans)
         return
-    # Started anew and not forked: nothing that this process has met may change what a life is.
+    # Spawned and not forked: the state of this process must not change a life.
     with multiprocessing.get_context("spawn").Pool(jobs, _collect_rarely) as pool:
         yield from pool.imap_unordered(live, plans)
 
 
 def _collect_rarely() -> None:
-    """A simulation makes few cycles: looking for them at Python's own thresholds took a fifth of its time."""
+    """Collects rarely: simulations make few cycles, and the default took a fifth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(200_000, 50, 50)

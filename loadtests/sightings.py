@@ -1,11 +1,9 @@
-"""Sightings: what pods and nodes were seen to be, moment by moment, and what is to be said of that in the end.
+"""Sightings: what was seen of pods and nodes, moment by moment, and the report on it.
 
-A *moment* is a resource version: what the watches of pods and of nodes have told is put in that order before anything
-is said. Must not know who watches (`loadtests.observer`), nor anything that decides.
-
-A gang cannot be bound in one write, for each Binding is a call. What is promised and judged is a *burst*: the time
-from the first Binding of a gang until its quorum is bound. A gang is *partly bound* if a burst took longer than a
-limit, or never came to its end. Once the quorum was there, members may leave; that is reported, and not judged here.
+A *moment* is a resource version. The sightings of the watches of pods and of nodes are sorted by it before they are
+evaluated. A gang cannot be bound in one write, because each Binding is a call. Judged is a *burst*: the time from the
+first Binding of a gang until its quorum is bound. A gang is *partly bound* if a burst took longer than a limit, or
+never ended. Members may leave once the quorum was bound; that is reported, and not judged here.
 """
 
 from __future__ import annotations
@@ -18,12 +16,12 @@ from fractions import Fraction
 from lab.controlplane.witness import Sighting
 from loadtests.reading import OURS, WAKE, Amounts, Json, amounts, quorum_of, requests_of
 
-# -- what is said in the end -----------------------------------------------------------------------------------------
+# -- the report ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(kw_only=True)
 class GangSeen:
-    """One gang. `bursts`: seconds of each burst that came to the quorum. Times are those of the observer's clock."""
+    """A gang. Times: the observer's clock. `bursts`: seconds of each that reached the quorum."""
 
     quorum: int = 0
     members: int = 0
@@ -31,17 +29,17 @@ class GangSeen:
     """The most members that were bound or finished at any moment."""
     bursts: list[float] = field(default_factory=list)
     unfinished: float | None = None
-    """A burst that did not come to the quorum until now, or until all of it was gone: for how many seconds."""
+    """Seconds of a burst that had not reached the quorum by now, or when all members were gone."""
     left_below_quorum: int = 0
-    """How many members left a bound gang for another reason than their own end, so that it was below its quorum."""
+    """Members that left a bound gang before their own end, after which it was below its quorum."""
     first_seen: float = 0.0
     bound_at: float | None = None
-    """When the quorum was bound first."""
+    """When the quorum was first bound."""
 
 
 @dataclass(kw_only=True)
 class Excess:
-    """More was bound to a node than it said it had, from the Binding at `version` on, for `seconds`."""
+    """More was bound to a node than its allocatable from Binding `version` on, for `seconds`."""
 
     node: str
     resource: str
@@ -50,7 +48,7 @@ class Excess:
     version: int
     seconds: float
     pods: list[str] = field(default_factory=list)
-    """Who was there then, the one that was too much last."""
+    """Pods on the node then; the last is the one that exceeded it."""
 
 
 @dataclass(kw_only=True)
@@ -58,22 +56,22 @@ class Report:
     gangs: dict[str, GangSeen] = field(default_factory=dict)
     excesses: list[Excess] = field(default_factory=list)
     wakes: dict[str, int] = field(default_factory=dict)
-    """How often the service touched each pod to wake it."""
+    """How often the service woke each pod."""
     created: int = 0
     bound: int = 0
     finished: int = 0
     deleted: int = 0
     disrupted: list[str] = field(default_factory=list)
-    """Pods that were deleted or are being deleted because of a disruption: a preemption, an eviction."""
+    """Pods deleted or being deleted because of a disruption: a preemption, an eviction."""
     moments: int = 0
     gaps: int = 0
-    """How often a watch had to be begun anew with a list: moments between are unknown."""
+    """How often a watch had to list again: moments in between are unknown."""
 
     def partly_bound(self, *, longer_than: float = 5.0) -> dict[str, GangSeen]:
-        """The gangs that were.
+        """Returns the gangs that were partly bound.
 
-        A burst takes a fraction of a second, or a few on a machine that is busy with other things; a gang of which a
-        part cannot be bound stays in part for as long as a plan is held, half a minute.
+        A burst takes a fraction of a second, or a few on a busy machine. A gang that cannot be bound completely stays
+        partly bound as long as a plan is held, half a minute.
         """
         return {
             name: gang
@@ -82,9 +80,9 @@ class Report:
         }
 
     def over_allocated(self, *, write_back_within: float = 1.0) -> list[Excess]:
-        """Excesses that may not be: any of what a node has itself, and of ephemeral resources those that last.
+        """Returns the excesses that are errors: of ephemeral resources only those that last.
 
-        With the ledger alone a pod may be bound a moment before its resource has been written to the node.
+        With the ledger only, a pod may be bound a moment before its resource is written to the node.
         """
         return [e for e in self.excesses if not e.resource.startswith(OURS) or e.seconds > write_back_within]
 
@@ -93,7 +91,7 @@ class Report:
         return max((burst for gang in self.gangs.values() for burst in gang.bursts), default=0.0)
 
 
-# -- how it is found out ---------------------------------------------------------------------------------------------
+# -- the evaluation --------------------------------------------------------------------------------------------------
 
 
 def reduced_pod(pod: Json) -> Json:
@@ -116,7 +114,7 @@ def reduced_node(node: Json) -> Json:
 
 
 class Replay:
-    """Goes through sightings in the order of their versions, and notes what held at each moment."""
+    """Processes sightings in the order of their versions, and notes the state at each moment."""
 
     def __init__(self) -> None:
         self.pods: dict[str, Json] = {}
@@ -130,7 +128,7 @@ class Replay:
         self._excess: dict[tuple[str, str], tuple[float, Excess]] = {}
 
     def begin(self) -> None:
-        """From now on a new report; what is there stays."""
+        """Starts a new report; the objects stay."""
         self.report = Report()
         self._excess.clear()
 
@@ -143,7 +141,7 @@ class Replay:
                 self._take_pod(each)
 
     def finish(self, now: float) -> Report:
-        """The report as of now; things that still last are reckoned up to now."""
+        """Returns the report; durations that still last count until `now`."""
         for name, began in self._burst_began.items():
             self._gang(name).unfinished = now - began
         for key in list(self._excess):
@@ -236,7 +234,7 @@ class Replay:
         was_placed, has_quorum = len(placed), name in self._quorum_was_there
         if sighting.gone:
             members.discard(pod["uid"])
-            # Who ran to the end keeps counting: the gang's work is done so far.
+            # A member that ran to its end keeps counting, because its share of the gang's work is done.
             if not pod["finished"]:
                 placed.discard(pod["uid"])
         else:
@@ -260,7 +258,7 @@ class Replay:
             self._forget(name, sighting.time)
 
     def _forget(self, name: str, now: float) -> None:
-        """All of the gang is gone. One of that name that comes later is another one."""
+        """Removes a gang without members. A later gang of that name is another gang."""
         if (began := self._burst_began.pop(name, None)) is not None:
             self._gang(name).unfinished = now - began
         self._members.pop(name, None)

@@ -1,12 +1,11 @@
-"""Turns: which turns of the event loop took the service long, in calls, so that the same run has the same number.
+"""Turns: finds long turns of the service's event loop, in calls: equal runs give equal numbers.
 
-Counting calls makes a turn take five times as long. So a run takes the time of each turn, and where one took long for
-any reason the same run is made once more, in which the calls of that turn are counted, and judged.
-
-Counted are the calls that the service's code makes: of its own functions, of the library's and of built-in ones. What
-a simulated API server or kube-scheduler does within the same turn is not. A built-in function that goes through much,
-as `sorted` does, counts as one. Between two events of a watch a reflector ends its turn after 5 ms, which virtual time
-does not show: after as many calls as that takes, the next event begins the count anew.
+Counting calls makes a turn five times slower. So the first run takes the time of each turn. If a turn took long for any
+reason, the same run is repeated, and the calls of that turn are counted and judged. Counted are the calls that the
+service's code makes: of its own functions, of libraries and of built-in ones, but not those of a simulated API server
+or kube-scheduler. A built-in function that iterates, such as `sorted`, counts as one. Between two events of a watch a
+reflector ends its turn after 5 ms, which virtual time does not show. So after as many calls as 5 ms take, the next
+event restarts the count.
 """
 
 from __future__ import annotations
@@ -27,32 +26,32 @@ Lived = TypeVar("Lived")
 
 LONG_TURN = "long turn"
 MOST_CALLS = 100_000
-"""In one turn. Some 45 ms: 0.45 us each, in the longest turns of a noisy tenant on two cores that others used too."""
+"""Calls of one turn, at most. Some 45 ms: 0.45 us each, for a noisy tenant on two shared cores."""
 SUSPECT = 0.02
-"""Seconds of CPU after which the calls of a turn are counted. Less than what so many calls take on a faster machine."""
+"""CPU seconds after which to count calls: `MOST_CALLS` take longer on a faster machine too."""
 _OURS = str(Path(extender.__file__).parent)
 _CALLS_OF_A_SLICE = 12_000
-"""That a reflector's 5 ms hold."""
+"""Calls that a reflector makes in 5 ms."""
 _NEXT_EVENT = Reflector._take.__code__
 
 
 class _Ours(dict[str, bool]):
-    """Whether a file is of the service."""
-
     def __missing__(self, file: str) -> bool:
         self[file] = is_ours = file.startswith(_OURS)
         return is_ours
 
 
 class Turns:
-    """`counting`: numbers of the turns whose calls are counted; None: it is the first run. `found` is told of each step
-    once that a turn was at when it had made too many."""
+    """Runs turns, and calls `found` once for each step at which a turn made too many calls.
+
+    `counting`: numbers of the turns whose calls are counted; None: first run.
+    """
 
     def __init__(self, found: Callable[[str], None], counting: Collection[int] | None = None) -> None:
         self.suspects: list[int] = []
         """Numbers of the turns that took long."""
         self.most = 0
-        """Calls of the longest turn, of those counted."""
+        """Calls of the longest turn that was counted."""
         self._found = found
         self._counting = counting
         self._number = 0
@@ -62,7 +61,6 @@ class Turns:
         self._ours = _Ours()
 
     def turn(self, handle: Handle) -> None:
-        """It has run."""
         self._number += 1
         if self._counting is None:
             began = time.thread_time()
@@ -104,8 +102,10 @@ class Turns:
 
 
 def judged(live: Callable[[Turns], Lived]) -> tuple[Lived, int, list[str]]:
-    """`live` carries something out by these turns: once, and once more where turns took long, to count their calls.
-    What came of it the first time, the calls of the longest turn (0 where none took long), and what was found."""
+    """Calls `live` with these turns, and again if turns took long, to count their calls.
+
+    Returns the first result, the calls of the longest turn (0 if none took long), and what was found.
+    """
     found: list[str] = []
     first = Turns(found.append)
     lived = live(first)

@@ -1,7 +1,7 @@
-"""kube-apiserver, played: requests in, answers and watches out, over the objects of `kubesim.store`.
+"""The API server: takes requests and returns answers and watches, over objects of `kubesim.store`.
 
-`api` is where a request comes in; what is said to it is in the modules beside it: lists (`reads`), watches, writes with
-what is filled in and refused (`admission`, by kind; `schema` and `cel` for custom resources), patches, deletions,
-bindings; what kubectl asks for (`discovery`, `tables`, `openapi`, `reviews`); and what Kubernetes has and this has not
-(`absent`). `server` puts it on a port, `in_process` behind the service's own connection.
+`api` receives each request. The modules beside it answer it: lists (`reads`), watches, writes with defaults and
+validation (`admission`, by kind; `schema` and `cel` for custom resources), patches, deletions, bindings, and what
+kubectl asks for (`discovery`, `tables`, `openapi`, `reviews`). `absent` lists what Kubernetes has and this server has
+not. `server` puts it on a port, `in_process` behind the service's own connection.
 """

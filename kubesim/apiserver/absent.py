@@ -1,6 +1,6 @@
-"""Absent: what Kubernetes has and the embedded cluster has not, and what is said to who asks for it.
+"""Absent: kinds and paths that Kubernetes has and the embedded cluster has not, and their answers.
 
-Discovery names these kinds without any verb: so kubectl finds them, asks, and shows the answer. Must not know objects.
+Discovery lists these kinds without any verb, so kubectl finds them, sends a request, and shows the answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from kubesim.kinds import Kind
 
 
 def _of(group: str, version: str, text: str, *, namespaced: bool = True) -> list[Kind]:
-    """One kind a line: its name, its plural, and short names."""
+    """One kind for each line: its name, its plural, and short names."""
     rows = [line.split() for line in text.strip().splitlines()]
     return [
         Kind(group, version, name, plural, namespaced, tuple(short), verbs=())
@@ -104,7 +104,7 @@ _BY_PATH = {(kind.root, kind.plural): kind for kind in KINDS}
 
 
 def of_path(path: str) -> Failure | None:
-    """What is said of a path that nothing here is about; None if Kubernetes has nothing there either."""
+    """The answer for a path that is not served; None if Kubernetes does not serve it either."""
     root, _, rest = path.strip("/").partition("/v")
     version, _, rest = rest.partition("/")
     parts = rest.split("/")
@@ -122,7 +122,7 @@ def of_path(path: str) -> Failure | None:
 
 
 def of_subresource(kind: Kind, name: str) -> Failure | None:
-    """The same of a subresource of a kind that is here."""
+    """The same for a subresource of a kind that is served."""
     if (name == _SCALE and name in kind.subresources) or (
         not kind.group and name in _SUBRESOURCES.get(kind.plural, ())
     ):

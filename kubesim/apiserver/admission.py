@@ -1,8 +1,7 @@
-"""Admission: what becomes of an object on its way into the store, by its kind: defaults, rules, and what an update may
-change.
+"""Admission: defaults, validation and update rules for an object before it is stored, by its kind.
 
-Each kind that has more to it than metadata is an entry of `_NEW` or `_CHANGED`. Knows the objects that are there
-already (namespaces, priority classes); must not know requests.
+A kind with rules for more than metadata has an entry in `_NEW` or `_CHANGED`. Admission reads stored namespaces,
+priority classes, policies and nodes.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Admission:
         self.store, self.clock, self.rng = store, clock, rng
 
     def of_new(self, kind: Kind, obj: Json, namespace: str) -> Json:
-        """The object as it will be stored. Raises Failure."""
+        """The object as it is stored. Raises Failure."""
         meta = metadata.of_new(kind, obj, namespace, self.clock, self.rng)
         if kind.namespaced:
             self._require_namespace(kind, meta)
@@ -70,7 +69,7 @@ class Admission:
         return _passed(kind, body, problems)
 
     def of_changed(self, kind: Kind, new: Json, old: Json, subresource: str = "") -> Json:
-        """The object as it will be stored in place of `old`; `new` has its metadata in shape. Raises Failure."""
+        """The object as it replaces `old`; the metadata of `new` is in shape. Raises Failure."""
         meta = metadata.carried_over(new["metadata"], old["metadata"])
         body = {**_header(kind), "metadata": meta, **_without_header(new)}
         if kind.is_custom:
@@ -106,13 +105,13 @@ class Admission:
 
 
 def complete(kind: Kind, obj: Json) -> Json:
-    """The object with the defaults that any decoding of one gives it."""
+    """The object with the defaults that every decoding applies."""
     defaults = _DEFAULTS.get(kind)
     return obj if defaults is None else defaults(obj)
 
 
 def without_nulls(value: Json) -> Json:
-    """As a typed decoder reads it: what is null was not said. Shares what has no nulls."""
+    """The object without nulls, as a typed decoder reads it. Parts without nulls are shared."""
     return _cleaned(value)  # type: ignore[return-value]
 
 
@@ -152,7 +151,7 @@ def _passed(kind: Kind, body: Json, problems: list[Problem]) -> Json:
 
 
 def _parted(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
-    """The status changes by its own subresource alone, and nothing but it (and metadata) there."""
+    """The subresource `status` changes only status and metadata; others keep the status."""
     if subresource == STATUS:
         done = {key: value for key, value in old.items() if key not in ("metadata", STATUS)}
         done["metadata"] = new["metadata"]
@@ -180,7 +179,7 @@ def _new_pod(admission: Admission, kind: Kind, pod: Json) -> tuple[Json, list[Pr
     changed = mutations.of_pod(pod, admission.store, lambda new: _pod_defaults(without_nulls(new)))
     problems: list[Problem] = []
     if changed is not pod:
-        # What policies have changed is looked at by the plugins again.
+        # The admission plugins run again on a pod that policies have changed.
         pod = _by_plugins(admission, kind, changed)
         problems = metadata.problems_of_new(kind, pod["metadata"])
     spec = neighbour_rules.with_label_keys(pod["spec"], pod["metadata"].get("labels") or {})

@@ -1,4 +1,4 @@
-"""Affinity rules: what is wrong with a pod's affinity to nodes and to pods, in kube-apiserver's words."""
+"""Affinity rules: finds errors in a pod's affinity to nodes and pods, in kube-apiserver's words."""
 
 from __future__ import annotations
 

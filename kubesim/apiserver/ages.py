@@ -1,4 +1,4 @@
-"""Ages: how long ago something was, in the two or three digits that kubectl's tables have of it; and their columns."""
+"""Ages: times as the short durations of kubectl's tables, and the columns of such tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 24 * 3600, 365 * 24 * 3600
 
 
 def human_duration(duration: float) -> str:
-    """Seconds as Kubernetes writes them, coarser the longer it is; <invalid> if that is two or more before 0."""
+    """Seconds as Kubernetes writes them, coarser the longer; `<invalid>` for -2 s or less."""
     whole = int(duration)
     if whole < -1:
         return "<invalid>"
@@ -45,7 +45,7 @@ def _two(whole: int, unit: int, name: str, part: int, part_name: str) -> str:
 
 @lru_cache(maxsize=65536)
 def seconds(stamp: str | None) -> float | None:
-    """A Kubernetes time in seconds since the epoch; None if there is none. Raises ValueError if it is not a time."""
+    """A Kubernetes time in seconds since the epoch; None if `stamp` is empty. Raises ValueError."""
     if not stamp:
         return None
     time = datetime.fromisoformat(stamp)
@@ -53,7 +53,7 @@ def seconds(stamp: str | None) -> float | None:
 
 
 def is_time(text: str) -> bool:
-    """Whether it is a time as RFC 3339 has it."""
+    """Whether the text is a time in RFC 3339 format."""
     return _RFC_3339.fullmatch(text) is not None and _is_of_the_calendar(text)
 
 
@@ -66,7 +66,7 @@ def _is_of_the_calendar(text: str) -> bool:
 
 
 def since(stamp: str | None, now: float) -> str:
-    """How long ago this was."""
+    """The time since `stamp`, as `human_duration`."""
     then = seconds(stamp)
     return "<unknown>" if then is None else human_duration(now - then)
 
@@ -78,7 +78,7 @@ def age(item: Json, now: float) -> str:
 def column(
     name: str, description: str, *, of_type: str = "string", wide: bool = False, format: str = ""
 ) -> dict[str, Any]:
-    """A column of a Table. `wide`: shown with -o wide only."""
+    """A column of a Table. `wide`: shown only with -o wide."""
     return {
         "name": name,
         "type": of_type,

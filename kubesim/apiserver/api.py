@@ -1,6 +1,6 @@
-"""API server: Kubernetes' REST API without sockets. A request goes in, an answer or a watch comes out, at once.
+"""API server: Kubernetes' REST API without sockets; a request gets an answer or a watch at once.
 
-Knows paths, verbs and who is let in. What a list, a write, a watch or a kind is, is said in the modules beside it.
+It handles paths, verbs and authentication. The modules beside it handle lists, writes, watches and kinds.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ _SUCCESS: Json = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status"
 
 
 class ApiServer:
-    """`token`: the bearer token of the admin; None lets everybody in. `tokens`: others that do, and whose they are.
+    """The API server. `token`: the bearer token of the admin; None admits every request.
 
-    Who asks is told to `audit`, and makes no difference else. `allows`: what is answered to those who ask what others
-    may do; None: everything.
+    `tokens`: further accepted tokens, each with its user name. The user goes to `audit` and to reviews, and has no
+    other effect. `allows`: decides reviews about what others may do; None allows everything.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class ApiServer:
         self._begin()
 
     def handle(self, request: Request) -> Answer | Watch:
-        """The answer; all that the request changes is changed when this returns."""
+        """The answer; every change that the request makes is complete when this returns."""
         target: Target | None = None
         user = ANYBODY
         try:
@@ -122,7 +122,7 @@ class ApiServer:
         return answer
 
     def note_refusal(self, request: Request, status: int) -> None:
-        """A fault has refused it: the audit has it as it has each refusal."""
+        """Records in the audit a request that an injected fault refused, like any refusal."""
         self.audit.note(request, self.served.target(request.path), self._user(request), status)
 
     @property
@@ -130,12 +130,12 @@ class ApiServer:
         return self._watches.count()
 
     def restore(self, backup: Backup, version: int | None = None) -> None:
-        """Its etcd was restored from that backup: all watches have ended. As `Store.restore`."""
+        """Restores etcd from the backup and ends all watches; see `Store.restore`."""
         self._watches.end_all()
         self.store.restore(backup, version)
 
     def _user(self, request: Request) -> str:
-        """Who asks. Raises Failure (401)."""
+        """The user of the request. Raises Failure (401)."""
         if request.user:
             return request.user
         if self._users is None:
@@ -146,14 +146,14 @@ class ApiServer:
         return known
 
     def _begin(self) -> None:
-        """What a kube-apiserver makes itself is there."""
+        """Creates the namespaces and priority classes that kube-apiserver creates at its start."""
         for name in SYSTEM_NAMESPACES:
             self._writes.create(Target(NAMESPACE, "", name), {"metadata": {"name": name}})
         for each in simple.system_priority_classes():
             own = {"uid": new_uid(self._rng), "creationTimestamp": self._clock.stamp()}
             self.store.create(PRIORITY_CLASS, {**each, "metadata": {**each["metadata"], **own}})
 
-    # -- what is not about objects -------------------------------------------------------------------------------------
+    # -- requests that are not about objects ---------------------------------------------------------------------------
 
     def _general(self, request: Request) -> Answer:
         path = request.path.rstrip("/") or "/"
@@ -287,7 +287,7 @@ class ApiServer:
         )
 
     def _finalized(self, request: Request, target: Target, body: Json) -> Answer:
-        """`namespaces/<name>/finalize`: the namespace is let go once nothing is left that holds it."""
+        """`namespaces/<name>/finalize`: removes the namespace once no finalizer holds it."""
         old = self.store.get(NAMESPACE, "", target.name)
         if old is None:
             raise not_found(NAMESPACE, target.name)
@@ -309,7 +309,7 @@ class ApiServer:
 
 
 def _shown(user: str) -> Json:
-    """Who it is, as reviews tell it."""
+    """The user as reviews show it."""
     if user == ANYBODY:
         return {"username": user, "groups": ["system:unauthenticated"]}
     groups = ["system:masters"] if user == ADMIN else []
@@ -325,7 +325,7 @@ def _has(kind: Kind, subresource: str) -> bool:
 
 
 def _unheeded(kind: Kind, obj: Json) -> list[str]:
-    """What the new object asks for in vain."""
+    """Warnings about fields of the new object that have no effect here."""
     if kind is POD:
         return unheeded(obj.get("spec") or {})
     if kind is JOB:
@@ -341,7 +341,7 @@ _OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOpti
 
 
 def _check_dry_run(request: Request) -> None:
-    """Raises Failure (422) where something else than All is asked for."""
+    """Raises Failure (422) if `dryRun` is neither empty nor All."""
     given = request.query.get("dryRun")
     if given in (None, "", "All") or request.method not in _OPTIONS:
         return

@@ -1,7 +1,7 @@
-"""Applying: what a pod becomes by an apply configuration that somebody else than its owner makes.
+"""Applying: merges an apply configuration from a client other than the owner into a pod.
 
-As server-side apply merges, and a MutatingAdmissionPolicy uses it: objects by their fields, lists by the keys of their
-items. What would be replaced as a whole is not touched. Nothing that is given is changed; results share what stays.
+It merges like server-side apply, as a MutatingAdmissionPolicy uses it: objects by fields, lists by the keys of their
+items. It refuses parts that can only be replaced as a whole. Inputs never change; results share unchanged parts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ Path = tuple[str, ...]
 
 _CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
 _ATOMIC = frozenset({"nodeSelector", "labelSelector", "requiredDuringSchedulingIgnoredDuringExecution"})
-"""Objects that are replaced as a whole, by the name of their field; besides items of ownerReferences."""
+"""Objects that are replaced as a whole, by field name. Items of ownerReferences are such, too."""
 _DEFAULTS = {"protocol": "TCP"}
-"""What a key is where an item does not say it."""
+"""The value of a key that an item lacks."""
 
 
 class NotApplied(Exception):
-    """It cannot be merged; `str()` says why, as kube-apiserver does."""
+    """The configuration cannot be merged; `str()` gives the reason as kube-apiserver words it."""
 
 
 def applied(pod: Json, configuration: Json) -> Json:
-    """The pod with what the configuration says. Raises NotApplied."""
+    """The pod merged with the configuration. Raises NotApplied."""
     if atomic := list(_atomics((), configuration, "")):
         what = "may not mutate atomic arrays, maps or structs"
         raise NotApplied(f"invalid ApplyConfiguration: {what}: {', '.join(atomic)}")
@@ -38,7 +38,7 @@ def applied(pod: Json, configuration: Json) -> Json:
 
 
 def _keys(path: Path) -> Sequence[str] | None:
-    """By which fields the items of the list at `path` are known; none if they are texts. None: it is atomic."""
+    """Key fields of the list's items at `path`; empty if items are texts, None if it is atomic."""
     match path:
         case ("spec", containers, "ports") if containers in _CONTAINERS:
             return ("containerPort", "protocol")
@@ -49,7 +49,7 @@ def _keys(path: Path) -> Sequence[str] | None:
 
 
 def _atomics(path: Path, value: Any, shown: str) -> Iterator[str]:
-    """Where the configuration says something of what can only be replaced."""
+    """The paths where the configuration sets what can only be replaced as a whole."""
     if isinstance(value, dict):
         if path and (path[-1] in _ATOMIC or path == ("metadata", "ownerReferences")):
             yield shown
@@ -72,7 +72,7 @@ def _merged(path: Path, live: Any, given: Any) -> Any:
 
 
 def _merged_list(path: Path, live: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """What is given stands in the order in which it is given; other items stay where they are between those."""
+    """Given items are in their given order; other items stay where they are between those."""
     keys = _keys(path) or ()
     wanted = {_name(path, keys, each): each for each in given}
     if len(wanted) < len(given):
@@ -99,7 +99,7 @@ def _merged_list(path: Path, live: Sequence[Any], given: Sequence[Any]) -> list[
 
 
 def _name(path: Path, keys: Sequence[str], item: Any) -> str:
-    """What tells an item from the others of its list."""
+    """The key that identifies an item in its list. Raises NotApplied."""
     if not keys:
         return str(item)
     fields: Mapping[str, Any] = item if isinstance(item, dict) else {}

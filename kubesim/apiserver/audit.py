@@ -1,8 +1,8 @@
-"""Audit: each request that would change something, as kube-apiserver writes it to its audit log.
+"""Audit: records each request that would change something, as kube-apiserver's audit log does.
 
-Shaped as audit.k8s.io/v1 has it, at the levels and with the stage that `controlplane` asks of a real kube-apiserver:
-deletions, evictions, Bindings and events with what was sent, others without. Nothing is made of it while nobody
-listens. Must not know what a request means, nor change anything.
+Events have the form of audit.k8s.io/v1, with the levels and the stage that `controlplane` configures for a real
+kube-apiserver. Deletions, evictions, Bindings and events include the body, other requests do not. Without a listener no
+event is built.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Listener = Callable[[Json], None]
 
 
 class Audit:
-    """Whoever subscribes hears of a request after what it changes has been changed, and in that order."""
+    """The audit. Subscribers get each request after its changes, in the order of the changes."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class Audit:
         self._count = 0
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """`listener` gets each event until what is returned is called."""
+        """Calls `listener` with each event until the returned function is called."""
         self._listeners = (*self._listeners, listener)
 
         def unsubscribe() -> None:
@@ -41,7 +41,7 @@ class Audit:
         return unsubscribe
 
     def note(self, request: Request, target: Target | None, user: str, status: int) -> None:
-        """The request was answered with this status."""
+        """Records that the request was answered with this status."""
         verb = _VERBS.get(request.method)
         if not self._listeners or verb is None or target is None:
             return
@@ -72,7 +72,7 @@ class Audit:
 
 
 def _reference(target: Target, sent: Json | None) -> Json:
-    """What the request is about; a created object without a name in the path has it in its body."""
+    """The object of the request; a created object's name may come from the body."""
     name = target.name or ((sent or {}).get("metadata") or {}).get("name", "")
     found = {
         "resource": target.kind.plural,
@@ -86,7 +86,7 @@ def _reference(target: Target, sent: Json | None) -> Json:
 
 
 def _sent(request: Request, target: Target, verb: str) -> Json | None:
-    """The body, where it tells more than that something was asked for, and can be read."""
+    """The body, if the audit level includes it and it is readable JSON; otherwise None."""
     is_event = target.kind.plural == "events" and verb == "create"
     if not (is_event or verb.startswith("delete") or target.subresource in _WITH_BODY):
         return None

@@ -1,4 +1,4 @@
-"""Binding: pods are assigned to nodes and evicted, as their subresources `binding` and `eviction` do it."""
+"""Binding: assigns pods to nodes and evicts them, for the subresources `binding` and `eviction`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _RESOURCE = "pods/binding"
 
 
 def bind(store: Store, clock: Clock, target: Target, binding: Json, *, dry_run: bool) -> None:
-    """The pod is assigned to the node that the Binding names. Raises Failure."""
+    """Assigns the pod to the node that the Binding names. Raises Failure."""
     meta, aim = binding.get("metadata") or {}, binding.get("target") or {}
     name = meta.get("name") or ""
     if target.name and name != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     problems = _problems(aim)
     if problems:
-        # A plain error in kube-apiserver, which becomes an internal one.
+        # kube-apiserver returns a plain error here, which becomes an internal error.
         said = str(problems[0]) if len(problems) == 1 else "[" + ", ".join(map(str, problems)) + "]"
         raise Failure(500, "", said)
     pod = store.get(POD, target.where, name)
@@ -88,7 +88,7 @@ def _bound(pod: Json, node: str, meta: Json, now: str) -> Json:
 
 
 def evict(store: Store, writes: Writes, clock: Clock, target: Target, eviction: Json, *, dry_run: bool) -> None:
-    """The pod is deleted, if the budgets about it allow that. Raises Failure (404, 409, 429, 500)."""
+    """Deletes the pod if its disruption budgets allow it. Raises Failure (404, 409, 429, 500)."""
     name = (eviction.get("metadata") or {}).get("name") or ""
     if name != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
@@ -96,7 +96,7 @@ def evict(store: Store, writes: Writes, clock: Clock, target: Target, eviction: 
     if pod is None:
         raise not_found(POD, target.name)
     wanted = _delete_options(eviction.get("deleteOptions") or {}, dry_run)
-    # The budget is spent before the preconditions are looked at, as kube-apiserver does it.
+    # The budget is spent before the preconditions are checked, as in kube-apiserver.
     if not _may_go_anyway(pod):
         budgets = _budgets(store, pod)
         if len(budgets) > 1:
@@ -112,7 +112,7 @@ def evict(store: Store, writes: Writes, clock: Clock, target: Target, eviction: 
 
 
 def _disrupted(pod: Json, now: str) -> Json:
-    """The pod says why it goes, also where it is gone in the next moment."""
+    """The pod with the condition for its eviction, even if the pod is removed at once."""
     status = pod.get("status") or {}
     why = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
     said = {**why, "message": "Eviction API: evicting"}
@@ -146,7 +146,7 @@ def _is_about(budget: Json, labels: Json) -> bool:
     try:
         return selectors.of_label_selector(budget["spec"].get("selector"))(labels)
     except (KeyError, TypeError, AttributeError):
-        # No request brings such a selector in, but a restored store may hold one.
+        # Requests with such a selector are refused, but a restored store may hold one.
         _log.exception("a disruption budget cannot be understood", budget=budget["metadata"]["name"])
         return False
 
@@ -165,7 +165,7 @@ def _always_allows_unhealthy(budget: Json) -> bool:
 
 
 def _spend(store: Store, budget: Json, pod: str, now: str, dry_run: bool) -> None:
-    """One disruption less is allowed. Raises Failure (429) where none is left."""
+    """Decrements the allowed disruptions. Raises Failure (429) if none is left."""
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     said = "Cannot evict pod as it would violate the pod's disruption budget."
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):

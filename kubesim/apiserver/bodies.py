@@ -1,7 +1,4 @@
-"""Bodies: what was sent with a request, read as an object of the kind that it is about.
-
-Knows media types, and what is said where a body cannot be read; must not know what becomes of an object.
-"""
+"""Bodies: decodes the body of a request as an object of the requested kind, by its media type."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ YAML = ("application/yaml", "application/apply-patch+yaml")
 
 
 def read(request: Request, kind: Kind) -> Json:
-    """The object in the request, of whatever kind it says. Raises Failure (400, 415)."""
+    """The object in the request, of whatever kind. Raises Failure (400, 415)."""
     media = request.content_type
     try:
         if media == protobuf.MEDIA_TYPE:
@@ -56,12 +53,12 @@ def _unrecognized(request: Request, kind: Kind, why: str) -> Failure:
 
 
 def read_other(request: Request, name: str) -> Json:
-    """What is sent but not stored: Binding, Eviction, DeleteOptions. Raises Failure (400, 415)."""
+    """A body that is not stored: Binding, Eviction, DeleteOptions. Raises Failure (400, 415)."""
     return shapes.known_other(name, read(request, Kind("", "v1", name, "")))
 
 
 def read_object(request: Request, kind: Kind, served: Iterable[Kind]) -> Json:
-    """The object in the request, which is of this kind and has only known fields. Raises Failure (400, 415)."""
+    """The object in the request, with its kind and fields checked. Raises Failure (400, 415)."""
     obj = read(request, kind)
     _check_kind(kind, obj, request, served)
     unknown: list[str] = []
@@ -74,7 +71,7 @@ def read_object(request: Request, kind: Kind, served: Iterable[Kind]) -> Json:
 
 
 def read_review(request: Request, kind: Kind, served: Iterable[Kind]) -> Json:
-    """What is asked, of this kind; its fields are taken as they are. Raises Failure (400, 415)."""
+    """The review in the request, with unchecked fields. Raises Failure (400, 415)."""
     obj = read(request, kind)
     _check_kind(kind, obj, request, served)
     return obj
@@ -113,7 +110,7 @@ def _check_kind(kind: Kind, obj: Json, request: Request, served: Iterable[Kind])
 
 
 def other_custom_kind(kind: Kind, obj: Json) -> Failure:
-    """The object says that it is of another kind than the path."""
+    """The failure for an object whose kind differs from the path's."""
     given = obj.get("kind") or ""
     problem = wrong("kind", given, f"must be {kind.name}")
     metadata = obj.get("metadata")
@@ -122,7 +119,10 @@ def other_custom_kind(kind: Kind, obj: Json) -> Failure:
 
 
 def strict_problems(kind: Kind, patched: Json, shown: str = "") -> Failure | None:
-    """What is said where a patch that must be strict has made an object with unknown fields; `shown` instead of it."""
+    """The failure if a strict patch made an object with unknown fields.
+
+    `shown`: replaces the object in it.
+    """
     unknown: list[str] = []
     if kind.schema is not None:
         unknown = schema.unknown_fields(kind.schema, patched)

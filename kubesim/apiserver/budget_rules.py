@@ -1,4 +1,4 @@
-"""Budget rules: what is wrong with a PodDisruptionBudget, in kube-apiserver's words, when it is made and changed."""
+"""Budget rules: finds errors in a new or changed PodDisruptionBudget, in kube-apiserver's words."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _amount_problems(amount: int | str, where: str) -> list[Problem]:
 
 
 def _as_go(spec: Json) -> Json:
-    """With the names that its fields have inside kube-apiserver."""
+    """The spec with the field names of kube-apiserver's Go type."""
     names = {
         "MinAvailable": "minAvailable",
         "Selector": "selector",

@@ -1,4 +1,4 @@
-"""Rows of the built-in kinds in a Table: the columns that the real kube-apiserver gives them, and their cells."""
+"""Rows of the built-in kinds in a Table: the real kube-apiserver's columns, and their cells."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kubesim.apiserver.pod_row import POD_COLUMNS, pod_cells
 from kubesim.kinds import Json
 
 Cells = Callable[[Json, float], list[Any]]
-"""The cells of an object at a time."""
+"""Returns the cells of an object at a time, in seconds since the epoch."""
 _UNSET = "<unset>"
 
 
@@ -63,7 +63,7 @@ _JOB_CONDITIONS = (
     ("FailureTarget", "FailureTarget"),
     ("SuccessCriteriaMet", "SuccessCriteriaMet"),
 )
-"""What is said of a job by its conditions, the first that holds; "" is a job that is being deleted."""
+"""A job's status text by its conditions, the first that holds; "": it is being deleted."""
 
 
 def _job(item: Json, now: float) -> list[Any]:
@@ -115,7 +115,7 @@ def _daemon_set(item: Json, now: float) -> list[Any]:
 
 
 def _selector(selector: Json | None) -> str:
-    """A LabelSelector as `-l` takes it, by key."""
+    """A LabelSelector in the syntax of `-l`, sorted by key."""
     selector = selector or {}
     said = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or ():
@@ -126,7 +126,7 @@ def _selector(selector: Json | None) -> str:
 
 
 def _event(item: Json, now: float) -> list[Any]:
-    """Of either API: events.k8s.io has the fields of the core one under other names."""
+    """Cells of an event of either API; events.k8s.io renames the fields of the core API."""
 
     def fact(*names: str) -> Any:
         return next((item[name] for name in names if item.get(name)), None)
@@ -317,10 +317,10 @@ PRINTERS: dict[tuple[str, str], tuple[list[Column], Cells]] = {
         lambda item, now: [_name(item), item["spec"]["policyName"], _UNSET, age(item, now)],
     ),
 }
-"""By group and plural."""
+"""Columns and cells by group and plural."""
 
 BARE: tuple[list[Column], Cells] = (
     [NAME, column("Created At", "When the object was created.", of_type="date")],
     lambda item, now: [_name(item), item["metadata"].get("creationTimestamp") or ""],
 )
-"""Of built-in kinds without columns of their own, such as CustomResourceDefinitions."""
+"""For built-in kinds without columns of their own, such as CustomResourceDefinitions."""

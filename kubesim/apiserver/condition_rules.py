@@ -1,6 +1,6 @@
-"""Condition rules: what is wrong with the conditions in a status, in kube-apiserver's words.
+"""Condition rules: finds errors in the conditions of a status, in kube-apiserver's words.
 
-Which of them a kind has to keep differs there too: of a pod's conditions the type is looked at, of a budget's all.
+As in kube-apiserver, only the type of a pod's conditions is checked, but all fields of a budget's.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _STATUSES = ("False", "True", "Unknown")
 
 
 def type_problems(conditions: Sequence[Json], where: str) -> list[Problem]:
-    """Of a pod's conditions, whose type kube-apiserver names with its Go field."""
+    """Errors in a pod's conditions; kube-apiserver names their type by its Go field."""
     return [
         wrong(f"{where}[{at}].Type", condition.get("type") or "", why)
         for at, condition in enumerate(conditions)
@@ -24,7 +24,7 @@ def type_problems(conditions: Sequence[Json], where: str) -> list[Problem]:
 
 
 def condition_problems(conditions: Sequence[Json], where: str) -> list[Problem]:
-    """Of conditions as meta/v1 has them."""
+    """Errors in conditions of the meta/v1 type."""
     problems: list[Problem] = []
     seen: set[str] = set()
     for at, condition in enumerate(conditions):

@@ -1,4 +1,4 @@
-"""Counts: how many requests of each sort were answered, as kube-apiserver's /metrics tells it."""
+"""Counts: how many requests of each sort were answered, for kube-apiserver's /metrics."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Counts:
             verb = "APPLY"
         kind = target.kind
         dry = "All" if request.dry_run else ""
-        # Whatever else somebody writes into a path must not make new counters.
+        # An unknown subresource in a path must not create new counters.
         known = not target.subresource or target.subresource in (*kind.subresources, "finalize")
         sub = target.subresource if known else "other"
         self._requests[str(code), dry, kind.group, kind.plural, scope, sub, verb, kind.version] += 1
 
     def text(self) -> bytes:
-        """In the format of Prometheus."""
+        """The counters in the format of Prometheus."""
         names = ("code", "dry_run", "group", "resource", "scope", "subresource", "verb", "version")
         lines = [
             "# HELP apiserver_request_total How many requests of each sort have been answered.",

@@ -1,7 +1,6 @@
-"""Columns of custom resources: additionalPrinterColumns, with the JSONPaths that Kubernetes lets them have.
+"""Columns of custom resources: additionalPrinterColumns, with the JSONPaths that Kubernetes allows.
 
-A value of another type than its column's is left out, as the real kube-apiserver does. Where no columns are,
-the age is one.
+A value whose type is not its column's is left out, as in kube-apiserver. A kind without columns shows the age.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ Step = Callable[[Any], Iterable[Any]]
 
 
 def _steps(path: str) -> list[Step]:
-    """The steps of a JSONPath of keys, indices, [*] and [?(@.key=="value")]. Raises ValueError for any other."""
+    """Parses a JSONPath of keys, indices, [*] and [?(@.key=="value")]. Raises ValueError."""
     steps: list[Step] = []
     at = 0
     while at < len(path):

@@ -1,4 +1,4 @@
-"""DaemonSets as the API server knows them: defaults, and what may not change. No controller makes their pods."""
+"""DaemonSets: defaults and immutable fields. No controller creates their pods."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Definitions: CustomResourceDefinitions as objects, and the kinds that they make.
+"""Definitions: CustomResourceDefinitions as objects, and the kinds that they define.
 
-A kind is served from the moment that its definition is stored, and no more once that is deleted, with all its objects.
+A kind is served while its definition is stored. When the definition is deleted, all objects of the kind are removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kubesim.store import DELETED, Change, Store
 
 
 def completed(definition: Json) -> Json:
-    """With the names and the conversion that are usual."""
+    """The definition with default names and conversion."""
     spec = dict(definition.get("spec") or {})
     names = dict(spec.get("names") or {})
     if names.get("kind"):
@@ -85,7 +85,7 @@ def _problems(definition: Json, old: Json | None = None) -> list[Problem]:
 
 
 def _problems_of_schemas(versions: list[Json], before: Json) -> Iterator[Problem]:
-    """One that all versions have is judged once, as if it stood above them."""
+    """A schema that all versions share is checked once, at the path `spec.validation`."""
     former = {version.get("name"): _schema(version) for version in before.get("versions") or ()}
     alike = all(_schema(version) == _schema(versions[0]) for version in versions)
     for at, version in enumerate(versions[:1] if alike else versions):
@@ -101,7 +101,7 @@ def _schema(version: Json) -> Json | None:
 
 
 class Definitions:
-    """Keeps what is served in step with the definitions that are stored."""
+    """Updates the served kinds whenever a stored definition changes."""
 
     def __init__(self, store: Store, served: Served, watches: Watches) -> None:
         self._store, self._served, self._watches = store, served, watches

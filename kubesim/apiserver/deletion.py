@@ -1,6 +1,6 @@
-"""Deletion: what becomes of an object that is to be deleted: gone at once, or marked until somebody lets it go.
+"""Deletion: removes an object at once, or marks it until its finalizers or grace period are over.
 
-Knows grace periods, finalizers, preconditions and propagation; who deletes what depends on an object is elsewhere.
+It handles grace periods, finalizers, preconditions and propagation. The garbage collector deletes dependents.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Options:
 
 
 def options(request: Request, body: Any) -> Options:
-    """What the request asks for: where there is a body, it alone. Raises Failure (400, 422)."""
+    """The options of the request; a body replaces the query. Raises Failure (400, 422)."""
     given: Mapping[str, Any] = body if isinstance(body, dict) else {}
     preconditions = given.get("preconditions") or {}
     grace: Any = given.get("gracePeriodSeconds")
@@ -56,7 +56,7 @@ def options(request: Request, body: Any) -> Options:
 
 
 def check(kind: Kind, obj: Json, wanted: Options) -> None:
-    """It may be deleted, and the preconditions hold. Raises Failure (403, 409)."""
+    """Checks that the object may be deleted and preconditions hold. Raises Failure (403, 409)."""
     metadata = obj["metadata"]
     if kind is kinds.NAMESPACE and metadata["name"] in _IMMORTAL:
         raise forbidden(kind, metadata["name"], "this namespace may not be deleted")
@@ -75,9 +75,9 @@ def check(kind: Kind, obj: Json, wanted: Options) -> None:
 
 
 def marked(kind: Kind, obj: Json, wanted: Options, clock: Clock) -> tuple[Json, bool]:
-    """The object as the deletion leaves it, and whether it stays until somebody lets it go."""
+    """The object after the deletion request, and whether it stays marked for now."""
     metadata = dict(obj["metadata"])
-    # What a Job has made is left alone unless something else is asked for.
+    # The default for a Job keeps the pods that it created.
     policy = wanted.policy or ("Orphan" if kind is kinds.JOB else None)
     finalizers = _finalizers(metadata.get("finalizers") or [], policy)
     held = bool(finalizers) or kind is kinds.NAMESPACE
@@ -92,7 +92,7 @@ def marked(kind: Kind, obj: Json, wanted: Options, clock: Clock) -> tuple[Json, 
 
 
 def _mark(kind: Kind, obj: Json, wanted: Options, metadata: Json, held: bool, clock: Clock) -> int:
-    """Says in the metadata when it is to go; returns how many seconds it has."""
+    """Sets the deletion time in the metadata; returns the grace period in seconds."""
     grace = _grace(kind, obj, wanted)
     if metadata.get("deletionTimestamp") is None:
         if grace is None and not held:
@@ -117,7 +117,7 @@ def _mark(kind: Kind, obj: Json, wanted: Options, metadata: Json, held: bool, cl
 
 
 def let_go(kind: Kind, obj: Json, old: Json) -> bool:
-    """Whether this update takes away the last thing that kept a deleted object."""
+    """Whether this update removes the last finalizer that kept a deleted object."""
     metadata, before = obj["metadata"], old["metadata"]
     if metadata.get("finalizers") or not before.get("deletionTimestamp"):
         return False
@@ -127,7 +127,7 @@ def let_go(kind: Kind, obj: Json, old: Json) -> bool:
 
 
 def _grace(kind: Kind, obj: Json, wanted: Options) -> int | None:
-    """Seconds until a pod may be taken away; None for kinds that need no time."""
+    """The grace period of a pod, in seconds; None for kinds without one."""
     if kind is not kinds.POD:
         return None
     spec = obj.get("spec") or {}

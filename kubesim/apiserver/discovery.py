@@ -1,7 +1,7 @@
-"""Discovery: what clients are told of the groups, versions and kinds that there are, and which Kubernetes this plays.
+"""Discovery: the groups, versions and kinds that clients see, and the Kubernetes version.
 
-Pure: it knows the kinds and the request, nothing of objects. Beside the old form (a document for each group and
-version) it has the aggregated one, all of it in two answers, which kubectl prefers.
+It depends only on the kinds and the request. The old form has a document for each group and version. The aggregated
+form has everything in two answers; kubectl prefers it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kubesim.kinds import Json, Kind
 
 JSON = "application/json"
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-"""The content type of aggregated discovery; clients tell by it which form they got."""
+"""The content type of aggregated discovery, by which clients recognise the form."""
 
 MAJOR, MINOR = "1", "36"
 GIT_VERSION = f"v{MAJOR}.{MINOR}.3+escher"
-"""What clients read as a semantic version; what follows the `+` does not count when versions are compared."""
+"""Clients read it as a semantic version; comparisons ignore the part after `+`."""
 
 VERSION: Json = {
     "major": MAJOR,
@@ -45,7 +45,7 @@ _VERSION_NAME = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?$")
 
 
 def answer(kinds: Iterable[Kind], path: str, accept: str) -> Json | None:
-    """The document at this path, in the form that `accept` prefers; None if discovery has nothing there."""
+    """The document at this path, in the form that `accept` prefers; None without one."""
     path = path.rstrip("/")
     if path == "/version":
         return VERSION
@@ -69,13 +69,13 @@ def answer(kinds: Iterable[Kind], path: str, accept: str) -> Json | None:
 
 
 def content_type(path: str, accept: str) -> str:
-    """With which Content-Type `answer` is to be sent."""
+    """The Content-Type of `answer`."""
     return AGGREGATED if path.rstrip("/") in ("/api", "/apis") and _prefers_aggregated(accept) else JSON
 
 
 @cache
 def _prefers_aggregated(accept: str) -> bool:
-    """Whether the aggregated form (v2: the only one Kubernetes 1.36 has) comes before plain JSON."""
+    """Whether `accept` prefers the aggregated form (v2: the only one in 1.36) to plain JSON."""
     for each in accept.split(","):
         media_type, *parameters = (part.strip() for part in each.split(";"))
         if media_type not in (JSON, "application/*", "*/*"):
@@ -93,7 +93,7 @@ def _groups(kinds: Sequence[Kind]) -> list[str]:
 
 
 def _versions(kinds: Sequence[Kind], group: str) -> list[str]:
-    """The preferred one first: stable ones before betas before alphas, then the higher number."""
+    """The preferred version first: stable before beta before alpha, then the higher number."""
     return sorted({kind.version for kind in kinds if kind.group == group}, key=_version_rank)
 
 
@@ -118,7 +118,7 @@ def _singular(kind: Kind) -> str:
 
 
 def _subresources(kind: Kind) -> list[str]:
-    """Those that are served: a definition may name scale, which is not."""
+    """The served subresources; a definition may also name scale, which is not served."""
     return sorted(kind.subresources - {"scale"})
 
 
@@ -208,7 +208,7 @@ def _aggregated_subresource(kind: Kind, name: str) -> Json:
 
 
 def _made_of(kind: Kind, subresource: str) -> Json:
-    """The kind of what is sent. A group and version of "" are those that it is listed under."""
+    """The kind in a response. "" as group and version means the group and version of the list."""
     own = (kind.group, kind.version, kind.name) if kind.is_custom else ("", "", kind.name)
     group, version, name = _SUBRESOURCE_KINDS.get(subresource, own)
     return {"group": group, "version": version, "kind": name}

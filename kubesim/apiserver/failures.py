@@ -1,6 +1,6 @@
-"""Failures: what the API server says when it says no, as a Kubernetes Status with its code, reason and message.
+"""Failures: the negative answers of the API server, each a Kubernetes Status.
 
-Knows the wording of each kind of failure; must not know why anything fails.
+Each function words one kind of failure: code, reason, message and details.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 class Failure(Exception):
-    """Raised to answer with this Status."""
+    """An exception whose `status` becomes the answer to the request."""
 
     def __init__(
         self, code: int, reason: str, message: str, details: Json | None = None, metadata: Json | None = None
@@ -45,7 +45,7 @@ class Failure(Exception):
 
 @dataclass(frozen=True)
 class Problem:
-    """One field that is wrong. `body` says all but the field."""
+    """One invalid field. `body` is the message without the field."""
 
     type: str
     field: str
@@ -91,7 +91,7 @@ def wrong_type(field: str, value: object, why: str) -> Problem:
 
 
 def _shown(value: object) -> str:
-    """As Go's `%#v` and `%v` show it in messages, by kind of value."""
+    """The value as Go's `%#v` and `%v` show it in messages, by kind of value."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
     if value is None:
@@ -107,14 +107,14 @@ def not_found(kind: Kind, name: str) -> Failure:
 
 
 def exists(kind: Kind, name: str, *, generated: bool = False, leaving: bool = False) -> Failure:
-    """`generated`: the name was made by the server. `leaving`: the one that is there is being deleted."""
+    """`generated`: the server made the name. `leaving`: the existing object is being deleted."""
     tail = ", the server was not able to generate a unique name for the object" if generated else ""
     start = "object is being deleted: " if leaving else ""
     return Failure(409, "AlreadyExists", f'{start}{kind!r} "{name}" already exists{tail}', _details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str = MODIFIED, resource: str = "") -> Failure:
-    """`resource`: where the message is about something other than the kind, as for `pods/binding`."""
+    """`resource`: the subject of the message if it is not the kind, as for `pods/binding`."""
     shown = f"{resource or kind.plural}.{kind.group}" if kind.group else resource or kind.plural
     details: Json = {"name": name, "group": kind.group, "kind": resource or kind.plural}
     return Failure(409, "Conflict", f'Operation cannot be fulfilled on {shown} "{name}": {why}', details)
@@ -125,7 +125,7 @@ def forbidden(kind: Kind, name: str, why: str) -> Failure:
 
 
 def invalid(kind: Kind, name: str, problems: Sequence[Problem], called: str = "") -> Failure:
-    """`called`: the kind's name where the message uses another than the object's."""
+    """`called`: replaces the kind's name in the message."""
     name_of_kind = called or kind.name
     shown = f"{name_of_kind}.{kind.group}" if kind.group else name_of_kind
     said = list(dict.fromkeys(str(problem) for problem in problems))
@@ -140,7 +140,7 @@ def no_method() -> Failure:
 
 
 def not_supported(kind: Kind, verb: str) -> Failure:
-    """As the server of custom resources says it."""
+    """In the words of the server of custom resources."""
     message = f'{verb} is not supported on resources of kind "{kind!r}"'
     return Failure(405, "MethodNotAllowed", message, {"group": kind.group, "kind": kind.plural})
 
@@ -151,7 +151,7 @@ def no_resource() -> Failure:
 
 
 def other_uid(kind: Kind, key: str, name: str, asked: str, found: str, resource: str = "") -> Failure:
-    """A write is about an object with another identity than the one that is there."""
+    """The object has another UID than the write expects."""
     why = f"UID in precondition: {asked}, UID in object meta: {found}"
     return _precondition(kind, key, name, why, resource)
 
@@ -186,7 +186,7 @@ def expired(message: str, *, following: str = "") -> Failure:
 
 
 def unsupported_media(accepted: Sequence[str] = ()) -> Failure:
-    """`accepted`: the media types that are named; some handlers name none."""
+    """`accepted`: the media types that the message names; some handlers name none."""
     if not accepted:
         return Failure(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     said = "the body of the request was in an unknown format - accepted media types include"
@@ -207,7 +207,7 @@ def too_many_requests(message: str, causes: Sequence[Json] = (), retry_after: in
 
 
 def too_new(asked: int, current: int) -> Failure:
-    """The resource version lies in the future."""
+    """The resource version is newer than the current one."""
     details: Json = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,

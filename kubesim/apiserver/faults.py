@@ -1,6 +1,6 @@
-"""Faults: what befalls requests on their way to the API server and back, as tests put it.
+"""Faults: errors, delays and repeated arrivals of requests, injected by tests.
 
-Only what comes in process meets them. Must not know what a request means.
+Only in-process connections (`in_process`) apply them.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from extender.kube.errors import Refused, Unavailable
 
 @dataclass(frozen=True)
 class Fault:
-    """`error` is what is told, of a request that has not arrived or, `after`, of one that was carried out. Without an
-    error the answer is late, or the request is, by `seconds`.
+    """A fault of requests: an error, a delay, or a second arrival.
 
-    Met by requests with this `method` and a `path` in which the pattern is found, of a `user` whom that pattern
-    describes; empty: of any. So many of them (`skip`) go by before, and so many meet it (`times`; None: all until it is
-    taken back).
-    """
+    The sender gets `error` before the request arrives or, with `after`, once it was carried out. Without an error the
+    request (with `after` the answer) is `seconds` late. It applies to requests of this `method`, whose `path` the
+    pattern is found in and whose `user` the pattern matches fully; empty matches any. `skip` matching requests pass
+    first; the next `times` get the fault (None: all until `remove`)."""
 
     error: Unavailable | Refused | None = None
     after: bool = False
@@ -28,14 +27,15 @@ class Fault:
     path: str = ""
     user: str = ""
     seconds: float = 0.0
-    """How much later than any other its answer, or the error, comes."""
+    """Delay of the request, the answer or the error, in seconds."""
     skip: int = 0
     times: int | None = 1
     again: float | None = None
-    """It arrives once more, so many seconds after its sender has heard what there is to hear: what had not arrived, too
-    late; what had, a second time."""
+    """The request arrives again this many seconds after the sender got its answer or error.
+
+    So it comes too late if it had not arrived, or a second time if it had."""
     again_if: Callable[[], bool] = lambda: True
-    """Whether it arrives once more, asked at that moment."""
+    """Decides at that moment whether the request arrives again."""
 
     def concerns(self, user: str, method: str, path: str) -> bool:
         if self.method not in ("", method) or (self.user and re.fullmatch(self.user, user) is None):
@@ -44,7 +44,7 @@ class Fault:
 
 
 class Faults:
-    """Those that are still to be met, in order: a request meets one at most."""
+    """The pending faults, in order; a request meets at most one."""
 
     def __init__(self) -> None:
         self._coming: list[_Coming] = []
@@ -53,11 +53,11 @@ class Faults:
         self._coming.extend(_Coming(each, each.skip, each.times) for each in faults)
 
     def remove(self, fault: Fault) -> None:
-        """Nobody meets it any more."""
+        """No further request meets this fault."""
         self._coming = [each for each in self._coming if each.fault is not fault]
 
     def met_by(self, user: str, method: str, path: str) -> Fault | None:
-        """A request has arrived: what befalls it."""
+        """The fault that an arriving request meets, or None. It consumes `skip` and `times`."""
         coming = next((each for each in self._coming if each.fault.concerns(user, method, path)), None)
         if coming is None:
             return None
@@ -73,7 +73,7 @@ class Faults:
 
 @dataclass(eq=False)
 class _Coming:
-    """A fault, and by how many more requests it is to be passed, and then met."""
+    """A fault, with the numbers of requests that still pass it and that still meet it."""
 
     fault: Fault
     skip: int

@@ -1,6 +1,6 @@
-"""Forms: how an object, a list or an event of a watch is written down: whole, as metadata alone, or as a table.
+"""Forms: encodes objects, lists and watch events whole, as metadata only, or as a table.
 
-Knows what `Accept` asks for; must not know how objects are found.
+The `Accept` header of the request selects the form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _READABLE = ("application/json", "application/*", "*/*", "application/yaml")
 
 
 class Form:
-    """One form of objects of one kind. `name` is the same for whoever can share what was encoded."""
+    """One form of objects of one kind. Forms with the same `name` can share encoded lines."""
 
     def __init__(self, kind: Kind, request: Request, store: Store, now: Callable[[], float]) -> None:
         self.kind = kind
@@ -60,7 +60,7 @@ class Form:
         return _encode({**header, "metadata": metadata, "items": shown})
 
     def line(self, of_type: str, obj: Json, change: Change | None = None) -> bytes:
-        """An event of a watch. Those of one change are shared by all who watch in the same form."""
+        """A watch event. All watches in the same form share the encoded line of one change."""
         if change is None or self.name == TABLE or obj is not change.object:
             return self._line(of_type, obj)
         key = (of_type, self.name, self.kind)
@@ -74,12 +74,12 @@ class Form:
             body = self._store.encoded(obj)
         else:
             body = self.one(obj)
-            # The columns are said once in a watch.
+            # A watch sends the column definitions only once.
             self._headers = False
         return b'{"type":"%b","object":%b}\n' % (of_type.encode(), body)
 
     def bookmark(self, version: int, *, initial: bool) -> bytes:
-        """The line that says: everything up to this version has been sent."""
+        """The BOOKMARK line: the server has sent everything up to this version."""
         metadata: Json = {"resourceVersion": str(version)}
         if initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -99,7 +99,7 @@ def partial(obj: Json) -> Json:
 
 
 def asked_for(accept: str) -> str:
-    """The first form of an Accept header that there is. Raises Failure (406) where there is none."""
+    """The first form of an Accept header that is supported. Raises Failure (406) if none is."""
     if not accept:
         return WHOLE
     for clause in accept.split(","):

@@ -1,7 +1,7 @@
-"""In process: a connection without sockets, to an API server in the same event loop.
+"""In process: a connection without sockets to an API server in the same event loop.
 
-Implements `extender.kube.requests.Requests`: the same paths in, the same bytes and the same errors out; and what is
-to go wrong on the way (`ApiServer.faults`).
+It implements `extender.kube.requests.Requests`, with the same paths, bytes and errors, and applies injected faults
+(`ApiServer.faults`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kubesim.apiserver.wire import Answer, Request
 
 
 class InProcess:
-    """`latency`: seconds that each request takes, with `rng` between half and one and a half times as long.
+    """A connection. `latency`: seconds of each request; with `rng`, between 0.5 and 1.5 times that.
 
-    `user`: as whom; nothing has to be shown for it.
+    `user`: the user name of its requests, without any token.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class InProcess:
         self._headers = {"user-agent": user}
 
     async def keep_warm(self, connections: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
-        """There is nothing to keep open: waits until it is cancelled."""
+        """Keeps no connection open: waits until it is cancelled."""
         while True:
             await sleep(60.0)
 
@@ -54,7 +54,7 @@ class InProcess:
         accept: str = JSON,
         within: float = TIMEOUT,
     ) -> bytes:
-        # Half of the time before the API server decides, half of it after.
+        # Half of the latency passes before the API server handles the request, half after it.
         pause = self._pause() / 2
         await asyncio.sleep(pause)
         asked = self._request(method, path, body, content_type, accept)
@@ -101,7 +101,7 @@ class InProcess:
                 raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
 
     def _arrive_again(self, request: Request, fault: Fault) -> None:
-        """Whoever sent it hears nothing of this."""
+        """Handles the request a second time; its sender gets no answer."""
         if not fault.again_if():
             return
         answer = self._server.handle(request)

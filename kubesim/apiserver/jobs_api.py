@@ -1,6 +1,6 @@
-"""Jobs as the API server knows them: defaults, generated selectors and what may not change.
+"""Jobs in the API server: defaults, generated selectors and immutable fields.
 
-What runs them is elsewhere.
+The controller `jobs` runs them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def of_new(kind: Kind, job: Json) -> tuple[Json, list[Problem]]:
         template = spec["template"]
         labels = {**(template["metadata"].get("labels") or {}), **generated}
         if meta.get("labels") == (template["metadata"].get("labels") or None):
-            # They were taken from the template, and so they are the same.
+            # The job's labels were copied from the template, so they stay equal to it.
             job = {**job, "metadata": {**meta, "labels": labels}} if meta.get("labels") else job
         template = {**template, "metadata": {**template["metadata"], "labels": labels}}
         spec = {**spec, "template": template, "selector": {"matchLabels": {_UID: uid}}}
@@ -90,6 +90,6 @@ def of_changed(new: Json, old: Json) -> tuple[Json, list[Problem]]:
 
 
 def _pinned(template: Json) -> Json:
-    """What of a template may not change while its Job has never been begun: all but where its pods may go."""
+    """The template's fields fixed before a Job's first start: all but those of scheduling."""
     free = ("nodeSelector", "tolerations", "affinity", "schedulingGates")
     return {key: value for key, value in template["spec"].items() if key not in free}

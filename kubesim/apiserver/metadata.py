@@ -1,7 +1,4 @@
-"""Metadata: what the API server fills in and refuses in the `metadata` of any object, on creation and on update.
-
-Knows ObjectMeta; must not know kinds beyond how they are named.
-"""
+"""Metadata: defaults and validation of the `metadata` of any object, on creation and update."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ def new_uid(rng: random.Random) -> str:
 
 
 def of_new(kind: Kind, obj: Json, namespace: str, clock: Clock, rng: random.Random) -> Json:
-    """The metadata of an object that is to be created: named, placed, and with an identity. Raises Failure (400)."""
+    """The metadata of a new object, with name, namespace, UID and time. Raises Failure (400)."""
     given = shaped(kind, obj)
     if given.get("resourceVersion"):
         raise Failure(500, "", "resourceVersion should not be set on objects to be created")
@@ -83,7 +80,7 @@ def of_new(kind: Kind, obj: Json, namespace: str, clock: Clock, rng: random.Rand
 
 
 def place(kind: Kind, metadata: Json, namespace: str) -> None:
-    """The metadata names the request's namespace. Raises Failure (400) where it named another."""
+    """Sets the namespace to the request's. Raises Failure (400) if it is another one."""
     if kind.namespaced:
         if metadata.setdefault("namespace", namespace) != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -92,7 +89,7 @@ def place(kind: Kind, metadata: Json, namespace: str) -> None:
 
 
 def shaped(kind: Kind, obj: Json) -> Json:
-    """The metadata without what is null or empty. Raises Failure (400) where it has another shape."""
+    """The metadata without null or empty values. Raises Failure (400) if its shape is wrong."""
     metadata = obj.get("metadata")
     if metadata is None:
         return {}
@@ -124,7 +121,7 @@ def shaped(kind: Kind, obj: Json) -> Json:
 
 
 def _in_utc(stamp: str) -> str:
-    """The same moment as it is stored; a text that is no time as it is."""
+    """The same time as it is stored, in UTC; a text that is no time stays unchanged."""
     try:
         return datetime.fromisoformat(stamp).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
@@ -132,7 +129,7 @@ def _in_utc(stamp: str) -> str:
 
 
 def carried_over(metadata: Json, old: Json) -> Json:
-    """The metadata of an update, with what it may leave out as it was."""
+    """The metadata of an update, with omitted server-set fields copied from `old`."""
     kept = {key: old[key] for key in _KEPT if key in old and not metadata.get(key)}
     return {**metadata, **kept, "generation": old["generation"]} if "generation" in old else {**metadata, **kept}
 
@@ -141,7 +138,7 @@ def problems_of_new(kind: Kind, metadata: Json) -> list[Problem]:
     problems: list[Problem] = []
     name, prefix = metadata.get("name"), metadata.get("generateName") or ""
     if prefix:
-        # A name may end behind a dash here, for more follows.
+        # A generateName may end in a dash, because a suffix follows.
         shown = prefix[:-1] + "a" if prefix.endswith("-") and len(prefix) > 1 else prefix
         problems += [wrong("metadata.generateName", prefix, why) for why in _name_faults(kind, shown)]
     if not name:
@@ -173,7 +170,7 @@ def problems_of_update(new: Json, old: Json) -> list[Problem]:
 
 
 def label_faults(value: str) -> list[str]:
-    """Why this is no DNS label."""
+    """Why the value is no DNS label; empty if it is one."""
     faults = ["must be no more than 63 bytes"] if len(value) > 63 else []
     if not _LABEL.fullmatch(value):
         faults.append("must not contain dots" if _SUBDOMAIN.fullmatch(value) else _NOT_LABEL)
@@ -181,13 +178,13 @@ def label_faults(value: str) -> list[str]:
 
 
 def subdomain_faults(value: str) -> list[str]:
-    """Why this is no DNS subdomain."""
+    """Why the value is no DNS subdomain; empty if it is one."""
     faults = ["must be no more than 253 bytes"] if len(value) > 253 else []
     return faults if _SUBDOMAIN.fullmatch(value) else [*faults, _NOT_SUBDOMAIN]
 
 
 def qualified_name_faults(key: str) -> list[str]:
-    """Why this is no key of labels, annotations or resources."""
+    """Why this is no valid key of a label, annotation or resource."""
     prefix, slash, name = key.rpartition("/")
     faults: list[str] = []
     if slash:
@@ -208,7 +205,7 @@ def qualified_name_faults(key: str) -> list[str]:
 
 
 def label_value_faults(value: str) -> list[str]:
-    """Why this is no value of a label."""
+    """Why this is no valid label value."""
     faults = ["must be no more than 63 bytes"] if len(value) > 63 else []
     return faults if _VALUE.fullmatch(value) else [*faults, _NOT_VALUE]
 
@@ -266,7 +263,7 @@ def _not_readable(kind: Kind, value: Any, wanted: str, where: str) -> Failure:
 
 
 def go_kind(value: object) -> str:
-    """What Go's JSON decoder calls a value."""
+    """The name of the value's type in Go's JSON decoder."""
     match value:
         case bool():
             return "bool"

@@ -1,7 +1,7 @@
-"""Mutations: what the MutatingAdmissionPolicies in force make of a pod that is to be created.
+"""Mutations: applies the MutatingAdmissionPolicies in force to a new pod.
 
-A policy is in force where a binding names it. They come in the order of their names, and each sees what those before it
-have made. Knows the policies that are there; what they may say is in `policy_rules`. Must not know requests.
+A policy is in force if a binding names it. Policies run in the order of their names, and each sees the changes of those
+before it. `policy_rules` validates policies.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kubesim.kinds import Json
 from kubesim.store import Store
 
 _NOT_YET = ("uid", "creationTimestamp", "generation")
-"""Metadata that a pod is given only behind admission."""
+"""Metadata that a pod gets only after admission."""
 _PLACE = ("name", "generateName", "namespace")
 
 
 class _Broken(Exception):
-    """A policy cannot be carried out on this pod."""
+    """The policy failed on this pod."""
 
 
 @dataclass
 class _Failed:
-    """What the policies that must not fail have failed on."""
+    """Messages of the failed policies whose failurePolicy is Fail."""
 
     messages: list[str] = field(default_factory=list)
 
@@ -40,9 +40,9 @@ class _Failed:
 
 
 def of_pod(pod: Json, store: Store, complete: Callable[[Json], Json]) -> Json:
-    """The pod as they have it, itself if they leave it as it is. Raises Failure.
+    """The pod after all policies; the identical pod if they change nothing. Raises Failure.
 
-    `complete` gives a pod the defaults of any decoding.
+    `complete` adds the defaults that every decoding applies.
     """
     bindings = store.list(kinds.MUTATING_POLICY_BINDING)
     if not bindings:
@@ -76,13 +76,13 @@ def _invoked(policy: Json, binding: Json, pod: Json, complete: Callable[[Json], 
         try:
             pod = _mutated(mutation, pod, complete)
         except _Broken as error:
-            # Those behind it are made all the same.
+            # The following mutations still run.
             failed.note(policy, binding, error)
     return pod
 
 
 def _matches(spec: Json, pod: Json) -> bool:
-    """One condition that does not hold is enough, whatever others fail on. Raises _Broken."""
+    """False if any condition is false, even if others fail. Raises _Broken."""
     broken: list[str] = []
     for condition in spec.get("matchConditions") or ():
         try:
@@ -96,7 +96,7 @@ def _matches(spec: Json, pod: Json) -> bool:
 
 
 def _mutated(mutation: Json, pod: Json, complete: Callable[[Json], Json]) -> Json:
-    """Raises _Broken; and Failure where a JSON patch has made of it what is no pod, whatever the failurePolicy."""
+    """Raises _Broken; Failure if a JSON patch makes no valid pod, whatever the failurePolicy."""
     of_type = mutation["patchType"]
     member, wanted = MEMBERS[of_type]
     text = mutation[member]["expression"]

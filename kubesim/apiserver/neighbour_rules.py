@@ -1,7 +1,7 @@
-"""Neighbour rules: what is wrong with a pod's ports and spread constraints, in kube-apiserver's words, and what their
-matchLabelKeys become when a pod is created.
+"""Neighbour rules: finds errors in a pod's ports and spread constraints, like kube-apiserver.
 
-Knows PodSpec as it was completed; must not know how pods are scheduled.
+The messages are kube-apiserver's. It also merges matchLabelKeys into the selectors of a new pod. It expects a PodSpec
+with its defaults.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSche
 
 
 def port_problems(ports: Sequence[Json], where: str) -> list[Problem]:
-    """Of one container's ports."""
+    """Errors in one container's ports."""
     problems: list[Problem] = []
     for at, port in enumerate(ports):
         here = f"{where}[{at}]"
@@ -38,7 +38,7 @@ def port_problems(ports: Sequence[Json], where: str) -> list[Problem]:
 
 
 def host_port_problems(containers: Sequence[Json], where: str) -> list[Problem]:
-    """No two of the containers want the same port of the node."""
+    """Errors where two containers want the same port of the node."""
     problems: list[Problem] = []
     seen: set[str] = set()
     for number, container in enumerate(containers):
@@ -85,7 +85,7 @@ def _least_domains_problems(number: int | None, action: str, where: str) -> list
 
 
 def label_keys_problems(constraint: Json, where: str) -> list[Problem]:
-    """Of the matchLabelKeys of a spread constraint or an affinity term."""
+    """Errors in the matchLabelKeys of a spread constraint or an affinity term."""
     keys, selector = constraint.get("matchLabelKeys") or [], constraint.get("labelSelector")
     if not keys:
         return []
@@ -96,12 +96,12 @@ def label_keys_problems(constraint: Json, where: str) -> list[Problem]:
         for at, key in enumerate(keys)
         for why in qualified_name_faults(key)
     ]
-    # What the keys have become stands in the selector already, once each; what stands there twice was there before.
+    # `_merged` has already added each key once to the selector. A second occurrence was there before.
     asked = set(selector.get("matchLabels") or ())
     for expression in selector.get("matchExpressions") or ():
         key = expression.get("key") or ""
         if key in keys and key in asked:
-            # kube-apiserver names the constraint, not the list of keys.
+            # kube-apiserver names the constraint here, not the list of keys.
             problems.append(
                 wrong(f"{where}[{keys.index(key)}]", key, "exists in both matchLabelKeys and labelSelector")
             )
@@ -110,7 +110,7 @@ def label_keys_problems(constraint: Json, where: str) -> list[Problem]:
 
 
 def selector_problems(selector: Json | None, where: str) -> list[Problem]:
-    """Of a LabelSelector."""
+    """Errors in a LabelSelector."""
     if selector is None:
         return []
     problems = label_problems(selector.get("matchLabels") or {}, f"{where}.matchLabels")
@@ -133,7 +133,7 @@ def selector_problems(selector: Json | None, where: str) -> list[Problem]:
 
 
 def with_label_keys(spec: Json, labels: Json) -> Json:
-    """The spec of a new pod, where matchLabelKeys and mismatchLabelKeys have become part of the selectors."""
+    """A new pod's spec, with matchLabelKeys and mismatchLabelKeys merged into the selectors."""
     done = spec
     constraints = spec.get("topologySpreadConstraints")
     if constraints:
@@ -159,7 +159,7 @@ def _merged_terms(terms: Json, labels: Json) -> Json:
 
 
 def _merged(term: Json, labels: Json) -> Json:
-    """A spread constraint or affinity term. Without a selector it means nobody, whatever the keys say."""
+    """A merged spread constraint or affinity term; without a selector it matches no pod."""
     selector = term.get("labelSelector")
     same, other = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     if selector is None or not (same or other):

@@ -1,7 +1,7 @@
-"""Nesting: whether what was sent is nested deeper, or larger once its aliases are followed, than can be worked on here.
+"""Nesting: limits the depth of a body, and its size once YAML aliases are expanded.
 
-kube-apiserver lets JSON be 10,000 levels deep. Here fewer are let in, so that nothing that walks an object ever runs
-out of stack; no object of any kind that is served comes near.
+kube-apiserver allows 10,000 levels of JSON. The limit here is lower, so that recursive functions never overflow the
+stack. No object of a served kind comes near it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _TOO_DEEP = "invalid character '{}' exceeded max depth"
 
 
 def fault_of_json(body: bytes) -> str:
-    """Why the body is not read, in the words of Go's decoder; empty: it may be."""
+    """Why the body is refused, in the words of Go's decoder; empty if it is accepted."""
     if body.count(b"{") + body.count(b"[") <= DEEPEST:
         return ""
     depth = 0
@@ -32,7 +32,7 @@ def fault_of_json(body: bytes) -> str:
 
 
 def fault_of(value: object) -> str:
-    """The same of what was read from YAML, where one part may stand in many places."""
+    """The same for a value read from YAML, where aliases may repeat a part many times."""
     waiting = [(value, 1)]
     seen = 0
     while waiting:

@@ -1,10 +1,9 @@
-"""OpenAPI: what clients are told of the fields of objects and of the parameters of requests.
+"""OpenAPI: describes the fields of objects and the parameters of requests to clients.
 
-For each kind: its schema (of a custom resource its own, of a built-in kind that of the `kubernetes` package) and its
-paths, with the parameters of writes: because `fieldValidation` is among them, kubectl leaves validation to the server.
-A PATCH does not list its media types: kubectl would then merge by the schema here instead of by what it has compiled
-in. Version 2 has the same schemas; kubectl asks for it only to validate a List itself, skips what it does not find
-there, and accepts protobuf alone, in which nothing is said of kinds.
+Each kind has its schema (a built-in kind that of the `kubernetes` package) and paths with the parameters of writes.
+`fieldValidation` is among them, so kubectl leaves validation to the server. A PATCH lists no media types; otherwise
+kubectl would merge by this schema instead of its compiled-in one. Version 2 has the same schemas. kubectl reads it only
+to validate a List, skips missing kinds, and accepts only protobuf, which here describes no kinds.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from kubesim.kinds import Json, Kind
 
 JSON = "application/json"
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""How protobuf is sent. Clients ask for it with an @ in the middle, which they do not understand in an answer."""
+"""The Content-Type of protobuf. Clients request it with an @, which an answer must not have."""
 
 _TITLE = "Kubernetes"
 _GVK = "x-kubernetes-group-version-kind"
@@ -29,7 +28,7 @@ _STRING: Json = {"type": "string"}
 
 
 def answer(kinds: Iterable[Kind], path: str, accept: str) -> tuple[bytes, str] | None:
-    """The document at this path of /openapi and its Content-Type; None if there is none."""
+    """The document at this path of /openapi and its Content-Type; None if it does not exist."""
     if path == "/openapi/v2":
         return (v2_protobuf(), V2_PROTOBUF) if "protobuf" in accept else (_written_v2(tuple(kinds)), JSON)
     if path == "/openapi/v3":
@@ -41,11 +40,11 @@ def answer(kinds: Iterable[Kind], path: str, accept: str) -> tuple[bytes, str] |
 
 
 def v3_index(kinds: Iterable[Kind]) -> Json:
-    """/openapi/v3: where the document of each group and version is. The address changes with what is in it."""
+    """/openapi/v3: the address of each group version's document; it changes with the contents."""
     kinds = tuple(kinds)
     paths = {}
     for group_version in dict.fromkeys(kind.root.removeprefix("/") for kind in kinds):
-        # What makes the document, instead of the document itself, which takes long.
+        # Hashes the input of the document, because building the document takes long.
         made_of = [(kind.name, kind.plural, kind.namespaced, kind.schema) for kind in _of(kinds, group_version)]
         digest = hashlib.sha256(json.dumps([GIT_VERSION, made_of], sort_keys=True).encode()).hexdigest().upper()
         paths[group_version] = {"serverRelativeURL": f"/openapi/v3/{group_version}?hash={digest}"}
@@ -53,13 +52,13 @@ def v3_index(kinds: Iterable[Kind]) -> Json:
 
 
 def v3(kinds: Iterable[Kind], group_version: str) -> Json | None:
-    """/openapi/v3/<group_version>, which is as in a path: `api/v1`, `apis/batch/v1`. None if there is no such one."""
+    """/openapi/v3/<group_version>, such as `api/v1` or `apis/batch/v1`; None if not served."""
     found = _of(kinds, group_version)
     return _document(found) if found else None
 
 
 def v2(kinds: Iterable[Kind]) -> Json:
-    """/openapi/v2 as JSON: all schemas, and no paths."""
+    """/openapi/v2 as JSON: all schemas, without paths."""
     schemas: Json = {}
     for kind in kinds:
         schemas |= _schemas(kind)
@@ -74,7 +73,7 @@ def v2_protobuf() -> bytes:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A string or message of fewer than 128 bytes."""
+    """A protobuf field: a string or message of fewer than 128 bytes."""
     return bytes([number << 3 | 2, len(content)]) + content
 
 
@@ -109,7 +108,7 @@ def _document(kinds: Sequence[Kind]) -> Json:
 
 
 def _schema_name(kind: Kind) -> str:
-    """Unique among the kinds of a document; of its dots kubectl shows what is after the last."""
+    """A schema name, unique in a document; kubectl shows the part after the last dot."""
     if kind.schema is None:
         return openapi_models.of_kind(kind)[0]
     return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.name}"
@@ -120,7 +119,7 @@ def _gvk(kind: Kind) -> Json:
 
 
 def _schemas(kind: Kind) -> Json:
-    """The schema of the kind and all that it refers to, by name."""
+    """The schema of the kind and all schemas that it refers to, by name."""
     if kind.schema is None:
         name, schemas = openapi_models.of_kind(kind)
         return schemas | {name: schemas[name] | {_GVK: [_gvk(kind)]}}
@@ -167,7 +166,7 @@ _DELETE = (
 
 
 def _paths(kind: Kind) -> Json:
-    """The paths of a kind, with the operations that discovery tells of."""
+    """The paths of a kind, with the operations that discovery lists."""
     operations = {
         "list": ("get", _operation(kind, "list", _LIST)),
         "create": ("post", _operation(kind, "post", _WRITE, body=True)),

@@ -1,6 +1,6 @@
-"""OpenAPI models: the schemas of built-in kinds, as the models of the `kubernetes` package have them.
+"""OpenAPI models: the schemas of built-in kinds, from the models of the `kubernetes` package.
 
-Those are imported when the first of them is asked for: that takes longer than starting up. Must not know requests.
+The models are imported at the first use, because the import takes longer than the start of the cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _NAME = re.compile(r"((?:[A-Z][a-z]+)?V\d+(?:(?:alpha|beta)\d+)?)(?=[A-Z])(.*)")
 
 
 def called(model: str) -> str:
-    """What the schema of a model is called; clients show what is after the last dot."""
+    """The schema name of a model; clients show the part after the last dot."""
     found = _NAME.fullmatch(model)
     return f"io.k8s.{found[1].lower()}.{found[2]}" if found else f"io.k8s.{model}"
 
 
 @cache
 def of_kind(kind: Kind) -> tuple[str, Json]:
-    """The name of the kind's own model, and its schema with all that it refers to, by name."""
+    """The name of the kind's own model, and by name its schema and all that it refers to."""
     from kubernetes.client import models
 
     version = kind.version.capitalize()
@@ -36,7 +36,7 @@ def of_kind(kind: Kind) -> tuple[str, Json]:
 
 @cache
 def of_metadata() -> Json:
-    """The schema of every object's metadata, with all that it refers to, by name."""
+    """The schema of object metadata and all that it refers to, by name."""
     return _schemas(METADATA)
 
 
@@ -49,7 +49,7 @@ def _schemas(name: str) -> Json:
 
 
 def _plain(schema: Any) -> Any:
-    """As Kubernetes writes it: without null as an alternative, titles, and siblings of references."""
+    """The schema as Kubernetes writes it: no null alternatives, titles or siblings of `$ref`."""
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
@@ -79,5 +79,5 @@ def _plain(schema: Any) -> Any:
 
 
 def _described(text: str) -> str:
-    """Without what the generator of the models adds."""
+    """The description without the text that the generator of the models adds."""
     return text.partition("\n\nAttributes:")[0].strip()

@@ -1,7 +1,7 @@
-"""Patches: what an object becomes by a JSON patch (RFC 6902) or a merge patch (RFC 7396).
+"""Patches: applies a JSON patch (RFC 6902) or a merge patch (RFC 7396) to an object.
 
-Nothing that is given is changed: results share the parts that stay as they were. Strategic merge patches, which know
-kinds, are in `strategic`. Must not know what an object means.
+Inputs never change; results share unchanged parts. `strategic` has the strategic merge patches, which depend on the
+kind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def merge(target: Any, patch: Any) -> Any:
-    """RFC 7396: null removes, an object is merged, anything else replaces."""
+    """Merges by RFC 7396: null removes, an object is merged, anything else replaces."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}
@@ -38,7 +38,7 @@ def merge(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Json, operations: object) -> Json:
-    """RFC 6902. Raises Failure: 400 where it is no such patch, 422 where an operation cannot be carried out."""
+    """Applies RFC 6902. Raises Failure: 400, 413 for too many operations, 422 if one fails."""
     if not isinstance(operations, list) or not all(isinstance(each, dict) for each in operations):
         raise bad_request(
             "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"
@@ -54,15 +54,15 @@ def json_patch(target: Json, operations: object) -> Json:
 
 
 class Impossible(Exception):
-    """The operation cannot be carried out on this document. kube-apiserver does not say why, and so nor do we."""
+    """The operation failed on this document. kube-apiserver gives no reason either."""
 
 
 class Untrue(Impossible):
-    """What a test has found is something else than it says."""
+    """A `test` operation found another value than it names."""
 
 
 def operated(target: Json, operations: Sequence[Mapping[str, Any]]) -> Json:
-    """The object when all operations have been carried out. Raises Impossible."""
+    """The object after all operations. Raises Impossible."""
     result: Any = target
     for operation in operations:
         result = _apply(result, operation)
@@ -100,20 +100,20 @@ def _value(operation: Mapping[str, Any]) -> Any:
 
 
 def _test(found: Any, wanted: Any) -> None:
-    # True is not 1 in JSON.
+    # `True == 1` in Python, but not in JSON.
     if isinstance(found, bool) != isinstance(wanted, bool) or found != wanted:
         raise Untrue
 
 
 def _parts(path: Any) -> list[str]:
-    """Without a slash it is no path; of what is before the first one the library of kube-apiserver takes no notice."""
+    """The keys of a path; kube-apiserver's library ignores the part before the first slash."""
     if not isinstance(path, str) or "/" not in path:
         raise Impossible
     return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
 
 
 def _get(document: Any, parts: Sequence[str]) -> Any:
-    """The value there. A key that is missing in an object that is there is as one that is null, in that library."""
+    """The value there; a missing key of an existing object reads as null, as in that library."""
     for part in parts[:-1]:
         document = document.get(part) if isinstance(document, dict) else _item(document, part)
     if isinstance(document, dict):
@@ -128,7 +128,7 @@ def _item(document: Any, part: str) -> Any:
 
 
 def _set(document: Any, parts: Sequence[str], value: Any, *, insert: bool) -> Any:
-    """A key that is to be replaced and is missing is added: the library of kube-apiserver does so."""
+    """Replacing a missing key adds it, as in kube-apiserver's library."""
     part, rest = parts[0], parts[1:]
     if isinstance(document, dict):
         return {**document, part: _set(document.get(part), rest, value, insert=insert) if rest else value}
@@ -141,7 +141,7 @@ def _set(document: Any, parts: Sequence[str], value: Any, *, insert: bool) -> An
 
 
 def _position(document: Sequence[Any], part: str, *, inserting: bool = False) -> int:
-    """As Go reads whole numbers; those below 0 count from the end, as that library has it."""
+    """A list index in Go's format; a negative one counts from the end, as in that library."""
     size = len(document) + (1 if inserting else 0)
     if inserting and part == "-":
         return len(document)
@@ -166,7 +166,7 @@ def _remove(document: Any, parts: Sequence[str]) -> Any:
 
 
 def parse(body: bytes) -> Any:
-    """The body of a patch. Raises Failure (400)."""
+    """The decoded body of a patch. Raises Failure (400)."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""The row of a pod in a Table: what `kubectl get pods` says of it, made from its phase, conditions and containers."""
+"""The row of a pod in a Table, computed from its phase, conditions and containers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pod_cells(pod: Json, now: float) -> list[Any]:
 
 
 def pod_row_conditions(pod: Json) -> list[Json]:
-    """Of a pod that ended: that its row will not change any more."""
+    """For a pod that ended: a condition that its row no longer changes."""
     phase = (pod.get("status") or {}).get("phase")
     messages = {"Succeeded": "The pod has ended well.", "Failed": "The pod has failed."}
     if phase not in messages:
@@ -70,8 +70,7 @@ def _is_true(conditions: dict[str, Json], name: str) -> bool:
 
 
 def _initializing(spec: Json, status: Json, sidecars: set[str]) -> tuple[str, int, int]:
-    """What the first init container that is not done does, "" if all are; how many sidecars before it are ready; and
-    how many init containers there are up to it."""
+    """First unfinished init container's status ("" if none), ready sidecars before, its number."""
     ready = 0
     containers = status.get("initContainerStatuses") or ()
     for index, container in enumerate(containers):
@@ -91,7 +90,7 @@ def _initializing(spec: Json, status: Json, sidecars: set[str]) -> tuple[str, in
 
 
 def _by_containers(said: str, containers: Sequence[Json], pod_is_ready: bool) -> str:
-    """What the containers say of the pod: the first of them that waits or has ended. A failure outweighs a good end."""
+    """The pod's status by the first container that waits or ended; failure outweighs success."""
     failure = ""
     for container in reversed(containers):
         state = container.get("state") or {}
@@ -109,7 +108,7 @@ def _by_containers(said: str, containers: Sequence[Json], pod_is_ready: bool) ->
 
 
 def _is_running(container: Json) -> bool:
-    """Running, ready, and neither waiting nor ended."""
+    """Whether the container is running and ready, and neither waiting nor ended."""
     state = container.get("state") or {}
     return bool(
         container.get("ready")

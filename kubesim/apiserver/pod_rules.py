@@ -1,6 +1,6 @@
-"""Pod rules: what is wrong with a pod, in kube-apiserver's words: on creation, and when one is changed.
+"""Pod rules: finds errors in a new or changed pod, in kube-apiserver's words.
 
-The rules that schedulers, users and Escher meet; volumes, probes and security contexts are taken as they are.
+It has the rules that concern schedulers, users and Escher. Probes and security contexts are not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubesim.apiserver.neighbour_rules import host_port_problems, port_problems,
 from kubesim.kinds import Json
 
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API object that stands for a static pod."""
+"""The annotation of a mirror pod: the API object of a static pod."""
 
 _MIRROR_FIELD = f"metadata.annotations[{MIRROR}]"
 _LONGEST = 2**31 - 1
@@ -29,7 +29,7 @@ _UPDATABLE = (
 
 
 def problems_of_new_annotations(pod: Json) -> list[Problem]:
-    """A pod that stands for a static one is on its node from the beginning."""
+    """Requires a node name for a mirror pod."""
     value = (pod["metadata"].get("annotations") or {}).get(MIRROR)
     if value is None or pod["spec"].get("nodeName"):
         return []
@@ -37,7 +37,7 @@ def problems_of_new_annotations(pod: Json) -> list[Problem]:
 
 
 def problems_of_annotations_change(pod: Json, old: Json) -> list[Problem]:
-    """Whether a pod stands for a static one never changes."""
+    """Refuses adding, changing or removing the mirror annotation."""
     new, before = ((each["metadata"].get("annotations") or {}).get(MIRROR) for each in (pod, old))
     if new == before:
         return []
@@ -128,7 +128,7 @@ def _resource_problems(resources: Json, where: str) -> list[Problem]:
             if not overcommit:
                 problems.append(missing(f"{where}.limits", "Limit must be set for non overcommitable resources"))
         elif not (_is_amount(amount) and _is_amount(limit)):
-            # That is a problem of its own, and told already.
+            # `_amount_problems` has already reported the invalid amount.
             continue
         elif amount != limit and parse_quantity(amount) != parse_quantity(limit):
             if not overcommit:
@@ -159,7 +159,7 @@ def _amount_problems(resource: str, amount: str, where: str) -> list[Problem]:
 
 
 def amount_problems(resource: str, amount: str, where: str) -> list[Problem]:
-    """What is wrong with an amount of the resource: below zero, or not whole where only whole units exist."""
+    """Errors in an amount of the resource: negative, or fractional where only whole units exist."""
     try:
         value = parse_quantity(amount)
     except InvalidQuantity as error:
@@ -167,7 +167,7 @@ def amount_problems(resource: str, amount: str, where: str) -> list[Problem]:
     problems: list[Problem] = []
     if value < 0:
         problems.append(wrong(where, amount, "must be greater than or equal to 0"))
-    # Seen in thousandths, of which there are 2^63-1.
+    # kube-apiserver counts in thousandths, up to 2^63-1.
     if ("/" in resource or resource == "pods") and (value.denominator != 1 or value > LARGEST_AMOUNT):
         problems.append(wrong(where, amount, "must be an integer"))
     return problems
@@ -197,7 +197,7 @@ def _toleration_problems(toleration: Json, where: str) -> list[Problem]:
 
 
 def problems_of_change(new: Json, old: Json) -> list[Problem]:
-    """What of the new spec may not differ from the old one."""
+    """Errors for fields of the new spec that may not differ from the old one."""
     if new == old:
         return []
     problems: list[Problem] = []

@@ -1,6 +1,6 @@
-"""Pods: what the API server fills in when one is created, and what may change about one.
+"""Pods: defaults that the API server sets in a pod's spec and status.
 
-Knows the fields of pods; what is wrong with them is said by `pod_rules`. Must not know requests.
+`pod_rules` finds errors in pods.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def completed_spec(spec: Json, *, template: bool = False) -> Json:
-    """A pod's spec with the defaults that decoding gives it; of a Job's `template` those that it has there too.
+    """A pod's spec with the defaults of decoding; `template`: with only those of a Job's template.
 
-    Raises Failure (400) where an amount is no quantity.
-    """
+    Raises Failure (400) if an amount is no quantity."""
     done = {key: value for key, value in spec.items() if value is not None and value != []}
     for key in _CONTAINERS:
         if key in done:
@@ -145,11 +144,10 @@ def _amounts(raw: Any) -> Json:
 
 
 def of_new(spec: Json, priorities: Mapping[str, Json], default: Json | None) -> Json:
-    """What admission adds to a completed spec: priority and the usual tolerations.
+    """A completed spec with what admission adds: priority and the usual tolerations.
 
-    `priorities`: PriorityClasses by name; `default`: the one that is the global default. Raises KeyError with the name
-    of a class that does not exist.
-    """
+    `priorities`: PriorityClasses by name; `default`: the global default. Raises KeyError with the name of a missing
+    class."""
     done = dict(spec)
     name = done.get("priorityClassName")
     chosen = priorities[name] if name else default
@@ -161,7 +159,7 @@ def of_new(spec: Json, priorities: Mapping[str, Json], default: Json | None) -> 
 
 
 def tolerant(spec: Json) -> Json:
-    """The spec with the tolerations that every pod gets, on each of its updates too."""
+    """The spec with the tolerations that every pod gets, also on each update."""
     tolerations = spec.get("tolerations") or []
     added = [
         {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _TOLERATION_SECONDS}
@@ -173,7 +171,7 @@ def tolerant(spec: Json) -> Json:
 
 
 def with_labels_of(pod: Json, node: Json | None) -> Json:
-    """A pod that is assigned to this node, with the labels that say where the node is."""
+    """A pod assigned to this node, with the topology labels of the node."""
     if node is None:
         return pod
     there = node["metadata"].get("labels") or {}
@@ -202,7 +200,7 @@ def new_status(spec: Json, clock: Clock) -> Json:
 
 
 def with_times(status: Json, *names: str) -> Json:
-    """The status with the times of its conditions, which are null where nobody has said them."""
+    """The status with the times of its conditions; missing times become null."""
     conditions = status.get("conditions")
     if not conditions or all(name in each for each in conditions for name in names):
         return status
@@ -211,7 +209,7 @@ def with_times(status: Json, *names: str) -> Json:
 
 
 def with_states(status: Json) -> Json:
-    """The status of a pod with everything that is always told of its containers."""
+    """A pod's status with the default fields of its container statuses."""
     told = {key: [_told(each) for each in status[key]] for key in _CONTAINER_STATUSES if status.get(key)}
     return {**status, **told} if told else status
 
@@ -228,7 +226,7 @@ def _state(state: Any) -> Any:
 
 
 def qos_class(spec: Json) -> str:
-    """Guaranteed, Burstable or BestEffort, by what its containers ask for of cpu and memory."""
+    """Guaranteed, Burstable or BestEffort, by its containers' cpu and memory amounts."""
     guaranteed, any_amount = True, False
     for container in [*(spec.get("initContainers") or ()), *spec.get("containers", ())]:
         resources = container.get("resources") or {}
@@ -243,7 +241,7 @@ def qos_class(spec: Json) -> str:
 
 
 def with_condition(conditions: list[Json], wanted: Json, now: str) -> list[Json]:
-    """The conditions with this one in its place; its time of transition changes only with its status."""
+    """The conditions with this one replaced; its transition time changes only with its status."""
     new: Json = {"lastProbeTime": None, "lastTransitionTime": now, **wanted}
     for at, old in enumerate(conditions):
         if old.get("type") == wanted["type"]:
@@ -254,7 +252,9 @@ def with_condition(conditions: list[Json], wanted: Json, now: str) -> list[Json]
 
 
 def node_amounts(status: Json) -> Json:
-    """A node's status with its amounts in canonical form; allocatable is capacity where it is left out."""
+    """A node's status with canonical amounts; allocatable defaults to capacity.
+
+    Raises Failure (400)."""
     done = {"daemonEndpoints": _NO_ENDPOINTS, "nodeInfo": _NO_INFO, **status}
     try:
         for key in ("capacity", "allocatable"):

@@ -1,7 +1,7 @@
-"""Policy expressions: what the CEL of a MutatingAdmissionPolicy may be about and write out, and how it is made ready.
+"""Policy expressions: types and compilation of the CEL in a MutatingAdmissionPolicy.
 
-kube-apiserver learns only when an expression runs which fields a pod has; here that is known when it is compiled, from
-`shapes`. So what could never have a value there is Refused here. Must not know policies.
+kube-apiserver checks the fields of a pod only when an expression runs. Here `shapes` gives them at compile time, so an
+expression that could never have a value is Refused at once.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubesim.apiserver.shapes import Each, Map, Shape
 CONDITION: Type = types.BOOL
 APPLIED: Type = MessageOf("Object")
 PATCH: Type = ListOf(MessageOf("JSONPatch"))
-"""What the expressions of match conditions, of apply configurations, and of JSON patches are."""
+"""The types of match conditions, of apply configurations, and of JSON patches."""
 
 _SIMPLE: Mapping[str, Type] = {
     shapes.TEXT: types.TEXT,
@@ -31,7 +31,7 @@ _SIMPLE: Mapping[str, Type] = {
     shapes.ANY: types.OPAQUE,
 }
 _NOT_HERE = ("oldObject", "request", "params", "namespaceObject", "variables", "authorizer")
-"""Variables that expressions have in kube-apiserver."""
+"""Variables that expressions have in kube-apiserver but not here."""
 _JSON_PATCH: Mapping[str, tuple[str, Type]] = {
     **{name: (name, types.TEXT) for name in ("op", "path", "from")},
     "value": ("value", types.ANY),
@@ -39,7 +39,7 @@ _JSON_PATCH: Mapping[str, tuple[str, Type]] = {
 
 
 def _of_shape(shape: Shape, known: dict[int, Type]) -> Type:
-    """`known`: objects by identity, for a pod's containers are of the same type wherever they are."""
+    """The CEL type of a shape. `known`: types by shape identity; equal shapes share a type."""
     match shape:
         case shapes.Object(fields=fields):
             if id(shape) not in known:
@@ -56,7 +56,7 @@ _POD = _of_shape(shapes.of_kind(kinds.POD), {})
 
 
 def _message(name: str) -> Mapping[str, tuple[str, Type]] | None:
-    """JSONPatch, or `Object` and behind it the path of a part of a pod, where lists are as their items."""
+    """The fields of JSONPatch, or of `Object.<path>`, a part of a pod; a list means its items."""
     if name == "JSONPatch":
         return _JSON_PATCH
     root, *path = name.split(".")
@@ -70,7 +70,7 @@ def _message(name: str) -> Mapping[str, tuple[str, Type]] | None:
 
 @lru_cache(maxsize=256)
 def ready(text: str, wanted: Type) -> cel.Program:
-    """The program, whose value is of this type. Remembered: each pod asks for the same few. Raises Refused."""
+    """A program with a value of this type, cached because each pod needs it. Raises Refused."""
     program = cel.compiled(text, {"object": _POD, **dict.fromkeys(_NOT_HERE, types.OPAQUE)}, _message)
     for name in _NOT_HERE:
         if name in program.uses:

@@ -1,6 +1,4 @@
-"""Policy rules: what is wrong with a MutatingAdmissionPolicy or its binding, and what of them is not in the embedded
-cluster, which is refused as well: nothing that a policy says is passed over in silence.
-"""
+"""Policy rules: refuses errors and unsupported parts in MutatingAdmissionPolicies and bindings."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ from kubesim.kinds import Json, Kind
 
 APPLY, JSON_PATCH = "ApplyConfiguration", "JSONPatch"
 MEMBERS: dict[str, tuple[str, Type]] = {APPLY: ("applyConfiguration", APPLIED), JSON_PATCH: ("jsonPatch", PATCH)}
-"""By patchType: where the expression is, and what it must evaluate to."""
+"""By patchType: the field of the expression, and the type of its value."""
 
 _FAILURE = ("Fail", "Ignore")
 _REINVOCATION = ("Never", "IfNeeded")
@@ -27,13 +25,13 @@ _RULES: dict[str, tuple[str, ...]] = {
     "operations": ("CREATE",),
     "resources": ("pods",),
 }
-"""What can be matched: new pods."""
+"""The only requests that a policy can match: creation of pods."""
 _SELECTING = ("namespaceSelector", "objectSelector", "excludeResourceRules")
 _NARROWING = ("resourceRules", *_SELECTING)
 
 
 def completed(policy: Json) -> Json:
-    """With what is usual, as kube-apiserver tells it."""
+    """The policy with the defaults of kube-apiserver."""
     spec = {"failurePolicy": "Fail", **(policy.get("spec") or {})}
     if "matchConstraints" in spec:
         spec["matchConstraints"] = _completed_matches(spec["matchConstraints"])

@@ -1,8 +1,8 @@
-"""Protobuf: objects as Go programs send them, made into what they are in JSON.
+"""Protobuf: decodes the objects that Go programs send, into their JSON form.
 
-`kubectl create namespace` (configmap, secret, job, ...) and every typed client of client-go send bodies of this kind
-and do not fall back to JSON, though they read answers in JSON. Known are the kinds and fields that kubectl's own
-generators write; a field that is not known is refused, never dropped.
+`kubectl create namespace` (configmap, secret, job, ...) and every typed client of client-go send such bodies. They do
+not fall back to JSON, though they read answers in JSON. The decoder has the kinds and fields that kubectl's own
+generators write. It refuses an unknown field and never drops it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class NotUnderstood(Exception):
-    """The body is not protobuf, or has what is not known here; the text says which."""
+    """The body is not protobuf, or has an unknown part, which the text names."""
 
 
 def decode(body: bytes) -> Json:
-    """The object in the body of a request, with its apiVersion and kind. Raises NotUnderstood."""
+    """The object in the body, with its apiVersion and kind. Raises NotUnderstood."""
     if not body.startswith(_MAGIC):
         raise NotUnderstood("the body does not begin as Kubernetes' protobuf does")
     envelope = _message("Unknown", body[len(_MAGIC) :])
@@ -41,7 +41,7 @@ def decode(body: bytes) -> Json:
 
 @dataclass(frozen=True)
 class _Field:
-    """`kept`: it is there even if empty or 0, for it can be left out (a pointer in Go)."""
+    """A field of a message. `kept`: it is set even if empty or 0, because it is a pointer in Go."""
 
     name: str
     of_type: str
@@ -79,7 +79,7 @@ def _message(message: str, content: bytes) -> Json:
 
 
 def _parts(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a message by number: whole numbers, or bytes."""
+    """The fields of a message as number and value: an integer, or bytes."""
     at = 0
     while at < len(content):
         key, at = _varint(content, at)
@@ -141,7 +141,7 @@ def _int_or_string(value: int | bytes) -> int | str:
 
 
 def _time(value: int | bytes) -> str | None:
-    """None for no time at all, which is a message with nothing in it."""
+    """The time; None for an empty message."""
     parts = dict(_parts(_bytes(value)))
     if not parts:
         return None
@@ -171,7 +171,7 @@ _OBJECTS = frozenset(
         *("SubjectAccessReview", "LocalSubjectAccessReview"),
     )
 )
-"""The kinds that are understood; no two of different groups have the same name here."""
+"""The supported kinds; no two of different groups have the same name."""
 
 _WITH_SPEC = "1 metadata ObjectMeta, 2 spec {spec}, 3 status Nothing"
 

@@ -1,7 +1,4 @@
-"""Quantities: how the API server writes back what it was given, such as 1 for 1000m and 1Gi for 1024Mi.
-
-Knows the canonical form; must not know resources.
-"""
+"""Quantities: writes amounts in the API server's form, such as 1 for 1000m and 1Gi for 1024Mi."""
 
 from __future__ import annotations
 
@@ -17,9 +14,9 @@ _BINARY = ((60, "Ei"), (50, "Pi"), (40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki"
 
 @lru_cache(maxsize=16384)
 def canonical(text: str, *, milli: bool = True) -> str:
-    """The same amount without fraction and with the largest suffix that fits. Raises InvalidQuantity.
+    """The same amount without fraction, with the largest suffix that fits. Raises InvalidQuantity.
 
-    `milli`: rounded up to thousandths, as amounts of resources are.
+    `milli`: rounds up to thousandths, as for amounts of resources.
     """
     text = text.strip()
     value = parse_quantity(text)

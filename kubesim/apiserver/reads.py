@@ -1,6 +1,6 @@
-"""Reads: single objects and lists, in pages that belong together, as they are or as they were at a version.
+"""Reads: single objects and lists, in consistent pages, of now or of a former version.
 
-Knows resource versions and continue tokens; must not know how an answer is written down.
+It parses resource versions and continue tokens.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LATEST = -1
 
 @dataclass(frozen=True)
 class Page:
-    """A list or a part of one, and its ListMeta."""
+    """A list or one page of it, and its ListMeta."""
 
     items: list[Json]
     metadata: Json
@@ -46,7 +46,7 @@ def get(store: Store, target: Target) -> Json:
 
 
 def selector(kind: Kind, query: dict[str, str]) -> Selector | None:
-    """What the query selects; None if everything. Raises Failure (400)."""
+    """A predicate for the query's selectors; None if it has none. Raises Failure (400)."""
     labels = label_selector(query.get("labelSelector", ""))
     fields = field_selector(kind, query.get("fieldSelector", ""))
     if labels is None or fields is None:
@@ -58,7 +58,7 @@ def selector(kind: Kind, query: dict[str, str]) -> Selector | None:
 def page(store: Store, target: Target, query: dict[str, str]) -> Page:
     """The list that the query asks for. Raises Failure (400, 410, 422, 504)."""
     selected = selector(target.kind, query)
-    # A list of whatever version there is comes whole, as from a cache.
+    # A list with resourceVersion 0 ignores the limit, as if it came from a cache.
     cached = query.get("resourceVersion") == "0" and not query.get("continue")
     limit = 0 if cached else max(0, _number(query, "limit"))
     version, after = _place(store, query)
@@ -87,7 +87,7 @@ def page(store: Store, target: Target, query: dict[str, str]) -> Page:
 
 
 def _place(store: Store, query: dict[str, str]) -> tuple[int, str]:
-    """The version that the list shows, and the key behind which it begins."""
+    """The version that the list shows, and the key after which it begins."""
     token, asked = query.get("continue", ""), query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
     _check_match(match, asked, token)
@@ -128,7 +128,7 @@ def _invalid_options(field: str, reason: str, body: str) -> Failure:
 
 
 def watched_version(text: str) -> int:
-    """The version behind which a watch begins; 0 if it begins with what there is. Raises Failure (500)."""
+    """The version after which a watch begins; 0: with current objects. Raises Failure (500)."""
     if not text:
         return 0
     try:
@@ -138,7 +138,7 @@ def watched_version(text: str) -> int:
 
 
 def parse_version(text: str) -> int:
-    """A resource version of ours. Raises Failure (400)."""
+    """A resource version as a number. Raises Failure (400)."""
     if not text.isascii() or not text.isdigit():
         body = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
         raise Failure(400, "BadRequest", f"invalid resource version: resourceVersion: {body}")

@@ -1,7 +1,6 @@
-"""Reviews: objects that are asked and not stored: who somebody is, and what they may do.
+"""Reviews: objects that are answered but not stored: a user's identity and permissions.
 
-In the embedded cluster whoever is let in may do everything; so that is what is answered, unless it is told what
-others, who ask about somebody, are to hear.
+Every admitted user may do everything here; reviews answer so, but `allows` may decide SubjectAccessReviews.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _EVERY_PATH = {"verbs": ["*"], "nonResourceURLs": ["*"]}
 
 
 Allows = Callable[[Json], bool]
-"""Whether somebody may do something, by the spec of a SubjectAccessReview."""
+"""Whether a user may do something, by the spec of a SubjectAccessReview."""
 
 
 def answered(
@@ -43,8 +42,9 @@ def answered(
     now: str,
     allows: Allows | None = None,
 ) -> Json:
-    """The object with its status. `user` asks, `now`; `of_token` knows whose token it is, None if nobody's; `allows`:
-    what others may do, None: everything."""
+    """The review with its status. `user` sends it at `now`. `of_token`: a token's user, or None.
+
+    `allows`: decides SubjectAccessReviews; None allows everything."""
     spec = body.get("spec") if isinstance(body.get("spec"), Mapping) else {}
     match kind.name:
         case "SelfSubjectReview":
@@ -63,6 +63,6 @@ def answered(
     said: Json = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": {**(metadata or {})}}
     said["metadata"].setdefault("creationTimestamp", None)
     if kind.name == "SelfSubjectReview":
-        # Of all reviews this one alone says when it was asked.
+        # Only SelfSubjectReview has a creation time.
         said["metadata"]["creationTimestamp"] = now
     return said | ({"spec": spec} if kind.name != "SelfSubjectReview" else {}) | {"status": status}

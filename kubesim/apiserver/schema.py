@@ -1,7 +1,7 @@
-"""Schema: what a structural schema fills in, leaves out and refuses in a custom resource, in kube-apiserver's words.
+"""Schema: applies a structural schema to a custom resource: defaults, pruning and validation.
 
-Knows OpenAPI v3 as CustomResourceDefinitions have it, with validation rules in CEL. What an update leaves as it was is
-not judged again. Must not know requests.
+It covers OpenAPI v3 as in CustomResourceDefinitions, with CEL rules, in kube-apiserver's words. An update's unchanged
+parts are not checked again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from kubesim.apiserver.schema_values import LARGEST, NOTHING, Schema, value_prob
 from kubesim.kinds import Json, Kind
 
 _RULES: WeakKeyDictionary[Kind, Rules] = WeakKeyDictionary()
-"""The rules of kinds, made ready when the first object is judged."""
+"""The compiled rules of each kind, added when its first object is checked."""
 
 
 def of_new(kind: Kind, obj: Json) -> tuple[Json, list[Problem]]:
-    """The object as it is stored, and what is wrong with it."""
+    """The object as it is stored, and its errors."""
     assert kind.schema is not None
     done = completed(kind.schema, obj)
     if "status" in kind.subresources:
@@ -53,14 +53,14 @@ def of_changed(kind: Kind, new: Json, old: Json, subresource: str) -> tuple[Json
 
 
 def completed(schema: Schema, obj: Json) -> Json:
-    """The object without what the schema does not know, and with its defaults."""
+    """The object without fields that the schema lacks, and with the schema's defaults."""
     top: Json = {key: obj[key] for key in ("kind", "apiVersion", "metadata") if key in obj}
     done: Json = _completed(schema, {key: value for key, value in obj.items() if key not in top})
     return {**top, **{key: value for key, value in done.items() if key not in top}}
 
 
 def unknown_fields(schema: Schema, value: Any, path: str = "") -> list[str]:
-    """The paths of what the schema does not know."""
+    """The paths of fields that the schema lacks."""
     found: list[str] = []
     if schema.get("x-kubernetes-preserve-unknown-fields"):
         return found
@@ -103,13 +103,13 @@ def _completed(schema: Schema, value: Any) -> Any:
         return done
     if isinstance(value, list) and schema.get("items"):
         return [_completed(schema["items"], each) for each in value]
-    # Whole numbers are written without a fraction.
+    # Whole numbers are stored without a fraction.
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST else value
 
 
 def _rules(kind: Kind) -> Rules:
     if kind not in _RULES:
-        # What could not be made ready was told when the definition came.
+        # The problems were reported when the definition was created.
         _RULES[kind], _ = ready(kind.schema or {})
     return _RULES[kind]
 
@@ -122,7 +122,7 @@ def _judged(kind: Kind, new: Json, old: Json | None) -> list[Problem]:
 
 
 def _status_problems(schema: Schema, new: Any, old: Any) -> list[Problem]:
-    """Of a status by itself: fields are named from the object on, what is said about them from the status on."""
+    """Errors of a status: paths start at the object, but messages start at the status."""
     found = value_problems(schema, new, old, "")
     return [
         Problem(each.type, "status" if each.field == "<nil>" else f"status.{each.field}", each.body) for each in found

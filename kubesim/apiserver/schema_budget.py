@@ -1,6 +1,6 @@
-"""Schema budget: what the rules of a definition may cost, one by one and together, before any object is judged.
+"""Schema budget: limits the estimated cost of a definition's rules, each and in total.
 
-In kube-apiserver's figures and words. Must not know where costs come from.
+Figures and messages are kube-apiserver's.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from kubesim.apiserver.failures import Problem, forbidden_field
 _OF_EXPRESSION = 10_000_000
 _OF_DEFINITION = 100_000_000
 _TOLD = 4
-"""So many expressions are named that make a definition too expensive."""
+"""At most this many expressions are named in the error for the total cost."""
 
 
 @dataclass
 class Budget:
-    """`unchanged`: the schema is as it was before, and no expression is refused for itself."""
+    """The costs so far. `unchanged`: as the schema is not new, no single expression is refused."""
 
     unchanged: bool = False
     _spent: list[tuple[int, str]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Budget:
             yield forbidden_field(where, _exceeded(f"estimated {what} cost", cost, _OF_EXPRESSION))
 
     def overdrawn(self, where: str) -> Iterator[Problem]:
-        """What is wrong with the whole schema."""
+        """The errors for the total cost of the schema."""
         total = sum(cost for cost, _ in self._spent)
         if total <= _OF_DEFINITION:
             return

@@ -1,6 +1,6 @@
-"""Schema extents: how large the values of a structural schema may be, as kube-apiserver's estimate of rules has it.
+"""Schema extents: the largest sizes of a schema's values, as kube-apiserver estimates them.
 
-Where a schema names no limit, what fits into the largest request is one. Must not know rules or values.
+Where a schema names no limit, the largest request is the limit.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _SIMPLE = {"boolean": Extent(0, 4), "number": Extent(0, 1), "integer": Extent(0,
 _KEYS = Extent(0, 2)
 _BYTES_OF_CHARACTER = 4
 _EMPTY = 2
-"""The bytes of an empty list, object or text."""
+"""The size in bytes of an empty list, object or text."""
 
 
 def extent(schema: Mapping[str, Any], *, root: bool = False) -> Extent | None:
-    """None where rules see nothing of it, as with `cel_type`."""
+    """The extent of a value; None where rules do not see the value, as in `cel_type`."""
     if schema.get("x-kubernetes-int-or-string"):
         return Extent(_longest(schema), 1)
     match schema.get("type"):
@@ -39,7 +39,7 @@ def extent(schema: Mapping[str, Any], *, root: bool = False) -> Extent | None:
 
 
 def most_elements(schema: Mapping[str, Any]) -> int | None:
-    """How often a part of it can be there for each time that it is there itself; None if there is no limit."""
+    """How often a part can occur in one value of the schema; None if unlimited."""
     match schema.get("type"):
         case "array":
             return _limit(schema, "maxItems")
@@ -49,7 +49,7 @@ def most_elements(schema: Mapping[str, Any]) -> int | None:
 
 
 def most_in_request(of: Extent) -> int:
-    """How often it fits into a request."""
+    """How often a value of this extent fits into a request."""
     return LARGEST_REQUEST // (of.least + 1)
 
 
@@ -86,7 +86,7 @@ def _of_object(schema: Mapping[str, Any], *, root: bool) -> Extent:
 
 
 def _longest(schema: Mapping[str, Any]) -> int:
-    """Of a text, in bytes."""
+    """The largest size of a text, in bytes."""
     if (limit := _limit(schema, "maxLength")) is not None:
         return limit if schema.get("format") == "byte" else limit * _BYTES_OF_CHARACTER
     if schema.get("enum") and not schema.get("x-kubernetes-int-or-string") and schema.get("format") != "byte":

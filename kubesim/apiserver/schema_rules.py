@@ -1,8 +1,7 @@
-"""Schema rules: the `x-kubernetes-validations` of a structural schema that an object breaks.
+"""Schema rules: finds the `x-kubernetes-validations` of a structural schema that an object breaks.
 
-They are made ready once for a schema. What of them cannot be evaluated here, or costs too much, is told before the
-schema is taken. A rule
-about something that an update leaves as it was is not judged again. Must not know kinds.
+Rules are compiled once for a schema. A rule that cannot be evaluated here, or costs too much, is refused with the
+definition. A rule about an unchanged part of an update is not evaluated again.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _ITSELF_OR_A_REASON = ("FieldValueInvalid", "FieldValueForbidden", "FieldValueRe
 
 @dataclass(frozen=True)
 class Rule:
-    """`message` is what the rule says when it is broken; `said`, if there is one, says it from the object."""
+    """A compiled rule. `message`: its fixed error text; `said`: the messageExpression, if any."""
 
     text: str
     holds: cel.Program
@@ -55,7 +54,7 @@ class Rule:
 
 @dataclass
 class Rules:
-    """The rules of a schema, and of its parts as far as those have any. `keys`: by which items are known again."""
+    """The rules of a schema and of its parts. `keys`: the fields that identify list items."""
 
     own: tuple[Rule, ...] = ()
     properties: dict[str, Rules] = field(default_factory=dict)
@@ -68,9 +67,9 @@ class Rules:
 
 
 def ready(schema: Schema, where: str = "", *, unchanged: bool = False) -> tuple[Rules, list[Problem]]:
-    """The rules of a whole schema, and what of them, and of its patterns, is refused.
+    """The rules of a whole schema, and the errors in them and in its patterns.
 
-    `unchanged`: it was taken before as it is, when a rule may have been cheaper.
+    `unchanged`: the schema was accepted before, when a rule may have been cheaper.
     """
     rules, problems = _ready(json.dumps(schema), where, unchanged)
     return rules, list(problems)
@@ -78,14 +77,14 @@ def ready(schema: Schema, where: str = "", *, unchanged: bool = False) -> tuple[
 
 @lru_cache(maxsize=64)
 def _ready(written: str, where: str, unchanged: bool) -> tuple[Rules, tuple[Problem, ...]]:
-    """Remembered: the same few definitions come to every cluster, and nobody changes rules once they are made."""
+    """Cached, as every cluster gets the same few definitions, and made rules never change."""
     reading = _Reading(Budget(unchanged))
     rules = reading.rules(json.loads(written), _Place(where, root=True))
     return rules, (*reading.problems, *reading.budget.overdrawn(where))
 
 
 def forget() -> None:
-    """As in a new process: all is made ready anew."""
+    """Clears the cache, as in a new process: all schemas are compiled again."""
     _ready.cache_clear()
 
 
@@ -97,15 +96,14 @@ def broken_rules(rules: Rules, new: Json, old: Json | None, problems: list[Probl
     return list(_broken_rules(rules, new, NOTHING if old is None else old, ""))
 
 
-# -- making them ready -------------------------------------------------------------------------------------------------
+# -- compilation -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Place:
     """A part of a schema.
 
-    `known_again`: of what this is about, an update tells what it was before. `times`: how often it can be there in one
-    object; None if nothing limits that.
+    `known_again`: an update's old value can be found. `times`: how often it can occur in one object; None if unlimited.
     """
 
     where: str
@@ -114,7 +112,7 @@ class _Place:
     times: int | None = 1
 
     def within(self, name: str, schema: Schema) -> _Place:
-        """A part of what this schema describes."""
+        """The place of a part of this schema."""
         known_again = self.known_again and (name != "items" or _is_map(schema))
         most = most_elements(schema)
         times = None if self.times is None or most is None else self.times * most
@@ -123,7 +121,7 @@ class _Place:
 
 @dataclass(frozen=True)
 class _About:
-    """What rules at one place are about."""
+    """The subject of the rules of one part."""
 
     type: Type
     extent: cel.Extent
@@ -228,7 +226,7 @@ def _mentions_rules(part: Any) -> bool:
     return isinstance(part, list) and any(map(_mentions_rules, part))
 
 
-# -- judging by them ---------------------------------------------------------------------------------------------------
+# -- evaluation --------------------------------------------------------------------------------------------------------
 
 
 def _broken_rules(rules: Rules, value: Any, old: Any, path: str) -> Iterator[Problem]:
@@ -249,7 +247,7 @@ def _broken_rules(rules: Rules, value: Any, old: Any, path: str) -> Iterator[Pro
 
 
 def _known_again(rules: Rules, item: Any, old: Any) -> Any:
-    """What the item of a list was before: the one with the same keys."""
+    """The old item of the list with the same keys as `item`."""
     if not rules.keys or not isinstance(old, list) or not isinstance(item, dict):
         return NOTHING
     wanted = [item.get(key) for key in rules.keys]
@@ -290,7 +288,7 @@ def _why(failed: str, rule: Rule) -> str:
 
 
 def _said(reason: str, where: str, value: Any, why: str) -> Problem:
-    """Of objects and lists the message does not show the value."""
+    """The error of a broken rule; the message omits the value of objects and lists."""
     match reason:
         case "FieldValueForbidden":
             return Problem(reason, where, f"Forbidden: {why}")

@@ -1,7 +1,4 @@
-"""Schema types: what the expressions of validation rules may know of a structural schema, as kube-apiserver has it.
-
-Must not know rules or values.
-"""
+"""Schema types: the CEL types that validation rules see of a structural schema."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ TYPE_AND_METADATA: dict[str, Mapping[str, Any]] = {
 
 
 def cel_type(schema: Mapping[str, Any], *, root: bool = False) -> Type | None:
-    """The type of values of this schema; None where rules see nothing of them. `root`: of an object with a kind.
+    """The type of values of this schema; None if rules do not see it. `root`: it has a kind.
 
-    A field without a type, as one whose unknown fields are kept, is not there for rules.
+    Rules do not see a field without a type, such as one with preserved unknown fields.
     """
     if schema.get("x-kubernetes-int-or-string"):
         return DYN
@@ -50,7 +47,7 @@ def cel_type(schema: Mapping[str, Any], *, root: bool = False) -> Type | None:
             if found is not None and called is not None:
                 fields[called] = name, found
                 if name in _RESERVED:
-                    # Behind a dot the word itself will do, too.
+                    # After a dot, the reserved word itself is accepted, too.
                     fields.setdefault(name, (name, found))
         return ObjectOf(fields)
     if of_type == "string":
@@ -59,7 +56,7 @@ def cel_type(schema: Mapping[str, Any], *, root: bool = False) -> Type | None:
 
 
 def escaped(name: str) -> str | None:
-    """What expressions call a field of this name; None if they cannot."""
+    """The name of this field in expressions; None if they cannot use it."""
     if name in _RESERVED:
         return f"__{name}__"
     if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):

@@ -1,6 +1,6 @@
-"""Schema values: what of a value does not agree with a structural schema, in kube-apiserver's words.
+"""Schema values: finds errors of a value against a structural schema, in kube-apiserver's words.
 
-What an update leaves as it was is not judged again. Must not know kinds or rules.
+Unchanged parts of an update are not checked again.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from kubesim.kinds import Json
 Schema = Mapping[str, Any]
 
 NOTHING = object()
-"""There is no value."""
+"""Marks a missing value."""
 
 LARGEST = 2**63
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
 
 
 def value_problems(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Problem]:
-    """What is wrong with the value, unless it is the same as the old one."""
+    """The errors of the value, unless it equals the old one."""
     if value is old or (old is not NOTHING and value == old):
         return
     wanted = schema.get("type") or ("integer,string" if schema.get("x-kubernetes-int-or-string") else "")
@@ -105,7 +105,7 @@ def _number_problems(schema: Schema, value: float, path: str) -> Iterator[Proble
 
 
 def _number(value: float) -> str:
-    """As Go's %v writes a float64: an exponent from 1e+21 on."""
+    """The number as Go's %v writes a float64: with an exponent from 1e+21 on."""
     if abs(value) < 1e21:
         return str(int(value)) if float(value).is_integer() else repr(float(value))
     return f"{value:e}"

@@ -1,6 +1,6 @@
-"""Selectors: which objects a list or a watch is about, from the texts of `labelSelector` and `fieldSelector`.
+"""Selectors: predicates on objects, from the texts of `labelSelector` and `fieldSelector`.
 
-Knows the grammar of label selectors, and which fields of which kind can be selected by; must not know lists.
+They hold the grammar of label selectors and the selectable fields of each kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OPERATORS = ("=", "==", "!=", "in", "notin", "<", ">")
 
 
 def label_selector(text: str) -> Selector | None:
-    """What the text asks of labels; None if nothing. Raises Failure (400)."""
+    """A predicate for the text; None if the text is empty. Raises Failure (400)."""
     if not text.strip():
         return None
     try:
@@ -42,7 +42,7 @@ def label_selector(text: str) -> Selector | None:
 
 
 def of_label_selector(selector: Mapping[str, object] | None) -> Callable[[Mapping[str, str]], bool]:
-    """What a LabelSelector object (`matchLabels`, `matchExpressions`) asks of labels. None selects nothing."""
+    """A predicate on labels for a LabelSelector object; None as selector matches nothing."""
     if selector is None:
         return lambda labels: False
     wanted: Json = selector.get("matchLabels") or {}  # type: ignore[assignment]
@@ -55,7 +55,7 @@ def of_label_selector(selector: Mapping[str, object] | None) -> Callable[[Mappin
 
 
 class _Malformed(ValueError):
-    """`where`: what could not be parsed, as the message begins."""
+    """The selector text is invalid. `where`: the start of the message."""
 
     def __init__(self, why: str, where: str = "unable to parse requirement: ") -> None:
         super().__init__(where + why)
@@ -197,7 +197,7 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 
 
 def field_selector(kind: Kind, text: str) -> Selector | None:
-    """What the text asks of fields; None if nothing. Raises Failure (400) where the kind cannot be selected so."""
+    """A predicate for the text; None if empty. Raises Failure (400) for unsupported fields."""
     terms = [term for term in re.split(r"(?<!\\),", text) if term]
     if not terms:
         return None
@@ -230,7 +230,7 @@ def _not_supported(kind: Kind, name: str) -> Failure:
 
 
 def _reader(kind: Kind, name: str) -> Callable[[Json], str]:
-    """The field's value as the API server compares it: always a text, empty where there is none."""
+    """Reads a field as the API server compares it: a text, empty if the field is missing."""
     if kind in (kinds.EVENT, kinds.EVENTS):
         name = name.replace("regarding.", "involvedObject.").replace("reportingController", "reportingComponent")
         if name == "source":

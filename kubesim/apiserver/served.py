@@ -1,4 +1,4 @@
-"""Served: which kinds there are at the moment, and which one a path is about."""
+"""Served: the kinds that are served now, and the target of a path."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from kubesim.kinds import NAMESPACE, POD, Kind
 
 @dataclass(frozen=True)
 class Target:
-    """What a path names: a collection (`name` is empty), an object, or one of its subresources.
+    """The target of a path: a collection (empty `name`), an object, or one of its subresources.
 
-    `namespace` is None where all namespaces are meant, and empty for kinds without.
+    `namespace` is None for all namespaces, and empty for cluster-scoped kinds.
     """
 
     kind: Kind
@@ -22,7 +22,7 @@ class Target:
 
     @property
     def where(self) -> str:
-        """The namespace as the store has it."""
+        """The namespace as the store uses it."""
         return self.namespace or ""
 
 
@@ -39,15 +39,15 @@ class Served:
             self._kinds[kind.group, kind.version, kind.plural] = kind
 
     def remove(self, group: str, plural: str) -> None:
-        """None of the versions of this resource is served any more."""
+        """Stops serving all versions of this resource."""
         self._kinds = {key: kind for key, kind in self._kinds.items() if (key[0], key[2]) != (group, plural)}
 
     def has_version(self, path: str) -> bool:
-        """Whether the path is below a built-in group and version, which then answers for what it does not have."""
+        """Whether the path is below a built-in group and version, so that a 404 has a Status."""
         return any(path.startswith(f"{kind.root}/") for kind in self._kinds.values() if not kind.is_custom)
 
     def target(self, path: str) -> Target | None:
-        """What the path is about; None if nothing here."""
+        """The target of the path; None if nothing is served there."""
         parts = path.strip("/").split("/")
         if len(parts) >= 3 and parts[:2] == ["api", "v1"]:
             group, version, rest = "", "v1", parts[2:]
@@ -57,7 +57,7 @@ class Served:
             return None
         if rest[0] == "namespaces" and len(rest) >= 3 and not (group == "" and len(rest) == 3 and self._part(rest[2])):
             if rest[2:] == ["bindings"] and not group:
-                # The older way to bind: the Binding itself names the pod.
+                # The older path for binding: the Binding itself names the pod.
                 return Target(POD, rest[1], "", "binding")
             kind = self._kinds.get((group, version, rest[2]))
             if kind is None or not kind.namespaced or len(rest) > 5:
@@ -70,5 +70,5 @@ class Served:
 
     @staticmethod
     def _part(name: str) -> bool:
-        """Whether this is a subresource of namespaces rather than a kind in one."""
+        """Whether this is a subresource of namespaces rather than a kind in a namespace."""
         return name in NAMESPACE.subresources or name == "finalize"

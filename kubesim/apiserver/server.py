@@ -1,6 +1,6 @@
 """Server: the embedded API server on a port, as an ASGI application for uvicorn.
 
-Knows HTTP: bodies, headers, streams that a client leaves. What is answered is `api`'s alone.
+It handles HTTP: bodies, headers, and streams whose client leaves. `api` makes the answers.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ async def _start(send: Send, status: int, headers: dict[str, str]) -> None:
 
 
 async def _stream(stream: Stream, receive: Receive, send: Send) -> None:
-    """All chunks until the end, or until the client leaves."""
+    """Sends all chunks until the stream ends or the client leaves."""
     await _start(send, 200, {"cache-control": "no-cache, private", "content-type": JSON})
-    # The headers go out at once, not with the first event, which may be minutes away.
+    # The headers go out at once, because the first event may come minutes later.
     await send({"type": "http.response.body", "body": b"", "more_body": True})
     leaving = asyncio.ensure_future(_left(receive))
     leaving.add_done_callback(lambda _: stream.close())

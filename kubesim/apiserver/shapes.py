@@ -1,7 +1,7 @@
-"""Shapes: which fields the built-in kinds have and of what type their values are, as far as this API server reads them.
+"""Shapes: the fields of the built-in kinds and their types, as far as this API server reads them.
 
-What has another type is refused and what is not known is left out, as Kubernetes' decoders do it; `ANY` is taken as it
-is.
+As in Kubernetes' decoders, a value of another type is refused and an unknown field is dropped. `ANY` values are not
+checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NUMBER_OR_TEXT, TIME = "int-or-string", "time"
 
 @dataclass(frozen=True)
 class Object:
-    """Fields by name. `name` is what Go calls the struct."""
+    """Fields by name. `name`: the name of the Go struct."""
 
     name: str
     fields: Mapping[str, Shape]
@@ -32,14 +32,14 @@ class Object:
 
 @dataclass(frozen=True)
 class Each:
-    """A list."""
+    """A list with items of one shape."""
 
     of: Shape
 
 
 @dataclass(frozen=True)
 class Map:
-    """Any keys."""
+    """An object with any keys and values of one shape."""
 
     of: Shape
 
@@ -53,7 +53,7 @@ _LONG = frozenset((
     "tolerationSeconds", "observedGeneration", "gracePeriodSeconds", "maxLength", "minLength", "maxItems", "minItems",
     "maxProperties", "minProperties",
 ))  # fmt: skip
-"""Numbers of 64 bits; others have 32."""
+"""The 64-bit numbers; all others have 32 bits."""
 
 Shape = str | Object | Each | Map
 
@@ -298,9 +298,9 @@ def of_kind(kind: Kind) -> Object:
 
 
 def known(kind: Kind, obj: Json, unknown: list[str], stored: Json | None = None) -> Json:
-    """The object with the fields that its kind has; `unknown` is told of others. Raises Failure (400).
+    """The object with only the fields of its kind; others go to `unknown`. Raises Failure (400).
 
-    `stored`: the object before a change. What is the very same there has been looked at when it was stored.
+    `stored`: the object before a change. Identical parts were already checked when they were stored.
     """
     if kind.is_custom:
         metadata = obj.get("metadata")
@@ -311,7 +311,7 @@ def known(kind: Kind, obj: Json, unknown: list[str], stored: Json | None = None)
 
 
 def known_other(name: str, obj: Json) -> Json:
-    """The same for what is sent but not stored: Binding, Eviction, DeleteOptions."""
+    """The same for a body that is not stored: Binding, Eviction, DeleteOptions."""
     done: Json = _checked(name, _OTHERS[name], obj, "", name, [])
     return done
 
@@ -333,7 +333,7 @@ def _checked(
                 return value
             done = {key: _checked(kind, of, each, path, struct, unknown) for key, each in value.items()}
             if of == TEXT:
-                # A text that is null is read as an empty one.
+                # A null text is read as an empty text.
                 done = {key: "" if each is None else each for key, each in done.items()}
             return value if done == value else done
         case Each(of):
@@ -388,7 +388,7 @@ def _fields(
 
 
 def _unreadable(kind: str, value: Any, struct: str, path: str, wanted: str, *, number: bool = False) -> Exception:
-    """`number`: a number that has no place in the field, which is told as it is."""
+    """The error for a value of a wrong type. `number`: shows the number that does not fit."""
     shown = "".join(part.partition("[")[0] + "." for part in path.split(".")).rstrip(".")
     if wanted == AMOUNT:
         return unreadable_quantity(kind)

@@ -1,5 +1,4 @@
-"""Simple kinds: the few defaults and rules of nodes, namespaces, priority classes, secrets, services, endpoint
-slices and leases."""
+"""Simple kinds: the defaults and rules of nodes, namespaces, services, leases and a few others."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ def node_problems(node: Json) -> list[Problem]:
 
 
 def _as_go(taint: Json) -> Json:
-    """With the names that its fields have inside kube-apiserver."""
+    """The taint with the field names of kube-apiserver's Go type."""
     time = taint.get("timeAdded")
     value, effect = taint.get("value") or "", taint.get("effect") or ""
     return {"Key": taint.get("key") or "", "Value": value, "Effect": effect, "TimeAdded": time}
@@ -86,7 +85,7 @@ def changed_priority_class(new: Json, old: Json) -> Admitted:
 
 
 def system_priority_classes() -> list[Json]:
-    """Those that kube-apiserver makes itself, as bodies without an identity."""
+    """The classes that kube-apiserver creates itself, as bodies without UID and time."""
     return [
         {
             "kind": PRIORITY_CLASS.name,

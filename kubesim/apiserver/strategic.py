@@ -1,7 +1,7 @@
-"""Strategic merge patches: merge patches that know which lists are merged by which key, as kubectl sends them.
+"""Strategic merge patches: merge patches that merge lists by keys, as kubectl sends them.
 
-Knows the merge keys of the built-in kinds, and the directives `$patch`, `$retainKeys`, `$setElementOrder/...` and
-`$deleteFromPrimitiveList/...`. Nothing that is given is changed. Must not know requests.
+The module has the merge keys of the built-in kinds, and the directives `$patch`, `$retainKeys`, `$setElementOrder/...`
+and `$deleteFromPrimitiveList/...`. Inputs never change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PRIMITIVE = ""
 
 
 def merge_key(kind: str, path: Sequence[str]) -> str | None:
-    """By which key the list at `path` (keys only, no positions) is merged; None: it is replaced as a whole."""
+    """The merge key of the list at `path` (keys only, no positions); None: replace it whole."""
     match path:
         case ("metadata", "ownerReferences"):
             return "uid"
@@ -68,7 +68,7 @@ def merge_key(kind: str, path: Sequence[str]) -> str | None:
 
 
 def strategic_merge(kind: str, target: Json, patch: Json) -> Json:
-    """`target` with the patch merged in. Raises Failure where the patch makes no sense."""
+    """`target` with the patch merged in. Raises Failure if the patch is invalid."""
     merged = _merge_map(kind, (), target, patch)
     assert merged is not None
     return merged
@@ -92,7 +92,7 @@ def _merge_map(kind: str, path: tuple[str, ...], target: Json, patch: Json) -> J
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, dict) and _PATCH in value and key not in merged:
-            # There is nothing that the directive could be about.
+            # The directive has no target.
             continue
         else:
             merged[key] = _merge_value(kind, (*path, key), merged.get(key), value)
@@ -144,21 +144,21 @@ def _merge_list(kind: str, path: tuple[str, ...], target: list[Any], patch: list
 
 
 def _check_names(values: list[Any]) -> None:
-    """What names an element is no object and no list. Raises Failure."""
+    """Checks that merge key values are neither objects nor lists. Raises Failure."""
     for value in values:
         if isinstance(value, dict | list):
             raise bad_request(f"cannot be the key of an element: {value}")
 
 
 def _cleaned(value: Any) -> Any:
-    """Without directives, as what has nothing to be merged with is taken."""
+    """The value without directives and nulls, for a part that has nothing to merge with."""
     if isinstance(value, dict):
         return {key: _cleaned(each) for key, each in value.items() if not key.startswith("$") and each is not None}
     return [_cleaned(each) for each in value] if isinstance(value, list) else value
 
 
 def _ordered(elements: list[Any], order: list[Any], key: str, before: list[Any]) -> list[Any]:
-    """What the order names stands in that order; the rest as it was, before what it preceded and behind all else."""
+    """The elements in the patch's order; others stay before what they preceded, or at the end."""
 
     def name(each: Any) -> Any:
         return each.get(key) if key else each
@@ -177,7 +177,7 @@ def _ordered(elements: list[Any], order: list[Any], key: str, before: list[Any])
 
 
 def _check_order(elements: list[Any], order: list[Any], key: str) -> None:
-    """The patch has its elements in the order that it asks for. Raises Failure."""
+    """Checks that the patch's elements are in its `$setElementOrder` order. Raises Failure."""
     kept = [each for each in elements if not (isinstance(each, dict) and each.get(_PATCH) == "delete")]
     wanted = iter([each.get(key) if key else each for each in order])
     if not all((each.get(key) if key else each) in wanted for each in kept):

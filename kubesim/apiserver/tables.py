@@ -1,6 +1,6 @@
-"""Tables: objects as rows of cells, which is how kubectl asks for what it prints (meta.k8s.io/v1 Table).
+"""Tables: objects as rows of cells, as kubectl requests them to print (meta.k8s.io/v1 Table).
 
-Pure: `now` is given. What stands in the cells is said in `built_in_rows`, `pod_row` and `custom_columns`.
+`now` is an argument. `built_in_rows`, `pod_row` and `custom_columns` fill the cells.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def table(
 ) -> Json:
     """A Table of these objects.
 
-    `include_object`: the query parameter includeObject (Metadata, Object or None). `headers`: False for all but the
-    first table of a watch, which has the columns once.
+    `include_object`: the query parameter includeObject (Metadata, Object or None). `headers`: whether to include the
+    columns; only the first table of a watch has them.
     """
     columns, _ = _printer(kind)
     return {
@@ -60,7 +60,7 @@ def _row(kind: Kind, item: Json, now: float, include_object: str) -> Json:
 
 
 def _said(kind: Kind, item: Json, now: float) -> Json:
-    """What the row says of the object; of one that cannot be read, its name alone."""
+    """The row of the object; only its name if its fields are unreadable."""
     columns, cells = _printer(kind)
     try:
         row: Json = {"cells": cells(item, now)}

@@ -1,7 +1,7 @@
-"""Views: the same stored object as different versions of an API show it.
+"""Views: converts objects between the stored form and the forms of API versions.
 
-Events are stored as core v1 has them and shown by events.k8s.io/v1 under other names; a custom resource is shown with
-the version that was asked for. Knows these spellings only.
+Events are stored in the form of core v1; events.k8s.io/v1 renames their fields. A custom resource shows the version
+that was requested.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LONGEST_WORD = 128
 
 
 def inward(kind: Kind, obj: Json) -> Json:
-    """An object as `kind` has it, as it is stored."""
+    """An object of `kind` in its stored form."""
     if kind is EVENTS:
         obj = {_CORE_NAMES.get(key, key): value for key, value in obj.items()}
     if kind is EVENTS or kind is EVENT:
@@ -46,7 +46,7 @@ def _missing(event: Json) -> Json:
 
 
 def outward(kind: Kind, obj: Json) -> Json:
-    """A stored object as `kind` has it."""
+    """A stored object in the form of `kind`."""
     if kind is EVENTS:
         said = obj.items() if obj.get("reportingComponent") else _told(obj).items()
         renamed = {_NEW_NAMES.get(key, key): value for key, value in said}
@@ -57,12 +57,12 @@ def outward(kind: Kind, obj: Json) -> Json:
 
 
 def _told(event: Json) -> Json:
-    """Without what nobody has said about who reports."""
+    """The event without empty fields about its reporter."""
     return {key: value for key, value in event.items() if value or not key.startswith("reporting")}
 
 
 def event_problems(kind: Kind, event: Json) -> list[Problem]:
-    """What is wrong with an event that is to be created by `kind`; it is as it will be stored."""
+    """Errors of a new event that a request creates as `kind`; `event` is in stored form."""
     about, own = (event["involvedObject"] or {}).get("namespace") or "", event["metadata"].get("namespace")
     timed, newer = bool(event.get("eventTime")), kind is EVENTS
     problems: list[Problem] = []

@@ -1,6 +1,6 @@
-"""Watches: streams of what happens to a kind, each reader's own selection of it, from the version that it has reached.
+"""Watches: streams of the changes of a kind, with a selection and a start version per reader.
 
-A reader that does not keep up is cut rather than remembered for ever. Knows events and bookmarks; must not know HTTP.
+A watch whose reader is too slow is closed, so that its waiting lines stay bounded.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
 _USUAL_SECONDS = 1800
 _MOST_WAITING = 10_000
-"""Lines that may wait for a slow reader; those that a watch begins with are not counted."""
+"""Lines that may wait for a slow reader, besides the lines that the watch begins with."""
 _MOST_BYTES_WAITING = 64 * 1024 * 1024
 
 
 class Watch:
-    """One stream. It takes in what happens from the moment that it is made; `closed` is called once at its end."""
+    """One stream. It accepts lines once created, and calls its close callbacks once."""
 
     def __init__(self, form: Form, bookmarks: bool, seconds: float, version: Callable[[], int], after: int) -> None:
-        """`after`: the version from which it goes on. It may lie in the future, and is never undercut."""
+        """`after`: the version from which it continues. Bookmarks never show an older one."""
         self._form = form
         self._after = after
         self._bookmarks = bookmarks
@@ -45,7 +45,7 @@ class Watch:
         self._waiting: deque[bytes] = deque()
         self._allowed = _MOST_WAITING
         self._bytes = 0
-        """Of the lines that came after the first ones and wait."""
+        """Bytes of the waiting lines, without the lines that the watch began with."""
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._over = False
@@ -69,7 +69,7 @@ class Watch:
         self._on_close.append(callback)
 
     def close(self) -> None:
-        """Nothing more is taken in; what waits can still be read."""
+        """Ends the stream: it accepts no more lines, but waiting lines can still be read."""
         self._over = True
         callbacks, self._on_close = self._on_close, []
         for callback in callbacks:
@@ -77,7 +77,7 @@ class Watch:
         self._wake()
 
     async def lines(self, silence: float = inf) -> AsyncIterator[bytes]:
-        """Raises TimeoutError where none has come for so many seconds."""
+        """The lines of the stream. Raises TimeoutError after `silence` seconds without a line."""
         async for chunk in self._taken(silence):
             for line in chunk:
                 yield line
@@ -120,7 +120,7 @@ class Watch:
             self.close()
 
     def _next_bookmark(self, now: float, end: float) -> float:
-        """About once a minute, and for the last time shortly before the end."""
+        """The time of the next bookmark: once a minute, and a last one shortly before the end."""
         if not self._bookmarks:
             return float("inf")
         if now + _BOOKMARK_EVERY < end - _BOOKMARK_BEFORE_END:
@@ -129,8 +129,8 @@ class Watch:
         return last if last > now else float("inf")
 
     async def _news(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
-        """Something has come, or it is that time; or neither."""
-        # One timer for many a line: it is set anew where the time has come nearer, or when it has gone off.
+        """Waits for a line or the time `until`; it may also return earlier."""
+        # One timer serves many lines: it is set again only for an earlier time, or after it has fired.
         if self._timer is None or self._timer.when() > until:
             if self._timer is not None:
                 self._timer.cancel()
@@ -151,7 +151,7 @@ class Watch:
 
 
 class _Reader:
-    """A watch and what it selects."""
+    """A watch and its selection."""
 
     def __init__(self, watch: Watch, form: Form, namespace: str | None, selected: Selector | None, after: int) -> None:
         self.watch, self._form = watch, form
@@ -165,7 +165,7 @@ class _Reader:
         return self._selected is None or self._selected(obj)
 
     def line(self, change: Change) -> bytes | None:
-        """What this change means to the reader: an object that leaves its selection is gone, one that enters is new."""
+        """The change for this reader: leaving its selection deletes an object, entering adds it."""
         if change.version <= self._after:
             return None
         now = self.takes(change.object)
@@ -190,7 +190,7 @@ class Watches:
         store.subscribe(self._tell)
 
     def open(self, target: Target, request: Request, form: Form) -> Watch:
-        """The stream that the request asks for. Raises Failure (400, 422)."""
+        """The stream that the request asks for. Raises Failure (400, 422, 500)."""
         query = request.query
         selected = selector(target.kind, query)
         initial = _sends_initial_events(request)
@@ -211,11 +211,11 @@ class Watches:
         return watch
 
     def count(self) -> int:
-        """How many are open."""
+        """The number of open watches."""
         return sum(len(readers) for readers in self._readers.values())
 
     def end(self, group: str, plural: str) -> None:
-        """All watches of this resource end."""
+        """Ends all watches of this resource."""
         for reader in list(self._readers.get((group, plural), ())):
             reader.watch.close()
 
@@ -256,7 +256,7 @@ class Watches:
             try:
                 line = reader.line(change)
             except Exception:
-                # Whatever this reader wanted to know of the object: the write is done, and others hear of it.
+                # An error for this reader must not fail the completed write or affect other readers.
                 _log.exception("a change could not be told to a watch", kind=change.kind.name, object=change.key)
                 continue
             if line is not None:
@@ -268,7 +268,7 @@ def _where(target: Target) -> tuple[str, str]:
 
 
 def _sends_initial_events(request: Request) -> bool | None:
-    """Raises Failure (422) where it does not go with the rest of the query."""
+    """Parses sendInitialEvents. Raises Failure (422) if it conflicts with the query."""
     text, match = request.query.get("sendInitialEvents"), request.query.get("resourceVersionMatch", "")
     if text is None:
         if match:

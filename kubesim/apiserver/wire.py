@@ -1,4 +1,4 @@
-"""Wire: requests and answers of the API server, as HTTP has them but without sockets."""
+"""Wire: requests and answers of the API server, like HTTP but without sockets."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ JSON = "application/json"
 
 @dataclass(frozen=True)
 class Request:
-    """`path` is decoded and without the query; the names of `headers` are in lower case.
+    """A request. `path` is decoded and without the query; names in `headers` are lower case.
 
-    `user`: who asks, where the way in vouches for it; empty where the headers must tell.
+    `user`: the authenticated user of an in-process connection; if empty, the headers identify the user.
     """
 
     method: str
@@ -24,7 +24,7 @@ class Request:
     user: str = ""
 
     def asks(self, name: str) -> bool:
-        """Whether a parameter of the query is set to true."""
+        """Whether this query parameter is true."""
         return self.query.get(name, "") in ("1", "true", "t", "True", "TRUE", "T")
 
     @property
@@ -48,16 +48,16 @@ class Answer:
 
 
 class Stream(Protocol):
-    """An answer without end. Whoever has one reads it or closes it."""
+    """An endless answer. Its holder must read it or close it."""
 
     def lines(self) -> AsyncIterator[bytes]:
-        """One event each, with a newline behind it."""
+        """One event each, followed by a newline."""
         ...
 
     def chunks(self) -> AsyncIterator[bytes]:
-        """The same lines, as many at once as there are."""
+        """The same lines, as many at once as are waiting."""
         ...
 
     def close(self) -> None:
-        """No more is kept for the reader."""
+        """Ends the stream."""
         ...

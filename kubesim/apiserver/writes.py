@@ -1,7 +1,6 @@
-"""Writes: objects are created, replaced, patched and deleted, and optimistic concurrency is kept.
+"""Writes: creates, replaces, patches and deletes objects, with optimistic concurrency.
 
-Knows the order in which kube-apiserver decides; what a kind admits is said by `admission`, what deletion means by
-`deletion`. Must not know HTTP.
+It makes its checks in kube-apiserver's order. `admission` has the rules of each kind, `deletion` those of deletions.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _ALWAYS_VERSIONED = (
     kinds.MUTATING_POLICY,
     kinds.MUTATING_POLICY_BINDING,
 )
-"""Built-in kinds that are not replaced without saying which version is meant; of custom resources none is."""
+"""Built-in kinds that need a resourceVersion in updates, as all custom resources do."""
 _CREATED_BY_PUT = (kinds.EVENT, kinds.EVENTS, kinds.LEASE)
 
 
@@ -45,7 +44,7 @@ class Writes:
         self._admission = admission
 
     def create(self, target: Target, obj: Json, *, dry_run: bool = False) -> Json:
-        """The object as it is stored. Raises Failure."""
+        """Creates the object; returns it as stored. Raises Failure."""
         kind = target.kind
         named = bool((obj.get("metadata") or {}).get("name"))
         body = self._admission.of_new(kind, obj, target.where)
@@ -112,7 +111,7 @@ class Writes:
         return self._put(target, {**new, "metadata": meta}, old, dry_run), False
 
     def delete(self, target: Target, wanted: deletion.Options) -> tuple[Json, bool]:
-        """The object, and whether it is gone; if not, it waits for somebody to let it go. Raises Failure."""
+        """The object, and whether it is removed or only marked. Raises Failure."""
         kind, old = target.kind, self._old(target)
         if old is None:
             raise not_found(kind, target.name)
@@ -120,7 +119,7 @@ class Writes:
         kept, stays = deletion.marked(kind, old, wanted, self._admission.clock)
         if wanted.dry_run:
             return kept, not stays
-        # A pod that goes at once is marked all the same, which watches see.
+        # A pod that is removed at once is still marked before, and watches see that change.
         kept = self._store.replace(kind, kept)
         if stays:
             return kept, False
@@ -131,7 +130,7 @@ class Writes:
         return self._store.get(target.kind, target.where, target.name)
 
     def _named(self, target: Target, obj: Json) -> Json:
-        """The metadata of what was sent, which names the object of the path. Raises Failure (400)."""
+        """The metadata of the sent object, which must fit the path. Raises Failure (400)."""
         meta = metadata.shaped(target.kind, obj)
         name = meta.setdefault("name", target.name)
         if name != target.name:

@@ -1,1 +1,1 @@
-"""Kubelets and controllers, played: each follows the store, and writes through requests like anybody."""
+"""Kubelets and controllers: each follows the store, and writes by ordinary requests."""

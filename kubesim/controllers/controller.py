@@ -1,7 +1,7 @@
-"""What the controllers of the embedded cluster have in common: news come in, and work is done beside them.
+"""The base of the embedded controllers: handles changes, and runs work in tasks.
 
-A controller's writes are requests like anybody's. That an object is gone, or has changed meanwhile, is no failure: the
-news of it are on their way.
+A controller writes by ordinary requests. A refusal, as of an object that is gone or has changed, is no failure: a
+change about it is on its way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """`kinds`: what it follows, as `EventHooks` says. `run` until it is cancelled."""
+    """A controller; `run` until cancelled. `kinds`: what it follows, as in `Following`."""
 
     kinds: tuple[Kind, ...] | None = ()
 
@@ -48,11 +48,11 @@ class Controller:
                 task.cancel()
 
     def hear(self, change: Change) -> None:
-        """One thing has changed. Decides, and starts what is to be done."""
+        """Handles one change: decides, and starts the work."""
         raise NotImplementedError
 
     def known(self, kind: Kind, namespace: str | None = None) -> list[Json]:
-        """The objects with spec and status that are there now and can be read; None: of all namespaces."""
+        """The stored readable objects with spec and status; `namespace` None: of all namespaces."""
         return [each for each in self._store.list(kind, namespace) if _is_readable(each)]
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -63,11 +63,11 @@ class Controller:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._work.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # What was to be done about one object; the others are not its concern.
+            # The work was about one object; the controller continues with others.
             _log.error("a controller has failed on an object", controller=type(self).__name__, exc_info=error)
 
     def later(self, name: str, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """The work is started after so many seconds, unless `never` is said about that name before."""
+        """Starts the work after this delay, unless `never` or `later` replaces that name."""
         self.never(name)
 
         def begin() -> None:
@@ -95,7 +95,7 @@ class Controller:
         subresource: str = "",
         content_type: str = STRATEGIC_MERGE_PATCH,
     ) -> None:
-        """The object has what the patch says, if it is still the same object."""
+        """Patches the object, if it still has the same UID."""
         metadata = found["metadata"]
         path = kind.path(metadata.get("namespace", ""), metadata["name"], subresource)
         patch = {**body, "metadata": {**body.get("metadata", {}), "uid": metadata["uid"]}}
@@ -111,7 +111,7 @@ class Controller:
         await self._write("DELETE", kind.path(metadata.get("namespace", ""), metadata["name"]), options)
 
     async def finalize(self, namespace: Json) -> None:
-        """The namespace, which nothing is in any more, is let go."""
+        """Removes the last finalizer of an empty namespace."""
         body = {**namespace, "spec": {}}
         await self._write("PUT", NAMESPACE.path("", namespace["metadata"]["name"], "finalize"), body)
 
@@ -125,7 +125,7 @@ class Controller:
 
 
 def _is_readable(obj: Json) -> bool:
-    """Whether it has a spec and a status, in the shapes that the API has; a restored store may hold anything."""
+    """Whether it has a spec and a status of the right shape; a restored store may hold anything."""
     spec, status, labels = obj.get("spec"), obj.get("status"), obj["metadata"].get("labels", {})
     if not isinstance(spec, dict) or not isinstance(status, dict) or not isinstance(labels, dict):
         return False

@@ -1,7 +1,7 @@
-"""The disruption controller, played: the status of PodDisruptionBudgets says how many of their pods may be evicted.
+"""The disruption controller: writes how many pods of each PodDisruptionBudget may be evicted.
 
-Counts pods by the budget's selector. How many are expected is taken from the pods themselves, not from their
-controllers: a percentage is of the pods that are there.
+It counts pods by the budget's selector. The expected number is that of existing pods, not their controllers' wish: a
+percentage is of the pods that exist.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class Disruption(Controller):
 
 
 def _desired(spec: Json, expected: int) -> int:
-    """How many must stay healthy."""
+    """How many pods must stay healthy."""
     if (most := spec.get("maxUnavailable")) is not None:
         return max(0, expected - _scaled(most, expected))
     return _scaled(spec.get("minAvailable", 0), expected)
 
 
 def _scaled(number: Any, of: int) -> int:
-    """A whole number, or a percentage of `of`, rounded up."""
+    """A number, or a percentage of `of`, rounded up."""
     if isinstance(number, str):
         return -(-int(number.removesuffix("%")) * of // 100)
     return int(number)

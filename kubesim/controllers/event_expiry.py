@@ -1,6 +1,6 @@
-"""Event expiry: an event is gone an hour after it was last written, as with kube-apiserver's `--event-ttl`.
+"""Event expiry: removes events an hour after their last write, like kube-apiserver's `--event-ttl`.
 
-There it is a lease of etcd that ends, and no request: nothing is audited.
+In Kubernetes a lease of etcd ends, without a request, so the removal is not audited.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EventExpiry(Controller):
     def __init__(self, *given: object) -> None:
         super().__init__(*given)  # type: ignore[arg-type]
         self._ends: deque[tuple[float, str, str, str]] = deque()
-        """When, namespace, name and version of each write that is not an hour old, oldest first."""
+        """End, namespace, name and version of each write of the last hour, oldest first."""
 
     def hear(self, change: Change) -> None:
         if change.type == "DELETED":
@@ -38,12 +38,12 @@ class EventExpiry(Controller):
         self.later("next", self._ends[0][0] - asyncio.get_running_loop().time(), self._end)
 
     async def _end(self) -> None:
-        # A timer may go off a rounding error early, and time does not pass by itself on a virtual loop.
+        # A timer may fire early by a rounding error, and on a virtual loop time does not pass meanwhile.
         now = asyncio.get_running_loop().time() + _HAIR
         while self._ends and self._ends[0][0] <= now:
             _, namespace, name, version = self._ends.popleft()
             found = self._store.get(EVENT, namespace, name)
-            # One that was written again since has an hour from then.
+            # An event written again since then has another hour.
             if found is not None and found["metadata"]["resourceVersion"] == version:
                 self._store.remove(EVENT, namespace, name)
         if self._ends:

@@ -1,6 +1,6 @@
-"""Following: what a controller hears of the store, through the loop and a little later, as an informer tells it.
+"""Following: delivers changes of the store to a controller, a little later, like an informer.
 
-Knows the order of changes, which it keeps; must not know what a controller does about them.
+It keeps the order of changes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kubesim.store import Change, Store
 _log = structlog.get_logger(__name__)
 
 LATE_BY = 0.001
-"""Seconds from a write to its news: what a watch on one machine takes."""
+"""Seconds from a write to its delivery: the delay of a watch on one machine."""
 
 
 class Following:
-    """`handle` is called for what is there when `start` is called (as ADDED), and for every change after that.
+    """Calls `handle` for existing objects at `start` (as ADDED), and for every later change.
 
-    `kinds` None: for every change of any kind, and not for what was there before.
+    `kinds` None: for later changes of every kind, not for existing objects.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Following:
             self._set_timer()
 
     def _hand(self, change: Change) -> None:
-        """One object that cannot be dealt with keeps nobody from the others."""
+        """Handles a change; an error for one object does not affect the others."""
         try:
             self._handle(change)
         except Exception:

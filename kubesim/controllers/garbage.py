@@ -1,7 +1,7 @@
-"""The garbage collectors, played: what an owner leaves behind, pods of nodes that are gone, namespaces that end.
+"""The garbage collectors: clean up after owners, after deleted nodes, and in ending namespaces.
 
-Ownership as Kubernetes has it: an object ends when none of its owners exists; `Foreground` keeps the owner until those
-that block it are gone, `Orphan` cuts the ties.
+As in Kubernetes, an object ends when none of its owners exists. `Foreground` keeps the owner until its blocking
+dependents are gone; `Orphan` removes the references.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from kubesim.store import Change
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 _LONGEST_PAUSE = 2.0
 QUARANTINE = 40.0
-"""Seconds that the pods of a node stay after it is gone."""
+"""Seconds that the pods of a deleted node remain."""
 
 
 class Garbage(Controller):
-    """Follows every kind, from its start on: to be started before there is anything."""
+    """Follows every kind from its start on, so it must start before any object exists."""
 
     kinds = None
 
@@ -31,9 +31,9 @@ class Garbage(Controller):
         self._seen: dict[Kind, None] = {}
         self._alive: set[str] = set()
         self._owned: dict[str, dict[str, tuple[Kind, Json]]] = {}
-        """By the UID of the owner, then by their own: what it owns."""
+        """By the owner's UID, then by their own: its dependents."""
         self._waiting: dict[str, tuple[Kind, Json]] = {}
-        """By UID: owners that stay until those that block them are gone."""
+        """By UID: owners that wait until their blocking dependents are gone."""
 
     def hear(self, change: Change) -> None:
         found, uid = change.object, change.object["metadata"]["uid"]
@@ -52,7 +52,7 @@ class Garbage(Controller):
             for owner in _owners(found):
                 self._owned.setdefault(owner, {})[uid] = (change.kind, found)
             if change.type == "ADDED" and _owners(found):
-                # Its owner may be gone already.
+                # The owner may already be gone.
                 self.later(f"orphan {uid}", 1.0, lambda: self._collect(change.kind, found))
             if found["metadata"].get("deletionTimestamp"):
                 self._heed_finalizers(change.kind, found)
@@ -62,7 +62,7 @@ class Garbage(Controller):
             self.start(self._empty(found))
 
     def _disown(self, owner: str, uid: str) -> None:
-        """The owner owns that no more; if it has waited for the last that blocks it, it may go."""
+        """Removes the ownership; releases the owner if it waited only for this dependent."""
         self._owned.get(owner, {}).pop(uid, None)
         self._unblock(owner)
 
@@ -104,10 +104,10 @@ class Garbage(Controller):
         await self.patch(kind, owner, {"metadata": {"finalizers": left}}, content_type=MERGE_PATCH)
 
     async def _collect(self, kind: Kind, found: Json, gone: str = "") -> None:
-        """It ends if all its owners have; else it forgets those that have. `gone`: the owner that was seen to end.
+        """Deletes an object if no owner exists; otherwise removes references to missing ones.
 
-        Of an owner whose kind is not served, such as a ReplicaSet here, nobody can say that it does not exist: nothing
-        is done then, as by the real one.
+        `gone`: an owner that was seen to end. An owner of a kind that is not served, such as a ReplicaSet, may exist:
+        then nothing happens, as in Kubernetes.
         """
         owners = found["metadata"].get("ownerReferences") or ()
         absent = [owner for owner in owners if owner["uid"] not in self._alive and owner["uid"] != gone]
@@ -134,15 +134,15 @@ class Garbage(Controller):
                 await self.delete(POD, pod, grace=0)
 
     def _lost(self) -> Json:
-        """What the status of a pod says whose node is gone: there is no kubelet to write its end."""
+        """The status of a pod on a deleted node, where no kubelet can write its end."""
         why = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
         said = {**why, "message": "PodGC: node no longer exists", "lastTransitionTime": self._clock.stamp()}
         return {"phase": "Failed", "conditions": [said]}
 
     async def _empty(self, namespace: Json, pause: float = 0.05) -> None:
-        """Everything in the namespace is deleted, and then the namespace.
+        """Deletes everything in the namespace, and then the namespace.
 
-        Looked at ever less often, for a finalizer may hold something for hours.
+        It checks at growing intervals, because a finalizer may hold an object for hours.
         """
         name = namespace["metadata"]["name"]
         namespaced = [kind for kind in self._seen if kind.namespaced]

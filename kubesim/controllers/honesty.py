@@ -1,6 +1,6 @@
-"""Honesty: an event on each new pod that asks for something which the embedded cluster does not heed.
+"""Honesty: an event on each new pod with fields that have no effect in the embedded cluster.
 
-Real clusters have no such controller. What is not heeded is said in `kubesim.heeding`.
+Real clusters have no such controller. `kubesim.heeding` lists the fields.
 """
 
 from __future__ import annotations

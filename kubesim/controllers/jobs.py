@@ -1,8 +1,8 @@
-"""The Job controller, played: as many pods as a Job wants exist, and its status says what became of them.
+"""The Job controller: creates as many pods as a Job wants, and writes its status.
 
-Completions, parallelism, suspension, both completion modes, the limit of failures, the finalizer with which pods are
-counted, deletion some time after the end; a Job that somebody else manages is left alone. Not: pod failure and success
-policies, limits by index, deadlines.
+It handles completions, parallelism, suspension, both completion modes, `backoffLimit`, the tracking finalizer, and
+deletion some time after the end. It ignores a Job that names another manager. It lacks pod failure and success
+policies, limits by index, and deadlines.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kubesim.store import Change
 TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 OURSELVES = "kubernetes.io/job-controller"
-"""Who manages a Job that names nobody else in `managedBy`."""
+"""The manager of a Job without `managedBy`."""
 _SOON = 0.002
-"""News that come together are answered together."""
+"""Seconds of delay, so that changes that come together cause one sync."""
 _PATIENCE = 1.0
-"""So many seconds the real one gathers news of pods: one that is deleted and ends within them is what it has become."""
+"""Seconds until a deleted pod counts as failed; Kubernetes, too, gathers pod changes this long."""
 
 
 class Jobs(Controller):
@@ -30,11 +30,11 @@ class Jobs(Controller):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._pods: dict[str, dict[str, Json]] = {}
-        """By the UID of the Job, then by their own: the pods that it controls."""
+        """By the Job's UID, then by their own: the pods that it controls."""
         self._counted: dict[str, dict[str, str]] = {}
-        """By the UID of the Job: pods that have finished, and their phase."""
+        """By the Job's UID: the pods that have finished, and their phase."""
         self._expected: dict[str, int] = {}
-        """By the UID of the Job: pods that were created and are not seen yet."""
+        """By the Job's UID: how many pods were created but not seen yet."""
         self._syncing: set[str] = set()
 
     def hear(self, change: Change) -> None:
@@ -69,13 +69,13 @@ class Jobs(Controller):
             self._sync_soon(job)
 
     def _count(self, job: str, pod: Json, phase: str) -> None:
-        """The pod counts for its Job as one that has ended so, whatever becomes of it, and may go."""
+        """Counts the pod with this final phase, whatever follows, and removes its finalizer."""
         self.never(f"lost {pod['metadata']['uid']}")
         self._counted.setdefault(job, {}).setdefault(pod["metadata"]["uid"], phase)
         self.start(self._let_go(pod))
 
     async def _give_up(self, owner: Json, pod: Json) -> None:
-        """It is deleted and still runs: it has failed, however it ends."""
+        """A deleted pod that still runs counts as failed, however it ends."""
         self._count(owner["uid"], pod, "Failed")
         job = self._store.get(JOB, pod["metadata"]["namespace"], owner["name"])
         if job is not None and job["metadata"]["uid"] == owner["uid"]:
@@ -174,7 +174,7 @@ class Jobs(Controller):
             self.later(job["metadata"]["uid"], ttl, lambda: self.delete(JOB, job, propagation="Background"))
 
     async def _dismiss(self, pod: Json) -> None:
-        """It is deleted, and not counted: whoever ends a pod for its Job's sake does not hold it against the Job."""
+        """Deletes an excess pod; it does not count for its Job."""
         await self._let_go(pod)
         await self.delete(POD, pod)
 
@@ -184,14 +184,14 @@ class Jobs(Controller):
 
 
 def _wanted(spec: Json, succeeded: int, living: int) -> int:
-    """How many pods should be there that have not finished."""
+    """How many unfinished pods should exist."""
     if spec.get("suspend"):
         return 0
     parallelism: int = spec.get("parallelism", 1)
     completions: int | None = spec.get("completions")
     if completions is not None:
         return min(parallelism, max(0, completions - succeeded))
-    # A work queue: once one has succeeded no more are made.
+    # In a work queue, no pods are created after the first success.
     return living if succeeded else parallelism
 
 
@@ -250,7 +250,7 @@ def _is_over(pod: Json) -> bool:
 
 
 def _is_tracked(pod: Json) -> bool:
-    """It has not been counted yet."""
+    """Whether the pod is not counted yet."""
     return TRACKING in (pod["metadata"].get("finalizers") or ())
 
 

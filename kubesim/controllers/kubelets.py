@@ -1,8 +1,7 @@
-"""Kubelets, played: bound pods run, succeed after as long as their annotation says, and end as `pod_ends` says.
+"""Kubelets: run bound pods for their annotated time, and end them by the rules of `pod_ends`.
 
-As kwok does for the real control plane (controlplane/kwok-stages.yaml): no containers, no probes, no leases. A pod that
-is bound to a node that does not exist is nobody's; nothing happens to it until there is such a node, or the garbage
-collector comes.
+They act like kwok for the real control plane (controlplane/kwok-stages.yaml): no containers, probes or leases. Nothing
+happens to a pod bound to a missing node until the node exists or the garbage collector deletes the pod.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _CONDITIONS = (
 
 @dataclass
 class _Stop:
-    """A pod whose containers are on their way out; loop time."""
+    """A pod whose containers are stopping; times of the event loop."""
 
     ends_at: float
     killed_at: float
 
 
 class Kubelets(Controller):
-    """`annotations`: by which pods say how they are played."""
+    """All kubelets. `annotations`: those that determine how a pod is played."""
 
     kinds = (NODE, POD)
 
@@ -91,7 +90,7 @@ class Kubelets(Controller):
 
     def _hear_leaving(self, pod: Json, before: Json | None) -> None:
         uid = pod["metadata"]["uid"]
-        # Without grace it is gone already, or held by a finalizer alone.
+        # Without grace, the pod is already removed, or only a finalizer holds it.
         has_grace = bool(pod["metadata"].get("deletionGracePeriodSeconds"))
         if pod_ends.is_mirror(pod):
             if has_grace and (before is None or not pod_ends.is_leaving(before)):
@@ -103,7 +102,7 @@ class Kubelets(Controller):
             self._stop(pod)
 
     def _stop(self, pod: Json) -> None:
-        """Its containers are told to end; or, if they are already, will be killed no later than it says now."""
+        """Stops the containers; while they stop, a shorter grace period moves the kill forward."""
         uid, now = pod["metadata"]["uid"], asyncio.get_running_loop().time()
         killed_at = now + pod_ends.grace_of(pod)
         stop = self._stops.setdefault(uid, _Stop(now + self._annotations.stop_seconds(pod), killed_at))
@@ -118,7 +117,7 @@ class Kubelets(Controller):
         )
 
     async def _end(self, pod: Json, code: int) -> None:
-        """Its containers have ended. What is finished already is what it is; removed it may be now."""
+        """Ends the containers: writes the final phase, or removes a finished, deleted pod."""
         metadata = pod["metadata"]
         found = self._store.get(POD, metadata["namespace"], metadata["name"])
         if found is None or found["metadata"]["uid"] != metadata["uid"] or not self._is_ours(found):
@@ -130,8 +129,9 @@ class Kubelets(Controller):
             await self.delete(POD, found, grace=0)
 
     async def _renew(self, mirror: Json) -> None:
-        """There is another mirror pod of the same name. One that was deleted by force stays away, as if somebody had
-        taken its file from the node."""
+        """Creates the mirror pod again.
+
+        One deleted by force is not created again, as if its file had been removed from the node."""
         await self.delete(POD, mirror, grace=0)
         if self._is_ours(mirror):
             await self.create(POD, pod_ends.made_anew(mirror))
@@ -144,7 +144,7 @@ class Kubelets(Controller):
         ]
         await self.patch(NODE, node, {"status": {"phase": "Running", "conditions": conditions}}, subresource="status")
 
-    # -- its beginning -------------------------------------------------------------------------------------------
+    # -- the start of a pod --------------------------------------------------------------------------------------
 
     async def _begin(self, pod: Json) -> None:
         now = self._clock.stamp()

@@ -1,4 +1,4 @@
-"""The node lifecycle controller, played, as far as a cordoned node goes: it is tainted, and untainted afterwards."""
+"""The node lifecycle controller, for cordons only: adds and removes a cordoned node's taint."""
 
 from __future__ import annotations
 

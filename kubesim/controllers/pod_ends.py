@@ -1,15 +1,15 @@
-"""How the containers of a played pod end, and what its status says then.
+"""Pod ends: how the containers of a pod end, and the resulting status.
 
-Knows a pod's annotations and the API's fields; no clock and no store. What a kubelet does since Kubernetes 1.27 (KEP
-3329; getPhase, mergePodStatus and canBeDeleted in pkg/kubelet):
+It has no clock and no store. It follows kubelets since Kubernetes 1.27 (KEP 3329; getPhase, mergePodStatus and
+canBeDeleted in pkg/kubelet):
 
-- A pod that is deleted with grace gets a terminal phase once its containers have ended, and only when the API server
-  shows that phase is the object removed: each watch sees deletionTimestamp, then Failed or Succeeded, then the end.
-- Failed if one container ended with another code than 0, which SIGTERM (143) and SIGKILL (137) are, whatever the
-  restart policy; Succeeded if none did. A pod that never began is Failed, and has no container that ended.
+- A pod that is deleted with grace gets a terminal phase once its containers have ended. The object is removed only when
+  the API server shows that phase: each watch sees deletionTimestamp, then Failed or Succeeded, then the removal.
+- Failed if one container ended with a code other than 0, as by SIGTERM (143) and SIGKILL (137), whatever the
+  restart policy; Succeeded if none did. A pod that never began is Failed, and has no ended container.
 - The grace is that of the deletion (deletionGracePeriodSeconds), at least one second. A later deletion can shorten it.
 - Conditions of others, such as DisruptionTarget, stay. Ready and ContainersReady become false in the same write.
-- A mirror pod gets no terminal phase: it is removed, and made anew from the file of the static pod.
+- A mirror pod gets no terminal phase: it is removed, and created again from the file of the static pod.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ _WHY = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}
 
 @dataclass(frozen=True, slots=True)
 class Annotations:
-    """The annotations by which a pod says how it is played. `domain`: what stands before their slash."""
+    """The annotations that determine how a pod is played. `domain`: the part before their slash."""
 
     domain: str
 
     def run_seconds(self, pod: Json) -> float | None:
-        """`run-seconds`: it succeeds so long after it has begun to run; None: it runs until it is deleted."""
+        """`run-seconds`: how long the pod runs before it succeeds; None: until it is deleted."""
         return self._seconds(pod, "run-seconds")
 
     def stop_seconds(self, pod: Json) -> float:
-        """`stop-seconds`: how long its containers take to end once they are told to."""
+        """`stop-seconds`: how long the containers take to end after a stop signal."""
         wanted = self._seconds(pod, "stop-seconds")
         return USUAL_STOP if wanted is None else wanted
 
     def stop_code(self, pod: Json) -> int:
-        """`stop-exit-code`: how its containers exit when they are told to end and have the time for it."""
+        """`stop-exit-code`: the exit code after a stop signal, if the grace period suffices."""
         text = self._said(pod, "stop-exit-code")
         return int(text) if _CODE.fullmatch(text) else SIGTERM
 
@@ -59,7 +59,7 @@ class Annotations:
 
 
 def grace_of(pod: Json) -> float:
-    """After how many seconds the containers of a pod that is being deleted are killed."""
+    """Seconds until the containers of a deleted pod are killed."""
     return max(1.0, float(pod["metadata"].get("deletionGracePeriodSeconds") or 0))
 
 
@@ -76,7 +76,7 @@ def is_mirror(pod: Json) -> bool:
 
 
 def ended(pod: Json, code: int, now: str) -> Json:
-    """What the status says in addition when all containers have ended with this code; or never began."""
+    """The status fields of a pod whose containers ended with this code, or never began."""
     began = pod["status"].get("phase") == "Running"
     phase = "Succeeded" if began and code == 0 else "Failed"
     status: Json = {
@@ -113,7 +113,7 @@ def container(of: Json, *, ready: bool, state: Json) -> Json:
 
 
 def made_anew(mirror: Json) -> Json:
-    """The mirror pod as the kubelet creates it once more: the same, and another object."""
+    """The mirror pod as the kubelet creates it again: the same, but another object."""
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
     metadata = {key: mirror["metadata"][key] for key in kept if key in mirror["metadata"]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": mirror["spec"]}

@@ -1,8 +1,8 @@
-"""kube-scheduler 1.36, played: what its extender and those who watch the API server see of it.
+"""kube-scheduler 1.36, as its extender and the API server's clients see it.
 
-Queue, back-off, wakes, sampling, filter messages, extender calls, assumed pods and preemption are those of the real one
-(k8s.io/kubernetes/pkg/scheduler 1.36). It reads the configuration files that the real one gets, follows the objects a
-little late, and writes through the API. Where it differs on purpose: see docs.
+Queue, back-off, wakes, sampling, filter messages, extender calls, assumed pods and preemption follow
+k8s.io/kubernetes/pkg/scheduler 1.36. It reads the real scheduler's configuration files, follows objects a little late,
+and writes through the API. The docs list intended differences.
 """
 
 from kubesim.scheduler.config import BadConfig, ExtenderConfig, Profile, SchedulerConfig

@@ -1,7 +1,7 @@
-"""Cache: the nodes, and what stands on each by the scheduler's own account: bound pods and those it has assumed.
+"""Cache: the nodes, and the pods on each as the scheduler counts them: bound and assumed.
 
-Totals are kept as pods come and go. A pod is assumed between the decision about it and the news that it is bound; it
-counts all the same. Pods of every scheduler count, terminating ones too; finished ones are not told to it.
+Totals are updated as pods come and go. A pod is assumed from the decision until its binding is seen, and counts
+meanwhile. Pods of every scheduler count, terminating ones too; the caller adds no finished ones.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from extender.kube.names import PodUid, ResourceKey
 from kubesim.scheduler.seen import SeenNode, SeenPod
 
 Shape = tuple[int, int, int, int]
-"""What scoring looks at in a pod."""
+"""What scoring uses of a pod."""
 
 
 class NodeInfo:
-    """A node and its pods. `node` is None while only pods are known of it."""
+    """A node and its pods. `node` is None while only its pods are known."""
 
     __slots__ = ("hating", "node", "pods", "porting", "requested", "scored_cpu", "scored_memory", "scores")
 
@@ -27,11 +27,11 @@ class NodeInfo:
         self.scored_cpu = 0
         self.scored_memory = 0
         self.hating: dict[PodUid, SeenPod] = {}
-        """Its pods that have required anti-affinity."""
+        """Its pods with required anti-affinity."""
         self.porting: dict[PodUid, SeenPod] = {}
-        """Its pods that have host ports."""
+        """Its pods with host ports."""
         self.scores: dict[Shape, int] = {}
-        """What pods of that shape score here; forgotten when anything changes."""
+        """The score of pods of each shape; cleared on any change."""
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class NodeInfo:
         return pod
 
     def copy(self) -> NodeInfo:
-        """What is done to the copy is not done to this."""
+        """An independent copy, without the scores."""
         other = NodeInfo(self.node)
         other.pods, other.requested, other.hating = dict(self.pods), dict(self.requested), dict(self.hating)
         other.porting = dict(self.porting)
@@ -76,9 +76,9 @@ class NodeInfo:
 class Cache:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
-        """By name; those that are only known from pods too."""
+        """By name, including nodes that are only known from pods."""
         self.hating: dict[str, NodeInfo] = {}
-        """Those with pods that have required anti-affinity."""
+        """The nodes with pods that have required anti-affinity."""
         self._zones: dict[tuple[str, str], dict[str, NodeInfo]] = {}
         self._order: list[NodeInfo] | None = []
         self._where: dict[PodUid, str] = {}
@@ -87,7 +87,7 @@ class Cache:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def set_node(self, node: SeenNode) -> None:
-        """It is there, and looks like this now."""
+        """Adds the node or replaces its data."""
         info = self.nodes.get(node.name)
         if info is None:
             info = self.nodes[node.name] = NodeInfo()
@@ -100,9 +100,9 @@ class Cache:
         info.scores.clear()
 
     def remove_node(self, name: str) -> None:
-        """It is gone; its pods are remembered until they are known to be gone too.
+        """Removes the node; its pods stay known until they are removed too.
 
-        Whoever thinks about it just now may go on with what it was.
+        A caller that still holds its NodeInfo can go on with the old data.
         """
         info = self.nodes.get(name)
         if info is None or info.node is None:
@@ -115,7 +115,7 @@ class Cache:
             self._put(pod)
 
     def all(self) -> Sequence[NodeInfo]:
-        """Every node, taking turns among the zones as kube-scheduler lists them."""
+        """Every node, taken in turn from the zones, in kube-scheduler's order."""
         if self._order is None:
             order: list[NodeInfo] = []
             rows = [list(zone.values()) for zone in self._zones.values()]
@@ -125,7 +125,7 @@ class Cache:
         return self._order
 
     def get(self, name: str) -> NodeInfo | None:
-        """The node, if it is there."""
+        """The node, or None if only pods of it are known."""
         info = self.nodes.get(name)
         return info if info is not None and info.node is not None else None
 
@@ -139,7 +139,7 @@ class Cache:
     # -- pods ----------------------------------------------------------------------------------------------------
 
     def assume(self, pod: SeenPod) -> bool:
-        """The pod counts on `pod.node` from now on. False: it stands in the cache already."""
+        """Counts the pod on `pod.node` from now on. False: the cache already has it."""
         if pod.uid in self._where:
             return False
         self._put(pod)
@@ -147,7 +147,7 @@ class Cache:
         return True
 
     def forget(self, pod: SeenPod) -> bool:
-        """It was assumed and will not be bound. False: meanwhile it is known to be bound, and goes on counting."""
+        """Removes an assumed pod that will not be bound. False: it is known as bound, and stays."""
         if pod.uid not in self._where:
             return True
         if pod.uid not in self._assumed or self._where[pod.uid] != pod.node:
@@ -162,12 +162,12 @@ class Cache:
         return self.nodes[self._where[uid]].pods[uid] if uid in self._assumed else None
 
     def set(self, pod: SeenPod) -> None:
-        """It is known to be bound to `pod.node`, and looks like this."""
+        """Adds or updates a pod that is bound to `pod.node`."""
         self.remove(pod.uid)
         self._put(pod)
 
     def remove(self, uid: PodUid) -> None:
-        """It counts no longer, if it did."""
+        """Removes the pod, if the cache has it."""
         name = self._where.pop(uid, None)
         self._assumed.pop(uid, None)
         if name is None:

@@ -1,7 +1,7 @@
-"""Configuration: what a KubeSchedulerConfiguration file says, with kube-scheduler's defaults and refusals.
+"""Configuration: reads a KubeSchedulerConfiguration, with kube-scheduler's defaults and errors.
 
-Knows the file's spelling. What it does not know in a file (leader election, client limits, other plugins' arguments) is
-read over: the real scheduler takes these files too, and has its own opinion of them.
+It ignores unknown parts (leader election, client limits, other plugins' arguments), because the real scheduler gets
+these files too and judges them itself.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _USUAL_TIMEOUT = 5.0
 
 
 class BadConfig(ValueError):
-    """kube-scheduler would not start with this file. `str()` says why."""
+    """kube-scheduler would not start with this file. `str()` gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     name: str
-    """What pods write as `schedulerName`."""
+    """The `schedulerName` of its pods."""
     percentage: int | None = None
-    """percentageOfNodesToScore of this profile; None: the one of the whole file holds."""
+    """percentageOfNodesToScore of this profile; None: the file's value applies."""
     ignored_resources: frozenset[str] = frozenset()
     ignored_groups: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class ExtenderConfig:
-    """An empty verb is one that this extender does not have."""
+    """An extender. An empty verb means that it does not support that call."""
 
     url_prefix: str
     filter_verb: str = ""
@@ -47,7 +47,7 @@ class ExtenderConfig:
     ignorable: bool = False
     http_timeout: float = _USUAL_TIMEOUT
     managed_resources: frozenset[str] = frozenset()
-    """Empty: every pod of this scheduler is sent."""
+    """If empty, every pod of this scheduler is sent."""
     enable_https: bool = False
     tls: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,15 +56,15 @@ class ExtenderConfig:
 class SchedulerConfig:
     profiles: tuple[Profile, ...] = (Profile("default-scheduler"),)
     extenders: tuple[ExtenderConfig, ...] = ()
-    """In the order in which they are called: the ignorable ones last."""
+    """In call order: ignorable extenders last."""
     percentage: int = 0
-    """0: adaptive."""
+    """0 means adaptive."""
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
 
     @classmethod
     def load(cls, path: Path) -> SchedulerConfig:
-        """The file, YAML or JSON. Raises BadConfig, OSError."""
+        """Reads a YAML or JSON file. Raises BadConfig, OSError."""
         try:
             return cls.read(yaml.safe_load(path.read_text()))
         except yaml.YAMLError as error:
@@ -72,7 +72,7 @@ class SchedulerConfig:
 
     @classmethod
     def read(cls, document: Any) -> SchedulerConfig:
-        """The parsed file. Raises BadConfig."""
+        """Reads a parsed file. Raises BadConfig."""
         if not isinstance(document, dict) or document.get("kind") != "KubeSchedulerConfiguration":
             raise BadConfig("this is no KubeSchedulerConfiguration")
         read = [_extender(each) for each in document.get("extenders") or ()]
@@ -82,7 +82,7 @@ class SchedulerConfig:
         profiles = _profiles(document.get("profiles") or [{}])
         hidden = [name for _, names in read for name in names]
         if hidden:
-            # As there: what extenders hide takes the place of what the profile's own arguments hide.
+            # As in kube-scheduler, resources that extenders hide replace those that the profile's arguments hide.
             profiles = [replace(profile, ignored_resources=frozenset(hidden)) for profile in profiles]
         return cls(
             tuple(profiles),
@@ -97,7 +97,7 @@ class SchedulerConfig:
 
 
 def seconds(duration: str) -> float:
-    """A duration as Go writes it: `5s`, `1m30s`, `500ms`. Raises BadConfig."""
+    """Seconds of a duration in Go's format: `5s`, `1m30s`, `500ms`. Raises BadConfig."""
     if duration == "0":
         return 0.0
     parts = _DURATION.findall(duration)

@@ -1,7 +1,7 @@
-"""Extender client: bytes to an extender and bytes back, over HTTP or to a callable in this process.
+"""Extender client: sends bytes to an extender and returns its bytes, over HTTP or in process.
 
-Fails in the words in which kube-scheduler's client does, for these reach users: in events and in pods' conditions. Must
-not know what the bytes mean, nor how long an answer may take: who calls sets the limit, by cancelling.
+Its errors have the words of kube-scheduler's client, because users see them in events and pod conditions. It has no
+time limit: the caller cancels a call.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_IDLE = 512
 
 
 class ExtenderFailed(Exception):
-    """The extender gave no answer that counts. `str()` is what users read."""
+    """The extender gave no valid answer. `str()` is the text that users read."""
 
 
 class ExtenderClient(Protocol):
@@ -29,10 +29,10 @@ class ExtenderClient(Protocol):
 
 
 class HttpExtender:
-    """An extender at `url_prefix`. Make it inside the running loop, close it; connections are kept open."""
+    """An extender at `url_prefix`. Create it in the running loop, and close it."""
 
     def __init__(self, url_prefix: str, *, https: bool = False, tls: Mapping[str, Any] | None = None) -> None:
-        """`tls`: tlsConfig of the configuration. Without a caFile nothing is verified, as there."""
+        """`tls`: tlsConfig of the file. Without a caFile nothing is verified, as in Kubernetes."""
         self._prefix = url_prefix.rstrip("/")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -62,10 +62,10 @@ class HttpExtender:
 
 
 class CallableExtender:
-    """An extender in this process: `answer` gets verb and body, and returns what a 200 would bring.
+    """An extender in this process: `answer` gets verb and body, and returns the body of a 200.
 
-    A call that is given up goes on at the other side, as a server's handler does. Other exceptions than ExtenderFailed
-    are taken for an answer with status 500.
+    A cancelled call goes on at the extender's side, as a server's handler does. An exception other than ExtenderFailed
+    counts as status 500.
     """
 
     def __init__(self, answer: Callable[[str, bytes], Awaitable[bytes]], url_prefix: str = "in-process") -> None:

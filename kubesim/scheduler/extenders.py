@@ -1,7 +1,7 @@
-"""Extenders: what kube-scheduler asks of one, as JSON with Go's field names, and what it makes of the answers.
+"""Extenders: kube-scheduler's requests to one, as JSON with Go's field names, and their answers.
 
 Source: k8s.io/kube-scheduler/extender/v1/types.go and pkg/scheduler/extender.go. Answers are read as Go reads them:
-keys in any case, the first JSON value only, null for nothing. Every failure is an ExtenderFailed.
+keys in any case, the first JSON value only, null as empty. Every failure is an ExtenderFailed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.scheduler.seen import SeenPod
 
 _HIGHEST = 10
-"""What an extender's scores count by, so that 10 is worth a plugin's 100."""
+"""The factor of an extender's scores: its 10 is worth a plugin's 100."""
 
 _encode = msgspec.json.Encoder().encode
 _read = json.JSONDecoder().raw_decode
@@ -27,7 +27,7 @@ _quoted = json.dumps
 
 
 class Victims(NamedTuple):
-    """Whom a node would lose; the most important first."""
+    """The victims on a node, the most important first."""
 
     pods: Sequence[SeenPod]
     violations: int
@@ -40,14 +40,14 @@ class Filtered(NamedTuple):
 
 
 class Extender:
-    """One extender of the configuration, behind its client."""
+    """One extender of the configuration, with its client."""
 
     def __init__(self, config: ExtenderConfig, client: ExtenderClient) -> None:
         self.config = config
         self._client = client
 
     def is_interested(self, pod: SeenPod) -> bool:
-        """Whether one of the resources that the pod names is this extender's; no such list means all pods."""
+        """Whether it manages a resource that the pod names; without a list it manages all pods."""
         managed = self.config.managed_resources
         if not managed:
             return True
@@ -81,7 +81,7 @@ class Extender:
         return Filtered(passed, _reasons(answer, "failednodes"), _reasons(answer, "failedandunresolvablenodes"))
 
     async def prioritize(self, pod: SeenPod, nodes: list[NodeInfo]) -> Mapping[str, int]:
-        """What is to be added to each node's score."""
+        """The amount to add to each node's score."""
         if not self.config.prioritize_verb:
             return {}
         answer = await self._post(self.config.prioritize_verb, self._arguments(pod, nodes))
@@ -104,7 +104,7 @@ class Extender:
     async def preempt(
         self, pod: SeenPod, candidates: Mapping[str, Victims], known: Callable[[str], NodeInfo | None]
     ) -> dict[str, Victims]:
-        """The nodes on which the extender would preempt, and whom there."""
+        """The nodes on which the extender would preempt, and the victims there."""
         meta = full = None
         if self.config.node_cache_capable:
             meta = {
@@ -162,7 +162,7 @@ class Extender:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """As Go reads an object: whatever the case of its keys. Null is an empty one."""
+    """An object with lower-case keys, since Go ignores their case; empty for null."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -1,7 +1,7 @@
-"""Filters: the plugins that say which nodes can have a pod, in the order in which kube-scheduler asks them.
+"""Filters: decide which nodes a pod may use, with the plugins in kube-scheduler's order.
 
-NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread, InterPodAffinity.
-Volumes and resource claims are not looked at.
+The plugins: NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, PodTopologySpread,
+InterPodAffinity. Volumes and resource claims are ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NATIVE = "kubernetes.io"
 
 
 class Surroundings:
-    """What one pod has to know of the pods on all nodes. An aspect is None where it keeps the pod from none of them."""
+    """What one pod's filters need of the pods on all nodes. None: that aspect refuses no node."""
 
     __slots__ = ("neighbours", "spreading")
 
@@ -52,7 +52,7 @@ class Surroundings:
         return Surroundings(neighbours and neighbours.copy(), spreading and spreading.copy())
 
     def count(self, other: SeenPod, node: SeenNode, by: int = 1) -> None:
-        """A pod is taken to be on the node (by 1), or not to be there (by -1)."""
+        """Adds the pod on the node (by 1), or removes it (by -1)."""
         if self.neighbours is not None:
             self.neighbours.count(other, node.labels, by)
         if self.spreading is not None:
@@ -73,7 +73,7 @@ class Filters:
         self.environment = _environment(pod, cache)
 
     def refusal(self, info: NodeInfo, environment: Surroundings | None = None) -> No | None:
-        """None: the node can have the pod. `surroundings`: where they are not those that are really there."""
+        """None if the node can have the pod. `environment`: replaces the real surroundings."""
         node = info.node
         assert node is not None
         if not accepts(node.rules, self.pod.rules):
@@ -112,7 +112,7 @@ class Filters:
 
 
 def checked(pod: SeenPod, profile: Profile) -> Sequence[tuple[ResourceKey, int]]:
-    """What the fit looks at: everything but the resources that the profile has it ignore."""
+    """The requests that the fit checks: all except the profile's ignored resources."""
     resources, groups = profile.ignored_resources, profile.ignored_groups
     if not resources and not groups:
         return tuple(pod.requests.items())
@@ -128,7 +128,7 @@ def is_extended(resource: str) -> bool:
 
 
 def tolerates(node: SeenNode, pod: SeenPod) -> bool:
-    """Whether no taint of the node keeps the pod away, whatever else does."""
+    """Whether the pod tolerates all taints of the node; other rules do not count."""
     return accepts(replace(node.rules, unschedulable=False), pod.rules.anywhere())
 
 
@@ -143,12 +143,12 @@ def tolerates_cordon(pod: SeenPod) -> bool:
 
 
 def selects(node: SeenNode, pod: SeenPod) -> bool:
-    """Whether the pod's selector and required affinity let it there, whatever taints do."""
+    """Whether the pod's selector and required affinity match the node; taints do not count."""
     return accepts(node.rules, pod.rules.tolerating_all())
 
 
 def named_nodes(pod: Json) -> tuple[frozenset[str] | None, str]:
-    """The only nodes that required affinity names by metadata.name, None for any; and why it can be none of them."""
+    """The only nodes that required affinity names (None: any), and why there are none."""
     affinity = ((pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
@@ -177,13 +177,13 @@ def _repelled(around: Neighbours, node: SeenNode) -> No | None:
 
 
 def _environment(pod: SeenPod, cache: Cache) -> Surroundings | None:
-    """None: pods elsewhere keep the pod from no node."""
+    """The surroundings, or None if pods elsewhere refuse no node."""
     neighbours, spreading = _neighbours(pod, cache), Spreading.of(pod, cache.all())
     return None if neighbours is None and spreading is None else Surroundings(neighbours, spreading)
 
 
 def _neighbours(pod: SeenPod, cache: Cache) -> Neighbours | None:
-    """None: pod affinity keeps the pod from no node."""
+    """The pod affinity state, or None if it refuses no node."""
     picky = bool(pod.affinity or pod.anti_affinity)
     if not picky and not cache.hating:
         return None

@@ -1,8 +1,8 @@
-"""Hints: whether a piece of news may make a pod schedulable that certain plugins have rejected.
+"""Hints: decide whether an event may make a pod schedulable that certain plugins have rejected.
 
-Each plugin says which events it wants to hear of, and about each of them whether this one could change its mind; an
-extender is supposed to be interested in everything. As in kube-scheduler, a plugin that wants to hear of new nodes is
-also woken by every change of taints.
+Each plugin registers for events, with a function that decides whether an event can change its verdict. An extender
+counts as interested in every event. As in kube-scheduler, a plugin that registers for new nodes but not for taints is
+woken by every change of taints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_PREEMPTION = "DefaultPreemption"
 
 
 class News(NamedTuple):
-    """`old` is None where something was added, `new` where it was deleted."""
+    """An event. `old` is None for an addition, `new` for a deletion."""
 
     event: ClusterEvent
     old: SeenPod | SeenNode | None = None
@@ -43,7 +43,7 @@ Hint = Callable[[SeenPod, News], bool]
 
 
 def worth_a_try(pod: SeenPod, rejectors: Iterable[str], news: News) -> bool:
-    """Whether one of those who rejected the pod may think otherwise now."""
+    """Whether the event may change the verdict of a plugin that rejected the pod."""
     if news.event is ClusterEvent.TIMEOUT:
         return True
     if news.event is ClusterEvent.FORCED:
@@ -56,7 +56,7 @@ def worth_a_try(pod: SeenPod, rejectors: Iterable[str], news: News) -> bool:
 
 
 def hears_of(plugin: str, event: ClusterEvent) -> bool:
-    """Whether the plugin wants to hear of such events at all."""
+    """Whether the plugin registers for such events."""
     return event in _HINTS.get(plugin, _NONE)
 
 
@@ -97,9 +97,9 @@ def _selected(pod: SeenPod, news: News) -> bool:
 
 
 def _roomier(pod: SeenPod, news: News) -> bool:
-    """The node has room for the pod, if it were empty, and more than before of something that the pod wants.
+    """The empty node could hold the pod, and has more of something the pod wants than before.
 
-    Resources that the profile ignores count here, as they do there.
+    Resources that the profile ignores count here, as in kube-scheduler.
     """
     old, new = _nodes(news)
     there = new.allocatable
@@ -114,7 +114,7 @@ def _roomier(pod: SeenPod, news: News) -> bool:
 
 
 def _room_left(pod: SeenPod, news: News) -> bool:
-    """A pod left a node, or takes less of it."""
+    """A pod left a node, or requests less of it."""
     old, new = news.old, news.new
     assert isinstance(old, SeenPod)
     if not isinstance(new, SeenPod):
@@ -164,7 +164,7 @@ def _port_freed(pod: SeenPod, news: News) -> bool:
 
 
 def _spread_pods_changed(pod: SeenPod, news: News) -> bool:
-    """A pod that counts for one of the constraints has come, gone or changed, or the pod tolerates more."""
+    """A pod that counts for a constraint was added, removed or changed, or `pod` tolerates more."""
     old = news.old if isinstance(news.old, SeenPod) else None
     new = news.new if isinstance(news.new, SeenPod) else None
     if not all(_counts_for_spread(pod, each) for each in (old, new) if each is not None):

@@ -1,6 +1,6 @@
-"""Host ports: the plugin NodePorts: which ports of its node a pod wants to itself, and whom that keeps away.
+"""Host ports: the plugin NodePorts: the host ports that a pod wants, and their conflicts.
 
-Knows containers' ports as the API server has completed them; must not know nodes.
+It reads containers' ports after the API server has set their defaults.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ class HostPort(NamedTuple):
     address: str
 
     def clashes(self, other: HostPort) -> bool:
-        """Whether no node has room for both."""
+        """Whether no node can have both."""
         if (self.number, self.protocol) != (other.number, other.protocol):
             return False
         return self.address == other.address or _EVERY_ADDRESS in (self.address, other.address)
 
 
 def host_ports(spec: Mapping[str, Any]) -> tuple[HostPort, ...]:
-    """Of all containers that run for as long as the pod does."""
+    """The host ports of all containers that run as long as the pod does."""
     return tuple(dict.fromkeys(_wanted(spec)))
 
 

@@ -1,6 +1,6 @@
-"""Informer: what news of pods and nodes mean for cache and queue, as kube-scheduler's event handlers have it.
+"""Informer: applies changes of pods and nodes to cache and queue, like kube-scheduler's handlers.
 
-Finished pods are not followed: to become one is to be deleted, as far as the scheduler knows.
+It does not follow finished pods: for the scheduler, a pod that finishes is deleted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Informer:
-    """`hear` every change, in order. `pods`: all that are not finished, as they were told last."""
+    """Give every change to `hear`, in order. `pods`: the latest state of all unfinished pods."""
 
     queue: Queue
 
@@ -88,7 +88,7 @@ class Informer:
 
     def _change(self, old: SeenPod, new: SeenPod) -> None:
         if old.node and not new.node:
-            # etcd was restored to a time before its Binding.
+            # etcd was restored to a time before the pod's Binding.
             self._lose(old)
             self._find(new)
         elif old.node:
@@ -127,12 +127,12 @@ class Informer:
         self.queue.move(News(ClusterEvent.ASSIGNED_POD_ADD, None, pod))
 
     def _drop_assumed(self, pod: SeenPod) -> None:
-        """It goes away while it is being bound: what it held is free at once, whatever becomes of the binding."""
+        """Frees an assumed pod's room at once when it is deleted during its binding."""
         assumed = self._cache.assumed(pod.uid)
         if assumed is not None:
             self._cache.forget(assumed)
             self.queue.move(News(ClusterEvent.ASSIGNED_POD_DELETE, assumed))
 
     def _leave_nomination(self, pod: SeenPod) -> None:
-        """The pod was meant for a node and is not any more: others of no higher priority may go there."""
+        """The pod lost its nomination: wakes pods of no higher priority that may use the node."""
         self.queue.move(News(ClusterEvent.ASSIGNED_POD_DELETE, pod), lambda other: other.priority <= pod.priority)

@@ -1,4 +1,4 @@
-"""Lines: queued pods in the order in which their turn comes."""
+"""Lines: queued pods in the order of their turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubesim.scheduler.seen import PodKey, SeenPod
 
 
 class QueuedPod:
-    """A pod on its way through the queue; the same one until it is bound."""
+    """A pod in the queue; the object stays the same until the pod is bound."""
 
     def __init__(self, pod: SeenPod, now: float) -> None:
         self.pod = pod
@@ -17,14 +17,14 @@ class QueuedPod:
         self.attempts = 0
         self.rejections = 0
         self.errors = 0
-        """In a row, up to now."""
+        """Consecutive errors until now."""
         self.rejectors: dict[str, None] = {}
         self.gate = ""
-        """The plugin that does not let it into the queue."""
+        """The plugin that keeps it out of the queue; empty if none does."""
 
 
 class Line:
-    """Queued pods by a sort key, the least first; who leaves early is skipped when his turn comes."""
+    """Queued pods by a sort key, the least first; `first` skips pods that left early."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[tuple[float, ...], int, QueuedPod]] = []

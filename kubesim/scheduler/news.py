@@ -1,4 +1,4 @@
-"""News: what has happened to a pod or a node, in the terms in which kube-scheduler's plugins subscribe to it."""
+"""News: changes of pods and nodes as the events to which kube-scheduler's plugins subscribe."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kubesim.scheduler.seen import SeenNode, SeenPod
 
 
 class ClusterEvent(Enum):
-    """`ASSIGNED_POD`: pods with a node, also assumed ones. `PENDING_POD`: the pod's own updates while it has none.
+    """An event. `ASSIGNED_POD`: of pods with a node, assumed ones too.
 
-    An update that is none of the narrower ones is `..._UPDATE`.
+    `PENDING_POD`: the pod's own updates before it has a node. `..._UPDATE`: an update of no narrower sort.
     """
 
     ASSIGNED_POD_ADD = "AssignedPodAdd"
@@ -33,9 +33,9 @@ class ClusterEvent(Enum):
     NODE_CONDITION = "NodeUpdateNodeCondition"
     NODE_ANNOTATION = "NodeUpdateNodeAnnotation"
     TIMEOUT = "UnschedulableTimeout"
-    """For all pods, whatever rejected them."""
+    """For all pods, whatever plugin rejected them."""
     FORCED = "ForceActivate"
-    """For one pod, whatever rejected it."""
+    """For one pod, whatever plugin rejected it."""
 
 
 _ASSIGNED = {
@@ -55,7 +55,7 @@ _PENDING = {
 
 
 def of_pod(old: SeenPod, new: SeenPod) -> list[ClusterEvent]:
-    """What an update of a pod comes to; never nothing."""
+    """The events of a pod's update; at least one."""
     names = _ASSIGNED if new.node else _PENDING
     events: list[ClusterEvent] = []
     if old.labels != new.labels:
@@ -70,7 +70,7 @@ def of_pod(old: SeenPod, new: SeenPod) -> list[ClusterEvent]:
 
 
 def of_node(old: SeenNode, new: SeenNode) -> list[ClusterEvent]:
-    """What an update of a node comes to; nothing for heartbeats."""
+    """The events of a node's update; none for a heartbeat."""
     events: list[ClusterEvent] = []
     if old.rules.unschedulable and not new.rules.unschedulable:
         events.append(ClusterEvent.NODE_TAINT)

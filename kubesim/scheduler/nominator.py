@@ -1,4 +1,4 @@
-"""Nominator: pods that are meant for a node and wait for room there. Others of no higher priority leave it to them."""
+"""Nominator: pods nominated to a node, whose room pods of no higher priority leave free."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubesim.scheduler.seen import PodKey, SeenPod
 
 
 class Nominator:
-    """`known`: a pod as it is now, None if it is gone."""
+    """The nominated pods. `known`: returns a pod's current state, None if it is gone."""
 
     def __init__(self, known: Callable[[PodKey], SeenPod | None]) -> None:
         self._known = known
@@ -20,7 +20,7 @@ class Nominator:
         return bool(self._pods)
 
     def add(self, pod: SeenPod, node: str | None = None) -> None:
-        """The pod is meant for `node`; None: for the one that its own status names, if any."""
+        """Nominates the pod to `node`; None: to the node in its own status, if any."""
         self.remove(pod.uid)
         if node is None:
             node = pod.nominated
@@ -33,7 +33,7 @@ class Nominator:
         self._pods.setdefault(node, {})[pod.uid] = pod
 
     def update(self, old: SeenPod, new: SeenPod) -> None:
-        """An update that says nothing of a nomination, before and after, leaves the one that is remembered."""
+        """Replaces the pod; it keeps its nomination if neither status names a node."""
         node = self._nodes.get(old.uid) if not old.nominated and not new.nominated else None
         self.remove(old.uid)
         self.add(new, node)

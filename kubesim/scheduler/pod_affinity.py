@@ -1,7 +1,7 @@
-"""Pod affinity: the plugin InterPodAffinity's required terms, by label and by topology.
+"""Pod affinity: the required terms of the plugin InterPodAffinity, by labels and topology.
 
-Knows labels of pods and of nodes. A term names its namespaces; one with a namespace selector is taken for one that
-names all namespaces if the selector is empty, and none of others (labels of namespaces are not looked at).
+A term applies to its namespaces. An empty namespace selector means all namespaces. Any other adds none, because labels
+of namespaces are not read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Pair = tuple[str, str]
 """A topology key and its value."""
 
 Requirements = tuple[tuple[str, str, tuple[str, ...]], ...]
-"""Key, operator, values; all must hold."""
+"""Key, operator and values of each requirement; all must hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Term:
     namespaces: frozenset[str] | None
     """None: every namespace."""
     labels: Requirements | None
-    """None: no selector at all, which matches no pod."""
+    """None: without a selector, the term matches no pod."""
 
     def matches(self, pod: Labelled) -> bool:
         if self.namespaces is not None and pod.key[0] not in self.namespaces:
@@ -89,7 +89,7 @@ def matches_all(terms: tuple[Term, ...], pod: Labelled) -> bool:
 
 
 class Neighbours:
-    """What one pod has to know of the pods on all nodes: how many in each topology it wants, hates, or is hated by."""
+    """For one pod: numbers of pods by topology that match its terms or repel it."""
 
     def __init__(self, pod: Affine) -> None:
         self._pod = pod
@@ -104,11 +104,11 @@ class Neighbours:
 
     @property
     def indifferent(self) -> bool:
-        """Nothing that it knows keeps the pod from any node."""
+        """Whether pod affinity refuses no node for this pod."""
         return not self._hating and not self._pod.affinity and not self._pod.anti_affinity
 
     def count(self, other: Affine, labels: Mapping[str, str], by: int = 1) -> None:
-        """A pod is on a node with these labels (by 1), or is no longer (by -1)."""
+        """Adds a pod on a node with these labels (by 1), or removes it (by -1)."""
         pod = self._pod
         for term in other.anti_affinity:
             if term.matches(pod):
@@ -128,7 +128,7 @@ class Neighbours:
             if value is None:
                 return False
             there = there and self._wanted[term.topology_key, value] > 0
-        # The first of a series that has affinity to itself may go anywhere.
+        # If no pod matches yet, the first of a series with affinity to itself may go anywhere.
         return there or (not self._wanted.total() and matches_all(self._pod.affinity, self._pod))
 
     def hated_in(self, labels: Mapping[str, str]) -> bool:
@@ -140,7 +140,7 @@ class Neighbours:
         )
 
     def hating_in(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod that is there already does not want this one."""
+        """Whether the anti-affinity of a pod that is there already refuses this pod."""
         return bool(self._hating) and any(self._hating[pair] > 0 for pair in labels.items())
 
 

@@ -1,7 +1,6 @@
-"""Preemption: on which node, and by evicting whom, a pod that fits nowhere would fit after all; and the eviction.
+"""Preemption: finds the node and the victims that make room for a pod, and evicts the victims.
 
-Plugin DefaultPreemption with its defaults, and its executor as it works asynchronously. Knows priorities and disruption
-budgets; whether a pod fits is what it is told by `fits`.
+It is the plugin DefaultPreemption with its defaults and its asynchronous executor.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _NOT_HELPFUL = No("DefaultPreemption", ("Preemption is not helpful for schedulin
 _LEAST_CANDIDATES = 100
 
 Refusal = Callable[[NodeInfo, Sequence[SeenPod]], No | None]
-"""Why a node with these pods taken away does not have the pod; None: it fits."""
+"""The refusal of a node from which these pods were removed; None: the pod fits."""
 
 
 class Outcome(NamedTuple):
-    """`node`: the pod is meant for it now; "": for none any more; None: that stays as it is."""
+    """`node`: the new nomination; "": the nomination is cleared; None: it stays."""
 
     node: str | None
     message: str = ""
 
 
 class Preemption:
-    """`known`: a pod as it is now. `budgets`: the PodDisruptionBudgets. `again`: the pod is tried at once."""
+    """`known`: a pod's current state. `budgets`: all budgets. `again`: retries a pod at once."""
 
     def __init__(
         self,
@@ -69,19 +68,20 @@ class Preemption:
         self._budgets = budgets
         self.again: Callable[[SeenPod], None] = lambda pod: None
         self._busy: dict[PodUid, PodKey | None] = {}
-        """Pods whose victims are being deleted; with the last of them, once only he is left."""
+        """Pods whose victims are being deleted, with the last victim once only that is left."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.forgotten: set[PodUid] = set()
-        """Pods that nobody tries again when their victims are gone: the last was gone already, or was still being bound
-        and its deletion is none of a bound pod, which the real one takes for done without a deletion that would be told
-        (1.36). Something else has to happen, or five minutes pass."""
+        """Pods without a retry after their last victim's deletion.
+
+        That victim was already gone, or still being bound; kube-scheduler 1.36 emits no event for such a deletion. The
+        pods wait for another event, or five minutes."""
 
     def close(self) -> None:
         for task in list(self._tasks):
             task.cancel()
 
     def is_running(self, uid: PodUid) -> bool:
-        """Whether the pod's victims are still being deleted, as far as requests go."""
+        """Whether requests to delete the pod's victims are still running."""
         if uid not in self._busy:
             return False
         last = self._busy[uid]
@@ -91,7 +91,7 @@ class Preemption:
         return victim is not None and not victim.deleting
 
     async def preempt(self, pod: SeenPod, diagnosis: Diagnosis, refusal: Refusal) -> Outcome:
-        """What comes of trying to preempt for a pod that no node has taken."""
+        """Tries to preempt for a pod that every node has refused."""
         self.forgotten.discard(pod.uid)
         now = self._known(pod.key)
         if now is None:
@@ -113,7 +113,7 @@ class Preemption:
         self._evict(now, node, candidates[node])
         return Outcome(node)
 
-    # -- whom ----------------------------------------------------------------------------------------------------
+    # -- victims -------------------------------------------------------------------------------------------------
 
     def _not_eligible(self, pod: SeenPod, diagnosis: Diagnosis) -> str:
         if not pod.preempts:
@@ -153,7 +153,7 @@ class Preemption:
         return {**harmless, **harmful}, verdicts
 
     def _victims(self, pod: SeenPod, info: NodeInfo, budgets: Sequence[Json], refusal: Refusal) -> Victims | No:
-        """The fewest and least important without whom the pod fits; or why none would do."""
+        """The fewest, least important victims that make the pod fit; or why there are none."""
         possible = [other for other in info.pods.values() if other.priority < pod.priority]
         if not possible:
             return _NO_VICTIMS
@@ -204,7 +204,7 @@ class Preemption:
         return candidates
 
     def _best(self, candidates: Mapping[str, Victims]) -> str:
-        """Fewest violations, then the least important victims, the smallest sum, the fewest, those that began last."""
+        """Fewest violations, then least important victims, smallest sum, fewest, last started."""
         if len(candidates) == 1:
             return next(iter(candidates))
 
@@ -217,10 +217,10 @@ class Preemption:
         least = min(map(harm, candidates))
         return self._rng.choice([node for node in candidates if harm(node) == least])
 
-    # -- and out with them ---------------------------------------------------------------------------------------
+    # -- eviction ------------------------------------------------------------------------------------------------
 
     def _evict(self, pod: SeenPod, node: str, victims: Victims) -> None:
-        """Begins: it goes on beside the scheduling of other pods."""
+        """Starts the eviction; it runs in parallel with the scheduling of other pods."""
         staying = [victim for victim in victims.pods if not victim.deleting]
         if not staying:
             return
@@ -259,7 +259,7 @@ class Preemption:
             self.again(pod)
 
     async def _preempt(self, pod: SeenPod, node: str, victim: SeenPod) -> bool:
-        """Whether the victim was still there."""
+        """Evicts the victim; False if it was already gone."""
         why = f"{pod.scheduler}: preempting to accommodate a higher priority pod"
         condition = {"type": DISRUPTED, "status": "True", "reason": _BY_SCHEDULER, "message": why}
         try:
@@ -290,7 +290,7 @@ def _being_preempted(pod: SeenPod) -> bool:
 
 
 def _by_budget(pods: Sequence[SeenPod], budgets: Sequence[Json]) -> tuple[list[SeenPod], list[SeenPod]]:
-    """Those whose eviction would violate a budget, and the others; in the same order."""
+    """The pods whose eviction would violate a budget, and the others, each in the given order."""
     left = [(budget.get("status") or {}).get("disruptionsAllowed", 0) for budget in budgets]
     protected: list[SeenPod] = []
     others: list[SeenPod] = []
@@ -312,6 +312,6 @@ def _covers(budget: Mapping[str, Any], pod: SeenPod) -> bool:
         disrupted = (budget.get("status") or {}).get("disruptedPods") or {}
         return bool(wanted) and selects(wanted, pod.labels) and pod.name not in disrupted
     except (KeyError, TypeError, AttributeError):
-        # No request brings such a budget in, but a restored store may hold one.
+        # Requests with such a budget are refused, but a restored store may hold one.
         _log.exception("a disruption budget cannot be understood", budget=budget["metadata"].get("name"))
         return False

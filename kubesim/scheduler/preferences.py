@@ -1,5 +1,4 @@
-"""Preferences: preferred node affinity and taints that only advise, as the plugins NodeAffinity and TaintToleration
-score them. Both count relatively: the best of the nodes in question gets all of the plugin's points."""
+"""Preferences: scores of NodeAffinity (preferred terms) and TaintToleration (PreferNoSchedule)."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ _ADVICE = "PreferNoSchedule"
 
 
 def preferences(pod: SeenPod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
-    """What each node gets for them, on top of its other scores; empty where all get the same."""
+    """The points of each node, relative to the best; empty if all nodes get the same."""
     liked, warned = _liked(pod, nodes), _warned(pod, nodes)
     most_liked, most_warned = max(liked.values(), default=0), max(warned.values(), default=0)
     points: dict[str, int] = {}
@@ -36,7 +35,7 @@ def preferences(pod: SeenPod, nodes: Sequence[NodeInfo]) -> Mapping[str, int]:
 
 
 def _liked(pod: SeenPod, nodes: Sequence[NodeInfo]) -> dict[str, int]:
-    """The weights of the preferred terms that each node meets."""
+    """The sum of the weights of the preferred terms that each node meets."""
     affinity = ((pod.raw["spec"].get("affinity") or {}).get("nodeAffinity") or {}).get(
         "preferredDuringSchedulingIgnoredDuringExecution"
     )
@@ -50,14 +49,14 @@ def _liked(pod: SeenPod, nodes: Sequence[NodeInfo]) -> dict[str, int]:
 
 
 def _who_wants(term: object) -> SeenPodRules:
-    """Rules that allow the nodes which meet the term, and no others."""
+    """Rules that accept exactly the nodes that meet the term."""
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     affinity = msgspec.convert({"nodeAffinity": required}, objects.Affinity)
     return SeenPodRules({}, required_terms(affinity), ()).tolerating_all()
 
 
 def _warned(pod: SeenPod, nodes: Sequence[NodeInfo]) -> dict[str, int]:
-    """How many taints of each node advise against this pod."""
+    """The number of PreferNoSchedule taints of each node that the pod does not tolerate."""
     if not any(info.node is not None and info.node.advises for info in nodes):
         return {}
     tolerations = tuple(replace(each, effect="") for each in pod.rules.tolerations if each.effect in ("", _ADVICE))
@@ -66,7 +65,7 @@ def _warned(pod: SeenPod, nodes: Sequence[NodeInfo]) -> dict[str, int]:
 
 
 def _advice(info: NodeInfo) -> Sequence[SeenNodeRules]:
-    """For each taint that advises, a node that insists on it."""
+    """For each PreferNoSchedule taint, node rules with that taint as NoSchedule."""
     if info.node is None or not info.node.advises:
         return ()
     rules = info.node.rules

@@ -1,8 +1,8 @@
-"""Queue: the pods to be scheduled. Those whose turn it is, those that back off, and those that wait for an event.
+"""Queue: pods to schedule now, pods in back-off, and pods that wait for an event.
 
-As kube-scheduler's: the first by priority, then by when it came or was last rejected. A pod that was rejected waits for
-news that may help it, backs off for 1 s, 2 s, 4 s ..., and is tried earlier where nothing else is to be done. A pod
-whose attempt ended in an error backs off too, and nothing cuts that short. Times of back-off end with whole seconds.
+As in kube-scheduler, the order is by priority, then by arrival or last rejection. A rejected pod waits for an event
+that may help it, and backs off for 1 s, 2 s, 4 s ... It is tried earlier if nothing else is active. A pod whose attempt
+ended in an error also backs off, and nothing shortens that. Back-off ends at whole seconds.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from kubesim.scheduler.nominator import Nominator
 from kubesim.scheduler.seen import PodKey, SeenPod
 
 LONGEST_WAIT = 300.0
-"""Seconds after which a pod is tried again without any news."""
+"""Seconds after which a pod is retried without any event."""
 _LOOK_FOR_THEM = 30.0
 _HAIR = 1e-6
 
 
 class Queue:
-    """`preempting`: whether a pod's own preemption is still being carried out."""
+    """The queue. `preempting`: whether a pod's own preemption is still running."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class Queue:
             if timer is not None:
                 timer.cancel()
 
-    # -- looking in ----------------------------------------------------------------------------------------------
+    # -- inspection ----------------------------------------------------------------------------------------------
 
     def place(self, key: PodKey) -> str:
-        """Where the pod is: active, backoff, unschedulable, gated, or "" for nowhere."""
+        """Where the pod is: active, backoff, unschedulable, gated, or "" if it is not queued."""
         if self._active.get(key) is not None:
             return "active"
         if self._backing_off.get(key) is not None or self._after_errors.get(key) is not None:
@@ -77,16 +77,16 @@ class Queue:
             "gated": gated,
         }
 
-    # -- in and out ----------------------------------------------------------------------------------------------
+    # -- adding and removing -------------------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """Returns when `pop` has something to give."""
+        """Returns when `pop` can return a pod."""
         while not self._active and not self._backing_off:
             self._stirred.clear()
             await self._stirred.wait()
 
     def pop(self) -> QueuedPod | None:
-        """Who is next; he is in flight until `done` or `give_back`."""
+        """The next pod, which is in flight until `done` or `give_back`; None if there is none."""
         while (queued := self._active.pop() or self._backing_off.pop()) is not None:
             queued.attempts += 1
             if queued.pod.uid not in self._in_flight:
@@ -98,11 +98,11 @@ class Queue:
         self._in_flight.pop(uid, None)
 
     def add(self, pod: SeenPod) -> None:
-        """A pod that was not there before."""
+        """Adds a new pod."""
         self._activate(QueuedPod(pod, self._clock.now()), named=True)
 
     def give_back(self, queued: QueuedPod) -> None:
-        """Its attempt has failed: rejected, if it has rejectors, or else ended in an error."""
+        """Returns a pod after a failed attempt: rejected if it has rejectors, else an error."""
         heard = self._in_flight.pop(queued.pod.uid, [])
         if self.place(queued.pod.key):
             return
@@ -116,7 +116,7 @@ class Queue:
         self._requeue(queued, worth)
 
     def update(self, old: SeenPod, new: SeenPod) -> None:
-        """A pod that is not bound has changed."""
+        """Updates a pod that is not bound."""
         events = of_pod(old, new)
         if new.uid in self._in_flight:
             self._hear([News(event, old, new) for event in events])
@@ -138,7 +138,7 @@ class Queue:
                 return
 
     def remove(self, pod: SeenPod) -> None:
-        """It needs no node any more."""
+        """Removes a pod that needs no node any more."""
         self.nominator.remove(pod.uid)
         for line in (self._active, self._backing_off, self._after_errors):
             if line.discard(pod.key):
@@ -146,11 +146,11 @@ class Queue:
         self._waiting.pop(pod.key, None)
 
     def move(self, news: News, only: Callable[[SeenPod], bool] | None = None) -> None:
-        """Something has happened: those who wait and may be helped by it are tried again."""
+        """Handles an event: requeues the waiting pods that it may help."""
         self._move([each for each in self._waiting.values() if only is None or only(each.pod)], news)
 
     def force(self, pod: SeenPod) -> None:
-        """The pod is tried now, wherever it waits."""
+        """Activates the pod at once, wherever it waits."""
         queued = self._waiting.get(pod.key)
         for line in (self._backing_off, self._after_errors):
             found = line.get(pod.key)
@@ -162,7 +162,7 @@ class Queue:
         elif pod.uid in self._in_flight:
             self._hear([News(ClusterEvent.FORCED, None, pod)])
 
-    # -- between the lines ---------------------------------------------------------------------------------------
+    # -- moving pods ---------------------------------------------------------------------------------------------
 
     def _move(self, those: Iterable[QueuedPod], news: News) -> None:
         for queued in those:
@@ -177,7 +177,7 @@ class Queue:
             heard.extend(news)
 
     def _requeue(self, queued: QueuedPod, worth: bool) -> bool:
-        """Whether it has left those who wait."""
+        """Activates the pod, or makes it back off or wait; returns whether it stopped waiting."""
         if not worth:
             self._set_aside(queued)
             return False
@@ -209,7 +209,7 @@ class Queue:
         return True
 
     def _enters(self, queued: QueuedPod) -> bool:
-        """The plugins that let pods into the queue, or not."""
+        """Whether no plugin gates the pod out of the queue."""
         pod = queued.pod
         gate = ""
         if pod.gates:
@@ -242,7 +242,7 @@ class Queue:
         return float(math.floor(queued.since + pause + _HAIR))
 
     def _still_backing_off(self, queued: QueuedPod) -> bool:
-        # A back-off that ends within the second that runs now is not over yet.
+        # A back-off that ends within the current second is not over yet.
         return self._expires(queued) >= math.floor(self._clock.now() + _HAIR)
 
     def _at(self, moment: float, work: Callable[[], None]) -> asyncio.TimerHandle:

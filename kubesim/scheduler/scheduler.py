@@ -1,7 +1,6 @@
-"""Scheduler: one pod after the other gets a node; bindings run beside that.
+"""Scheduler: finds a node for one pod after the other; bindings run in parallel.
 
-Follows pods and nodes, keeps cache and queue by the news of them, takes pods from the queue, and says to the API and in
-events what became of them.
+It follows pods and nodes, keeps cache and queue up to date, and writes results to the API and in events.
 """
 
 from __future__ import annotations
@@ -39,13 +38,14 @@ from kubesim.store import Store
 _log = structlog.get_logger(__name__)
 _CYCLE = 0.0005
 _NO_CLAIMS = "no new claims to deallocate"
-"""What the plugin DynamicResources always says where preemption has failed too."""
+"""The message of the plugin DynamicResources when preemption has failed too."""
 
 
 class Scheduler:
-    """One process of it, with all of its profiles. `extender`: stands for every extender that the configuration names;
-    None: each is called over HTTP at its address. `cycle`: seconds that it takes to think about one pod. `late_by`:
-    seconds from a write to the news of it."""
+    """One scheduler process with all its profiles.
+
+    `extender`: replaces every extender of the configuration; None: each is called over HTTP. `cycle`: seconds of
+    thought for each pod. `late_by`: seconds from a write to its delivery."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Scheduler:
         late_by: float = LATE_BY,
     ) -> None:
         self.attempts: Counter[str] = Counter()
-        """By what came of them: scheduled, unschedulable, error."""
+        """By result: scheduled, unschedulable, error."""
         self._config = config
         self._clock = clock
         self._cycle = cycle
@@ -88,7 +88,7 @@ class Scheduler:
         self._bindings: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled. What extenders do about calls that run then is their own affair."""
+        """Runs until it is cancelled. Extenders may go on with running calls."""
         self._following.start()
         try:
             while True:
@@ -115,7 +115,7 @@ class Scheduler:
     # -- one attempt ---------------------------------------------------------------------------------------------
 
     async def _try(self, queued: QueuedPod) -> None:
-        """One attempt. An error of ours is that pod's, which is tried again as after any other error."""
+        """One attempt. An unexpected exception counts as an error of this pod, which is retried."""
         try:
             await self._schedule(queued)
         except Exception as error:
@@ -144,7 +144,7 @@ class Scheduler:
         diagnosis = attempt.diagnosis
         if node is None:
             if diagnosis.before:
-                # The plugin DynamicResources has prepared nothing then, and fails before preemption's turn.
+                # The plugin DynamicResources has prepared nothing then, and fails before preemption runs.
                 outcome = Outcome(None)
                 diagnosis.after = "not found"
             else:
@@ -176,7 +176,7 @@ class Scheduler:
         await self._fail(queued, failure, rejected=False, nominated="")
 
     async def _written(self, pod: SeenPod) -> str:
-        """Why the pod could not be bound; empty: it is bound."""
+        """Binds the pod; returns the failure, or "" if the pod is bound."""
         for extender in self._extenders:
             if not extender.config.bind_verb or not extender.is_interested(pod):
                 continue
@@ -202,13 +202,13 @@ class Scheduler:
         nominated: str | None,
         plugins: dict[str, None] | None = None,
     ) -> None:
-        """The attempt has come to nothing: the pod goes back to the queue, and everybody can read why."""
+        """Ends a failed attempt: returns the pod to the queue, and writes the reason to the API."""
         self.attempts["unschedulable" if rejected else "error"] += 1
         queued.rejectors = dict(plugins or {})
         pod = queued.pod
         now = self.informer.pods.get(pod.key)
         if now is None or now.node:
-            # Deleted; or it was bound after all, which came too late or from somebody else.
+            # The pod was deleted, or was bound late or by another client.
             self.queue.done(pod.uid)
         elif now.uid != pod.uid:
             self.queue.done(pod.uid)

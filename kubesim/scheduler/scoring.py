@@ -1,8 +1,7 @@
-"""Scoring: which of the nodes that can have a pod kube-scheduler likes best, by room and by balance.
+"""Scoring: rates nodes that can have a pod by free room and by balance.
 
-NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation over cpu and memory, with kube-scheduler's whole
-numbers. What a pod prefers is in `preferences` and `topology_spread`; preferred pod affinity and images are not looked
-at.
+It has NodeResourcesFit (LeastAllocated) and NodeResourcesBalancedAllocation over cpu and memory, in kube-scheduler's
+integers. `preferences` and `topology_spread` score preferences. Preferred pod affinity and images are ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _MOST_SHAPES = 64
 
 
 def shape(pod: SeenPod) -> Shape:
-    """Pods of one shape score alike."""
+    """The shape of a pod; pods of one shape have equal scores."""
     requests = pod.requests
     return pod.scored_cpu, pod.scored_memory, requests.get(CPU, 0), requests.get(MEMORY, 0)
 

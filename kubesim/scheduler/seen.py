@@ -1,6 +1,6 @@
-"""Seen objects: pods and nodes as the scheduler has read them, each decoded once for each of its versions.
+"""Seen objects: pods and nodes as the scheduler reads them, each version decoded once.
 
-The stored JSON stays as it is (`raw`) and is never changed; what filters and hints look at often stands beside it.
+`raw` is the stored JSON and never changes. Fields that filters and hints use often are attributes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kubesim.scheduler.host_ports import HostPort, host_ports
 from kubesim.scheduler.pod_affinity import Term, required_terms
 
 _NO_LABELS: Mapping[str, str] = {}
-# What a container counts for in scoring (and there alone) that asks for none of it.
+# In scoring only: what a container counts for if it requests none.
 _USUAL_CPU = 100
 _USUAL_MEMORY = 200 * 1024 * 1024
 _ZONES = (
@@ -40,24 +40,24 @@ _EVERYTHING = (Toleration(operator="Exists"),)
 
 @dataclass(frozen=True, slots=True)
 class SeenPodRules:
-    """`kube.node_match.PodRules`: which nodes the pod would go to, whatever room there is."""
+    """A `kube.node_match.PodRules`: the nodes that the pod accepts, apart from free room."""
 
     node_selector: Mapping[str, str]
     affinity: tuple[SelectorTerm, ...]
     tolerations: tuple[Toleration, ...]
 
     def anywhere(self) -> SeenPodRules:
-        """Without selector and affinity: only taints keep it away."""
+        """Without selector and affinity, so that only taints refuse."""
         return replace(self, node_selector=_NO_LABELS, affinity=())
 
     def tolerating_all(self) -> SeenPodRules:
-        """Only selector and affinity keep it away."""
+        """Tolerating all taints, so that only selector and affinity refuse."""
         return replace(self, tolerations=_EVERYTHING)
 
 
 @dataclass(frozen=True, slots=True)
 class SeenNodeRules:
-    """`kube.node_match.NodeRules`: which pods the node would have, whatever room there is."""
+    """A `kube.node_match.NodeRules`: the pods that the node accepts, apart from free room."""
 
     name: str
     labels: Mapping[str, str]
@@ -66,7 +66,7 @@ class SeenNodeRules:
 
 
 class SeenPod:
-    """One version of a pod. `node` is where it is bound, or assumed to be; empty while it is neither."""
+    """One version of a pod. `node`: where it is bound or assumed; empty if neither."""
 
     __slots__ = (
         "_bytes",
@@ -133,14 +133,14 @@ class SeenPod:
         return self.key[1]
 
     def on(self, node: str) -> SeenPod:
-        """The same pod, assumed to be on that node."""
+        """The same pod, assumed on that node."""
         assumed = copy.copy(self)
         assumed.node = node
         assumed._bytes = None
         return assumed
 
     def encoded(self) -> msgspec.Raw:
-        """As Go marshals the pod that the scheduler holds: no kind, no managed fields."""
+        """The pod as Go marshals the scheduler's copy: without kind and managed fields."""
         if self._bytes is None:
             raw = _without_kind(self.raw)
             if self.node and not raw["spec"].get("nodeName"):
@@ -174,11 +174,11 @@ class SeenNode:
 
     @cached_property
     def untainted(self) -> SeenNodeRules:
-        """Without its taints: what the plugin NodeUnschedulable looks at."""
+        """Its rules without taints, as the plugin NodeUnschedulable checks them."""
         return replace(self.rules, taints=())
 
     def encoded(self) -> msgspec.Raw:
-        """As Go marshals it."""
+        """The node as Go marshals it."""
         if self._bytes is None:
             self._bytes = msgspec.Raw(_encode(_without_kind(self.raw)))
         return self._bytes
@@ -193,7 +193,7 @@ def _without_kind(raw: Json) -> Json:
 
 
 def _silent(spec: Mapping[str, Any], resource: str) -> int:
-    """How many containers ask for none of it."""
+    """How many containers have neither request nor limit for the resource."""
     silent = 0
     for container in spec["containers"]:
         resources = container.get("resources") or {}

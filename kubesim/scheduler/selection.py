@@ -1,7 +1,6 @@
-"""Selection: which node a pod gets. Filters over a sample of the nodes, extenders, scores.
+"""Selection: finds a node for a pod, by filters over a sample of nodes, extenders and scores.
 
-One attempt at a time. What it finds is put into a Diagnosis; it changes nothing but the place where the next sample
-begins.
+It runs one attempt at a time and fills its Diagnosis. It keeps only the start of the next sample.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ _LEAST_PERCENT = 5
 
 
 class Attempt:
-    """One pod's attempt: how it is filtered, and what came out of it."""
+    """One attempt for a pod: its filters and its result."""
 
     def __init__(self, pod: SeenPod, profile: Profile, cache: Cache, nominator: Nominator) -> None:
         self.pod = pod
         self.profile = profile
         self.nodes = len(cache.all())
-        """How many nodes there were when it began."""
+        """The number of nodes when the attempt began."""
         self.diagnosis = Diagnosis()
         self._filters = Filters(pod, profile, cache)
         self._nominator = nominator
 
     def refusal(self, info: NodeInfo, away: Sequence[SeenPod] = ()) -> No | None:
-        """None: the node can have the pod, also with those nominated to it that are no less important.
+        """None if the node can have the pod, also with equal or more important nominated pods.
 
-        `away`: pods that are taken for gone, and are not in `info` any more.
+        `away`: pods that count as removed; `info` no longer has them.
         """
         around = self._filters.environment
         if not self._nominator and (around is None or not away):
@@ -70,7 +69,7 @@ class Attempt:
 
 
 class Selection:
-    """`percentage`: percentageOfNodesToScore where a profile has none of its own."""
+    """`percentage`: percentageOfNodesToScore for profiles without their own."""
 
     def __init__(
         self, cache: Cache, nominator: Nominator, extenders: Sequence[Extender], percentage: int, rng: random.Random
@@ -86,7 +85,7 @@ class Selection:
         return Attempt(pod, profile, self._cache, self._nominator)
 
     async def choose(self, attempt: Attempt) -> str | None:
-        """The node's name; None: no node can have the pod, the diagnosis says why. Raises NoNodes, CannotSchedule."""
+        """The node's name, or None (see the diagnosis). Raises NoNodes, CannotSchedule."""
         if not self._cache.all():
             raise NoNodes
         try:
@@ -98,7 +97,7 @@ class Selection:
         return feasible[0].name if len(feasible) == 1 else await self._best(attempt.pod, feasible)
 
     def sample_size(self, profile: Profile, nodes: int) -> int:
-        """How many nodes that can have the pod are enough."""
+        """How many feasible nodes end the search."""
         if nodes < _LEAST_NODES:
             return nodes
         percentage = self._percentage if profile.percentage is None else profile.percentage
@@ -138,7 +137,7 @@ class Selection:
         return passed
 
     def _sample(self, attempt: Attempt, nodes: Sequence[NodeInfo]) -> list[NodeInfo]:
-        """Those that pass the filters, until there are enough; beginning where the last sample ended."""
+        """Nodes that pass the filters, up to the sample size, from where the last sample ended."""
         feasible: list[NodeInfo] = []
         enough = self.sample_size(attempt.profile, len(nodes))
         refusal, refuse = attempt.refusal, attempt.diagnosis.refuse
@@ -176,7 +175,7 @@ class Selection:
         return feasible
 
     async def _best(self, pod: SeenPod, feasible: Sequence[NodeInfo]) -> str:
-        """The node with the highest score; one of them, where several have it."""
+        """The node with the highest score; a random one of several."""
         asking = shape(pod)
         scores = {info.node.name: score(info, asking) for info in feasible if info.node is not None}
         for liking in (preferences(pod, feasible), spread_scores(pod, feasible, self._cache.all())):

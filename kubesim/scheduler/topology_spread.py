@@ -1,8 +1,7 @@
-"""Topology spread: the plugin PodTopologySpread: how evenly a pod wants its like to stand on zones, racks or nodes.
+"""Topology spread: the plugin PodTopologySpread, which spreads similar pods over domains.
 
-With DoNotSchedule a constraint keeps the pod from nodes (`Spreading`), with ScheduleAnyway it only scores them
-(`spread_scores`). Services, ReplicaSets and the like give no pod constraints of its own here, for it has no such
-controllers.
+A DoNotSchedule constraint refuses nodes (`Spreading`), a ScheduleAnyway constraint only scores them (`spread_scores`).
+Pods get no default constraints from Services or ReplicaSets, because such controllers are missing here.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ _EVERYTHING = (Toleration(operator="Exists"),)
 class Spread:
     topology_key: str
     labels: Requirements | None
-    """Of the pods that are counted. None: no selector at all, which selects none."""
+    """Requirements for counted pods. None: without a selector, no pod counts."""
     max_skew: int
     min_domains: int
     heeds_affinity: bool
-    """Whether only nodes count that the pod's node selector and affinity let it go to."""
+    """Whether only nodes count that match the pod's node selector and affinity."""
     heeds_taints: bool
-    """Whether only nodes count whose taints it tolerates."""
+    """Whether only nodes count whose taints the pod tolerates."""
 
     def includes(self, labels: Mapping[str, str]) -> bool:
         return self.labels is not None and selects(self.labels, labels)
@@ -71,7 +70,7 @@ def has_all_keys(labels: Mapping[str, str], wanted: Iterable[Spread]) -> bool:
 
 
 class Spreading:
-    """How many there are by value, for each constraint of a pod that must be kept, at one moment."""
+    """Pod counts by topology value, for each DoNotSchedule constraint of a pod."""
 
     def __init__(self, pod: SeenPod, wanted: Sequence[Spread]) -> None:
         self._pod = pod
@@ -81,7 +80,7 @@ class Spreading:
 
     @classmethod
     def of(cls, pod: SeenPod, nodes: Iterable[NodeInfo]) -> Spreading | None:
-        """As things stand on these nodes. None: nothing has to be kept."""
+        """The counts on these nodes; None if the pod has no such constraint."""
         wanted = spreads(pod, MUST)
         if not wanted:
             return None
@@ -103,8 +102,9 @@ class Spreading:
         return other
 
     def count(self, other: SeenPod, node: SeenNode, by: int) -> None:
-        """A pod is taken for one that is there, or that is not. As in kube-scheduler also one that is terminating,
-        which was not counted before."""
+        """Adds the pod (by 1) or removes it (by -1).
+
+        As in kube-scheduler, this includes terminating pods, which were not counted before."""
         if other.namespace != self._pod.namespace or not has_all_keys(node.labels, self._wanted):
             return
         eligible = _Eligible(self._pod)
@@ -115,7 +115,7 @@ class Spreading:
                 self._least[number] = None
 
     def refusal(self, node: SeenNode) -> No | None:
-        """None: one more there is not one too many."""
+        """None if one more pod there breaks no constraint."""
         for number, spread in enumerate(self._wanted):
             if spread.topology_key not in node.labels:
                 return _NO_TOPOLOGY
@@ -155,7 +155,7 @@ class _Eligible:
 
 
 def _counted(spread: Spread, pod: SeenPod, info: NodeInfo) -> int:
-    """How many pods on the node count; an empty selector, as in kube-scheduler, selects all and counts none."""
+    """The counted pods on the node; 0 for an empty selector, as in kube-scheduler."""
     if not spread.labels:
         return 0
     return sum(
@@ -165,7 +165,7 @@ def _counted(spread: Spread, pod: SeenPod, info: NodeInfo) -> int:
 
 
 def spread_scores(pod: SeenPod, feasible: Sequence[NodeInfo], everywhere: Iterable[NodeInfo]) -> Mapping[str, int]:
-    """What each feasible node gets for constraints that should be kept; empty where the pod has none."""
+    """The score of each feasible node for ScheduleAnyway constraints; empty without any."""
     wanted = spreads(pod, SHOULD)
     if not wanted:
         return {}
@@ -181,7 +181,7 @@ def spread_scores(pod: SeenPod, feasible: Sequence[NodeInfo], everywhere: Iterab
             else:
                 there, places = by_value[info.node.labels[spread.topology_key]], len(by_value)
             score += there * math.log(places + 2) + spread.max_skew - 1
-        # Half is away from zero, as Go rounds.
+        # Halves round up, as in Go for positive numbers.
         raw[info.name] = math.floor(score + 0.5)
     most, least = max(raw.values(), default=0), min(raw.values(), default=0)
     return {
@@ -195,7 +195,7 @@ def spread_scores(pod: SeenPod, feasible: Sequence[NodeInfo], everywhere: Iterab
 def _counts_of(
     pod: SeenPod, wanted: Sequence[Spread], scored: Sequence[NodeInfo], everywhere: Iterable[NodeInfo]
 ) -> list[dict[str, int]]:
-    """By constraint and value of its topology key, for the values that feasible nodes have; none for host names."""
+    """Per constraint, counts by topology value of feasible nodes; none for host names."""
     counts: list[dict[str, int]] = [
         {info.node.labels[spread.topology_key]: 0 for info in scored if info.node is not None}
         if spread.topology_key != _HOSTNAME

@@ -1,4 +1,4 @@
-"""Verdicts: why a node does not have a pod, and how kube-scheduler words that no node has it."""
+"""Verdicts: why a node refuses a pod, and kube-scheduler's message if every node refuses it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST_NOTE = 1024
 
 
 class No(NamedTuple):
-    """A node's refusal. `unresolvable`: evicting its pods would not help. `plugin`: who says it, "" for an extender."""
+    """A refusal. `unresolvable`: evictions do not help. `plugin`: "" unless a plugin refused."""
 
     plugin: str
     reasons: tuple[str, ...]
@@ -18,15 +18,15 @@ class No(NamedTuple):
 
 
 UNKNOWN = No("", (), True)
-"""The verdict about a node of which nothing is written down."""
+"""The verdict about a node without an entry."""
 
 
 class CannotSchedule(Exception):
-    """An attempt has failed on an error, rather than for want of a node. `str()` is what users read."""
+    """An attempt ended in an error, not in refusals. `str()` is the text that users read."""
 
 
 class NoNodes(Exception):
-    """There is not a single node."""
+    """The cluster has no node."""
 
     def __str__(self) -> str:
         return "no nodes available to schedule pods"
@@ -34,15 +34,15 @@ class NoNodes(Exception):
 
 @dataclass
 class Diagnosis:
-    """What came out of one attempt. `rejectors`: the plugins that refused, for which events are to wake the pod."""
+    """The result of one attempt. `rejectors`: plugins that refused, whose events wake the pod."""
 
     nodes: dict[str, No] = field(default_factory=dict)
     absent: No = UNKNOWN
     rejectors: dict[str, None] = field(default_factory=dict)
     before: str = ""
-    """The message of a plugin that refused the pod before any node was looked at."""
+    """The message of a plugin that refused the pod before any node was checked."""
     after: str = ""
-    """What preemption has to say."""
+    """The message of preemption."""
 
     def refuse(self, node: str, verdict: No) -> None:
         self.nodes[node] = verdict
@@ -53,7 +53,7 @@ class Diagnosis:
         return self.nodes.get(node, self.absent)
 
     def message(self, number: int) -> str:
-        """`0/4 nodes are available: 1 Insufficient cpu, 3 node(s) were unschedulable. <what preemption says>`."""
+        """`0/4 nodes are available: 1 Insufficient cpu, 3 node(s) were unschedulable. <after>`."""
         said = f"0/{number} nodes are available:"
         if self.before:
             said += f" {self.before}."
@@ -71,7 +71,7 @@ class Diagnosis:
 
 
 def shortened(message: str) -> str:
-    """As an event's note may be at most so long."""
+    """The message, cut to the size limit of an event's note."""
     if len(message.encode()) <= LONGEST_NOTE:
         return message
     return message.encode()[: LONGEST_NOTE - 4].decode(errors="ignore") + " ..."

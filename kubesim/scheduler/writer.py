@@ -1,6 +1,6 @@
-"""Writer: what the scheduler writes to the API: bindings, conditions, nominations, deletions, events.
+"""Writer: writes bindings, conditions, nominations, deletions and events to the API.
 
-Knows the requests as kube-scheduler's client sends them. What happens on a failure is for those who call.
+It sends the requests of kube-scheduler's client. Callers handle failures.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Writer:
-    """`host`: the name of the machine that the scheduler would run on. Close it."""
+    """`host`: the name of the scheduler's machine. Close the writer after use."""
 
     def __init__(self, requests: Requests, clock: Clock, host: str = "embedded") -> None:
         self._requests = requests
@@ -42,7 +42,7 @@ class Writer:
             task.cancel()
 
     async def bind(self, pod: SeenPod, node: str) -> None:
-        """The Binding is written. Raises Unavailable, Refused."""
+        """Writes the Binding. Raises Unavailable, Refused."""
         binding = {
             "kind": "Binding",
             "apiVersion": "v1",
@@ -52,7 +52,7 @@ class Writer:
         await self._requests.request("POST", POD.path(pod.namespace, pod.name, "binding"), _encode(binding))
 
     async def patch_status(self, pod: SeenPod, condition: Json | None, nominated: str | None) -> None:
-        """The pod's status says so, if it did not; None leaves as it is. Raises Unavailable, Refused."""
+        """Patches what changes in the pod's status (None: nothing). Raises Unavailable, Refused."""
         status = pod.raw.get("status") or {}
         patch: Json = {}
         if condition is not None:
@@ -70,7 +70,7 @@ class Writer:
         await self._requests.request("DELETE", POD.path(pod.namespace, pod.name), _encode(options))
 
     def record(self, pod: SeenPod, kind: str, reason: str, action: str, note: str, profile: str) -> None:
-        """An event about the pod will be written. One that repeats another is counted in that one."""
+        """Starts to write an event about the pod; a repeated one only increases a count."""
         reporter = f"{profile}-{self._host}"
         about = (profile, kind, reason, action, pod.key, pod.uid, pod.version)
         now = self._clock.now()
@@ -79,7 +79,7 @@ class Writer:
         if known is not None:
             name, times, _ = known
             self._series[about] = (name, times + 1, now)
-            # As kube-scheduler's recorder: the second is written at once, later ones are only counted for a while.
+            # As in kube-scheduler's recorder: the second is written at once, later ones are only counted for a while.
             if times == 1:
                 self._start(self._write_series(pod.namespace, name, times + 1))
             return
@@ -112,7 +112,7 @@ class Writer:
     # -- requests ------------------------------------------------------------------------------------------------
 
     async def _patch(self, pod: SeenPod, patch: Json) -> None:
-        """Tried again while the API server is out of breath, as there."""
+        """Patches the status; retries while the API server is busy, as kube-scheduler does."""
         path = POD.path(pod.namespace, pod.name, "status")
         for pause in (*_PAUSES, None):
             try:
@@ -146,7 +146,7 @@ class Writer:
             del self._series[oldest]
 
     def _stamped(self, pod: SeenPod, condition: Json) -> Json:
-        """With the moment at which the status changed last, and the generation that it is about."""
+        """The condition with its last transition time and observed generation."""
         before = _find(pod.raw.get("status") or {}, condition["type"])
         moved = before is None or before.get("status") != condition["status"]
         stamp = self._clock.stamp() if moved or before is None else before.get("lastTransitionTime")
@@ -156,7 +156,7 @@ class Writer:
 
 
 def gone(error: Exception) -> bool:
-    """Whether what was to be written to is not there any more."""
+    """Whether the target of the write no longer exists."""
     return isinstance(error, Gone)
 
 

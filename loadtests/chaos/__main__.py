@@ -4,17 +4,17 @@
 
 Gangs of 2 to 32 and ordinary pods are placed all the time, run for some seconds and end; there are more than have room.
 Ephemeral resources are set and taken back, some with a time to live, some with a pod as owner. Half of the strikes are
-aimed at the making of a gang: up to 30 ms after its last pod was created, or after its first member was seen bound.
+aimed at the creation of a gang: up to 30 ms after its last pod was created, or after its first member was seen bound.
 After the last strike everything is left to settle, and then again with everything deleted. All the while the harm
-witness (loadtests/harm) follows watches and audit log: nothing that ran may be taken away but with a proven reason.
+witness (loadtests/harm) follows watches and audit log: each pod that leaves must have a proven reason.
 
-    service      the extender's service, killed with -9 and started again
-    scheduler    kube-scheduler, the same
-    apiserver    kube-apiserver, the same
-    etcd         stopped for up to 4 s (SIGSTOP), then going on
-    all          each of them in turn, on a cluster of its own
+    service      the extender's service, killed with -9 and started again.
+    scheduler    kube-scheduler, the same.
+    apiserver    kube-apiserver, the same.
+    etcd         stopped for up to 4 s (SIGSTOP), then going on.
+    all          each of them in turn, on a cluster of its own.
 
-The seed draws load and strikes; when exactly they meet is the machine's, so a run can be repeated but not replayed.
+The seed draws load and strikes; the machine decides when exactly they meet, so a run can be repeated but not replayed.
 Exit code 1 if anything was found, 0 if not. The control plane is built from source the first time (Go, some minutes).
 """
 
@@ -59,7 +59,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def details(result: Result) -> str:
-    """What was found, and where to look further; empty if nothing was."""
+    """The findings, and where to look further; empty if there are none."""
     lines = []
     for check, found in result.findings.items():
         lines += [f"{result.what}: {check}: {each}" for each in found[:_SHOWN]]

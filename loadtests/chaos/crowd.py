@@ -1,7 +1,4 @@
-"""The pods of one namespace as a watch of our own tells them, through restarts of the API server.
-
-Asks the API server and nobody else.
-"""
+"""Crowd: the pods of one namespace, by a watch that survives restarts of the API server."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from lab.controlplane.api import Api, ApiError
 from loadtests.reading import quorum_of
 
 UNIT = "chaos.test/unit"
-"""The label that says with which others a pod was created."""
+"""The label with the name of the unit that a pod was created in."""
 _PAUSE = 0.1
 Json = dict[str, Any]
 
@@ -35,7 +32,7 @@ class Seen:
     finished: bool
     disrupted: bool
     lasts: bool
-    """It does not end by itself."""
+    """It does not end without a deletion."""
 
 
 def seen(pod: Json) -> Seen:
@@ -62,11 +59,11 @@ class Crowd:
         self.changed = threading.Condition(threading.RLock())
         self.pods: dict[str, Seen] = {}
         self.first_members_bound = 0
-        """How often a gang of which nobody was bound got its first Binding."""
+        """How many times a gang without bound members got its first Binding."""
         self.whole: set[str] = set()
         """Gangs whose quorum was placed at some time."""
         self.gaps = 0
-        """How often the watch had to be begun anew with a list."""
+        """How many times the watch had to begin again with a list."""
         self.on_finished: Callable[[Seen], None] = lambda pod: None
         self.on_gone: Callable[[Seen], None] = lambda pod: None
         self._api = api
@@ -80,11 +77,11 @@ class Crowd:
         threading.Thread(target=self._follow, daemon=True, name="crowd").start()
 
     def end(self) -> None:
-        """Nothing is told any more. The thread ends when its cluster does."""
+        """Ends the reports of the watch. The thread ends when its cluster does."""
         self._ending = True
 
     def in_part(self) -> list[str]:
-        """Gangs of which some members are placed, and fewer than the quorum."""
+        """Gangs with some placed members, but fewer than the quorum."""
         with self.changed:
             quorums = {pod.unit: pod.quorum for pod in self.pods.values() if pod.quorum}
             return [unit for unit, quorum in quorums.items() if 0 < len(self._placed[unit]) < quorum]
@@ -122,7 +119,7 @@ class Crowd:
                 else:
                     threading.Event().wait(_PAUSE)
             except (httpx.HTTPError, RuntimeError):
-                # The API server is away; or our client was closed with the cluster.
+                # The API server is away; or the client was closed with the cluster.
                 threading.Event().wait(_PAUSE)
 
     def _take(self, pod: Seen, *, gone: bool) -> None:

@@ -1,7 +1,7 @@
-"""A workload that keeps turning over: gangs and ordinary pods come, wait for room, run, end and are cleared away.
+"""Load: a changing workload: gangs and pods come, wait for room, run, end and are deleted.
 
-It does what users and Jobs do and no more: creates pods, deletes those that have ended, deletes a gang now and then
-before its time, makes a member anew that was evicted. It goes on through every failure of the API server.
+It does what users and Jobs do and no more. It creates pods, deletes those that have ended, deletes some gangs early,
+and creates evicted members again. It goes on through every failure of the API server.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from loadtests.reading import OURS
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 STANDING = ("disk", "link")
-"""Ephemeral resources that are there all the time, for pods to ask for."""
+"""Ephemeral resources that exist all the time, for pods to ask for."""
 CPU_OF_NODE = 8
 
 _SIZES = {2: 6, 3: 3, 4: 5, 6: 3, 8: 4, 12: 2, 16: 2, 24: 1, 32: 1}
-"""Of gangs, and how often, relative to each other."""
+"""Sizes of gangs, with their relative frequencies."""
 _RUNS = (2.0, 8.0)
 _ASKED_FOR = 1.5
-"""How much of the cluster's CPU is asked for at any time: some have to wait."""
+"""How much of the cluster's CPU pods ask for at any time: some have to wait."""
 _FILLED = 1.3
 _CREATORS = 8
 _CLEARED_EVERY = 0.2
@@ -48,17 +48,17 @@ class Unit:
     cpu: int
     """Of each pod, in cores."""
     cancelled_after: float | None
-    """It is deleted so long after it was created, whatever has become of it."""
+    """It is deleted this long after its creation, in whatever state."""
     lasting: bool
-    """Its pods do not end by themselves."""
+    """Its pods do not end without a deletion."""
     unfinished: set[str] = field(default_factory=set)
     again: set[str] = field(default_factory=set)
-    """Pods that were taken away and are to be created once more."""
+    """Pods that were deleted by others and have to be created once more."""
     created_at: float | None = None
     broken_up: bool = False
-    """It was whole until we deleted a member of it: from then on it may be in part."""
+    """It was whole until the load deleted a member of it: from then on it may be in part."""
     released: bool = False
-    """We have begun to delete it."""
+    """The load has begun to delete it."""
 
     @property
     def still_asked_for(self) -> int:
@@ -75,10 +75,9 @@ def drawn(
     resources: Sequence[str] = STANDING,
     runs: tuple[float, float] = _RUNS,
 ) -> Unit:
-    """The unit of that number. The same seed draws the same units in the same order.
+    """The unit with that number. The same seed draws the same units in the same order.
 
-    `resources`: ephemeral ones that pods may ask for. `runs`: the shortest and the longest run of a pod, in seconds.
-    """
+    `resources`: ephemeral ones that pods may ask for. `runs`: the shortest and the longest run of a pod, in seconds."""
     is_gang = rng.random() < 0.6
     size = rng.choices(list(_SIZES), list(_SIZES.values()))[0] if is_gang else 1
     size = min(size, largest)
@@ -102,38 +101,37 @@ def drawn(
 
 
 class Workload:
-    """Units that are created and released, and what becomes of their pods.
+    """Units that are created and released, and the fate of their pods.
 
-    Its fields are read and changed under `crowd.changed`.
-    """
+    Its fields are read and changed under `crowd.changed`."""
 
     def __init__(self, api: Api, crowd: Crowd) -> None:
         self.crowd = crowd
         self.units: dict[str, Unit] = {}
-        """What was created, or is being created, and not released."""
+        """Units that are created, or being created, and not released."""
         self.gangs_created = 0
         self.pods_created = 0
         self.pods_finished = 0
         self.units_cancelled = 0
         self.evicted: list[str] = []
-        """Pods that were taken away and said that they would be."""
+        """Pods that others deleted, with the condition DisruptionTarget."""
         self.vanished: list[str] = []
-        """Pods that were taken away without a word."""
+        """Pods that others deleted without that condition."""
         self.failures: list[str] = []
         self._api = api
         self._replaced: set[str] = set()
-        """Names of pods that we have deleted, to make others in their place."""
+        """Names of pods that the load has deleted, to create others in their place."""
         self._ended = False
         self._threads: list[threading.Thread] = []
         crowd.on_finished = self._finished
         crowd.on_gone = self._gone
 
     def start(self) -> None:
-        """Units are released when their pods have ended, or their time has come; pods that were evicted come again."""
+        """Releases units that have ended or whose time is over, and creates evicted pods again."""
         self._begin(self._clear_away)
 
     def end(self) -> None:
-        """Nothing is created or deleted any more."""
+        """Ends all creations and deletions."""
         with self.crowd.changed:
             self._ended = True
             self.crowd.changed.notify_all()
@@ -141,7 +139,7 @@ class Workload:
             thread.join()
 
     def create(self, unit: Unit, creators: ThreadPoolExecutor | None = None) -> None:
-        """All pods of the unit exist; the last one was created when all others did."""
+        """Creates all pods of the unit; the last one after all others exist."""
         with self.crowd.changed:
             self.units[unit.name] = unit
         *first, last = unit.pods
@@ -153,10 +151,10 @@ class Workload:
             self.crowd.changed.notify_all()
 
     def replace(self, unit: Unit, name: str) -> None:
-        """One pod of the unit was deleted, and another made in its place, with a new name.
+        """Deletes one pod of the unit, and creates another in its place, with a new name.
 
-        Deletions that kwok and kube-controller-manager repeat go by the name alone: they would hit a namesake.
-        """
+        Deletions that kwok and kube-controller-manager repeat go by the name alone: they would hit a pod of the same
+        name."""
         with self.crowd.changed:
             if unit.released or name not in unit.unfinished:
                 return
@@ -174,7 +172,7 @@ class Workload:
         return sum(unit.still_asked_for for unit in self.units.values())
 
     def release_all(self) -> None:
-        """Everything is deleted."""
+        """Deletes all units."""
         with self.crowd.changed:
             released = list(self.units.values())
         for unit in released:
@@ -220,7 +218,7 @@ class Workload:
         try:
             self._api.post(PODS, made)
         except ApiError as error:
-            # Written by an attempt that seemed to fail.
+            # An attempt that seemed to fail has created it.
             if error.status != 409:
                 raise
 
@@ -228,7 +226,7 @@ class Workload:
         try:
             self._api.delete(f"{PODS}/{name}", gracePeriodSeconds=0)
         except ApiError as error:
-            # Deleted by an attempt that seemed to fail.
+            # An attempt that seemed to fail has deleted it.
             if error.status != 404:
                 raise
 
@@ -265,7 +263,7 @@ class Workload:
 
 
 class Load(Workload):
-    """A workload that feeds itself: more is always asked for than there is room."""
+    """A workload that creates units itself, and always asks for more than there is room."""
 
     def __init__(self, api: Api, crowd: Crowd, rng: random.Random, nodes: int) -> None:
         super().__init__(api, crowd)
@@ -279,13 +277,13 @@ class Load(Workload):
         super().start()
 
     def fill(self) -> None:
-        """From now on what is created stays, until more is asked for than the cluster has."""
+        """From now on new pods stay, until they ask for more than the cluster has."""
         with self.crowd.changed:
             self._lasting = True
             self.crowd.changed.notify_all()
 
     def until_filled(self) -> None:
-        """Nothing new is created any more. What ends is still cleared away."""
+        """Waits until creation has ended. Finished units are still deleted."""
         self._threads[0].join()
 
     def _feed(self) -> None:
@@ -299,7 +297,7 @@ class Load(Workload):
                 self.create(unit, creators)
 
     def _make_way_for(self, unit: Unit) -> bool:
-        """The unit's turn has come. False if nothing more is wanted."""
+        """Waits until it is the unit's turn. False if no more units are wanted."""
         with self.crowd.changed:
             while not self._ended:
                 asked_for = self.asked_for()

@@ -1,6 +1,6 @@
-"""Ephemeral resources that come and go through the service: with a time to live, with a pod as owner, with neither.
+"""Offers: sets and deletes ephemeral resources through the service, with or without owner or TTL.
 
-Knows what must be there in the end: what has no owner and no time to live, and was not taken back.
+At the end there must be the resources without owner and time to live that were not taken back.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Json = dict[str, Any]
 
 
 class Away(httpx.TransportError):
-    """The service answers that it cannot: as if it were not there."""
+    """The service answers that it cannot do it now; treated like no answer."""
 
 
 class Offered:
-    """What is set through the service. `expected`: nodes and units by name, of what must be there."""
+    """Sets resources through the service. `expected`: by name, the nodes and units that must be."""
 
     def __init__(self, url: str) -> None:
         self.expected: dict[str, Mapping[str, int]] = {}
@@ -38,7 +38,7 @@ class Offered:
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
 
     def set(self, name: str, units: int, where: object, *, lasting: bool = True, **more: object) -> None:
-        """It is there, and stays until it is taken back if it is `lasting`. `where`: the call's `node_spec`."""
+        """Sets it; if `lasting`, it stays until it is taken back. `where`: the `node_spec`."""
         answer = self.put(name, {"capacity": units, "node_spec": where, **more})
         if answer.is_error:
             self.failures.append(f"PUT {name}: {answer.status_code} {answer.text}")
@@ -46,7 +46,7 @@ class Offered:
             self.expected[name] = answer.json()["nodes"]
 
     def set_together(self, names: Sequence[str], units: int, where: object) -> None:
-        """All of them are there until they are taken back, or none is: the call is made once."""
+        """Sets all of them or none, until they are taken back; the call is made once."""
         each = {"op": "set", "namespace": NAMESPACE, "capacity": units, "node_spec": where}
         answer = self._client.post("/v1/transactions", json={"operations": [{**each, "name": name} for name in names]})
         if not answer.is_error:
@@ -79,13 +79,13 @@ class Offered:
 
 
 def owners_among(pods: Iterable[Seen]) -> list[Seen]:
-    """Pods that run and will end: what they own must be gone in the end."""
+    """Pods that run and will end: the resources that they own must be gone at the end."""
     running = (pod for pod in pods if pod.node and not (pod.finished or pod.quorum or pod.lasts))
     return sorted(running, key=lambda pod: pod.name)
 
 
 class Offers(Offered):
-    """Resources are set and taken back all the time. `owners`: some get a pod as owner."""
+    """Sets resources and takes them back all the time. `owners`: some get a pod as owner."""
 
     def __init__(self, url: str, crowd: Crowd, rng: random.Random, *, nodes: int, owners: bool) -> None:
         super().__init__(url)
@@ -98,7 +98,7 @@ class Offers(Offered):
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """What pods ask for is there; the rest comes and goes from now on."""
+        """Sets what pods ask for; begins to set and take back the others."""
         racks = min(2, (self._nodes + NODES_OF_RACK - 1) // NODES_OF_RACK)
         for number, name in enumerate(STANDING):
             where = {"labels": {"escher.dev/rack": f"rack-{number % racks}"}}
@@ -106,7 +106,7 @@ class Offers(Offered):
         self._thread.start()
 
     def end(self) -> None:
-        """Nothing is set or taken back any more."""
+        """Ends all setting and taking back."""
         self._ending.set()
         if self._thread.ident is not None:
             self._thread.join()

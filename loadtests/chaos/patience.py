@@ -1,4 +1,4 @@
-"""Calls to a server that may be away for a while: made again until they are answered."""
+"""Patience: repeats calls to a server that may be away for a while, until they are answered."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _LONGEST = 120.0
 
 
 def insist(call: Callable[[], T], *, final: tuple[int, ...] = (), within: float = _LONGEST) -> T:
-    """The answer. Raises the last error after `within` seconds, and at once ApiError of one of the `final` statuses.
+    """The answer. Raises the last error after `within` seconds, or ApiError of a `final` status.
 
-    A server that starts refuses this and that, so every other refusal is taken for a passing one.
-    """
+    An error with a `final` status is raised at once. A server that starts refuses some requests, so every other refusal
+    is taken for a passing one."""
     deadline = time.monotonic() + within
     while True:
         try:

@@ -1,6 +1,6 @@
-"""What is left when nothing is asked any more: found from the API server's objects and the service's own words.
+"""Rest: what is left after the load, by the API server's objects and the service's own answers.
 
-Every check answers findings in words; none means that it holds. Reckons for itself and imports nothing that decides.
+Every check returns findings in words; no findings mean that it holds. It imports nothing that decides.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class Rest:
         }
 
     def log_errors(self) -> list[str]:
-        """What the service wrote as an error, other than that it could not reach somebody."""
+        """The service's log lines with errors, other than failed connections."""
         return errors_in(self._cluster.log("service"))
 
     def evidence(self, findings: Findings) -> list[str]:
-        """What the service says of the gangs that are named in the findings."""
+        """The service's answers about the gangs that the findings name."""
         said = " ".join(line for name in (IN_PART, FORGOTTEN, DIFFERS) for line in findings.get(name, []))
         told = []
         for gang in sorted(set(re.findall(r"\b(?:s\d+-)?g\d+\b", said)))[:5]:
@@ -100,7 +100,7 @@ class Rest:
         return found + [f"{name} was taken away without a word" for name in self._load.vanished]
 
     def _running(self, pods: list[Json]) -> list[str]:
-        """Pods that are bound and will end by themselves: not at rest yet."""
+        """Pods that are bound and will end: the cluster is not at rest yet."""
         units = list(self._load.units.values())
         lasting = {each["metadata"]["name"] for unit in units if unit.lasting for each in unit.pods}
         return [
@@ -124,10 +124,9 @@ def settled(
     say: Callable[[str], None] = lambda text: None,
     every: float = _LOOK_EVERY,
 ) -> Findings:
-    """What is still wrong when for so many seconds nothing has changed; nothing as soon as all is well.
+    """What is wrong after `stuck_after` seconds without change; returns early when all is well.
 
-    Looks every so many seconds.
-    """
+    It looks every `every` seconds."""
     before: object = None
     since = time.monotonic()
     while True:
@@ -150,7 +149,7 @@ def settled(
 def resources_amiss(
     nodes: list[Json], objects: list[Json], expected: Mapping[str, Mapping[str, int]]
 ) -> tuple[list[str], list[str]]:
-    """Resources, and keys in node status, that no one owns; and those that are not there as they were set."""
+    """Resources, and keys in node status, without an owner; resources unlike the request."""
     ownerless, lost = [], []
     there = {each["metadata"]["name"]: dict(each["spec"].get("nodes") or {}) for each in objects}
     ownerless += [

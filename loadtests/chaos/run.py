@@ -1,4 +1,4 @@
-"""One run: a cluster of its own, a load, strikes, and two looks at what is left: full of pods, and empty."""
+"""Run: one cluster, a load, strikes, and two looks at what is left: full of pods, and empty."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ from loadtests.observer import Observer
 
 WARM_UP = 3.0
 STUCK_AFTER = 90.0
-"""Seconds without any change after which what is left is taken for what will stay.
+"""Seconds without any change after which what is left counts as permanent.
 
-An owner that ended while nobody looked is waited for a minute.
-"""
+The service waits a minute for an owner that ended unseen."""
 
 Say = Callable[[str], None]
 
@@ -42,7 +41,7 @@ class Result:
     struck: Struck = field(default_factory=Struck)
     seconds: float = 0.0
     settled_after: float = 0.0
-    """From the last recovery until everything was well, the cluster full."""
+    """From the last recovery until everything was well, with the cluster full."""
     pods_created: int = 0
     pods_finished: int = 0
     gangs_created: int = 0
@@ -75,11 +74,10 @@ def run(
     start: Callable[..., RealCluster] = RealCluster.start,
     say: Say = lambda text: None,
 ) -> Result:
-    """Carries out the strikes on a new cluster. `owners`: some resources have a pod as owner, and may need a minute.
-    `service_arguments`: more of `escher serve`. `start`: as of `RealCluster`, whatever else it makes of it.
+    """Carries out the strikes on a new cluster.
 
-    The same seed draws the same load and the same strikes; when exactly they meet is the machine's.
-    """
+    `owners`: some resources have a pod as owner, and may need a minute. `service_arguments`: more of `escher serve`.
+    `start`: like `RealCluster.start`. The same seed draws the same load and strikes, but not when exactly they meet."""
     result = Result(what, seed, nodes, findings={check: [] for check in CHECKS})
     began = time.monotonic()
     say(f"starting a control plane of {nodes} nodes")
@@ -149,7 +147,7 @@ def _run(
     result.settled_after = time.monotonic() - recovered
     _note(result, load, offers)
     if result.is_clean:
-        # Full and sound. Is anything left when everything has gone?
+        # The cluster is full and sound; now look for what is left when everything is deleted.
         load.end()
         load.release_all()
         offers.take_back_all()
@@ -167,7 +165,7 @@ def _run(
 
 
 def strikes_for(targets: Sequence[tuple[Target, int]], seed: int) -> list[Strike]:
-    """So many strikes at each target, one target after the other."""
+    """This many strikes at each target, one target after the other."""
     return [
         strike
         for target, count in targets

@@ -1,4 +1,4 @@
-"""What is struck, when, and for how long: drawn from a seed, and done to a cluster."""
+"""Strikes: what is struck, when, and for how long: drawn from a seed, and done to a cluster."""
 
 from __future__ import annotations
 
@@ -25,27 +25,26 @@ COMPONENTS: dict[Target, str] = {
     "etcd": "etcd",
 }
 PAUSED: tuple[Target, ...] = ("etcd",)
-"""These are stopped and go on again; the others are killed and started."""
+"""These are stopped and continued; the others are killed and started."""
 _AWAY: dict[Target, tuple[float, float]] = {
     "service": (0.0, 0.5),
     "scheduler": (0.0, 0.5),
     "apiserver": (0.0, 2.0),
     "etcd": (0.3, 4.0),
 }
-"""For how long, in seconds, beyond what its start takes."""
+"""How many seconds a component is away, beyond the time that its start takes."""
 _BETWEEN = (0.2, 1.8)
 """Seconds from one recovery until the next strike is due."""
 _AIM = 0.03
-"""The longest delay after the moment that a strike aims at: Bindings are being written then. Seconds."""
+"""The most seconds after the moment that a strike aims at: Bindings are being written then."""
 _WAIT_FOR_MOMENT = 5.0
 
 
 @dataclass(frozen=True)
 class Strike:
-    """`moment`: at any time, after the last pod of a gang was created, or after the first of a gang was seen bound.
+    """`moment`: any, or after a gang's last pod was created, or after its first pod was seen bound.
 
-    All others in seconds: `between` before it is due, `delay` after the moment, `away` until it is started again.
-    """
+    All others in seconds: `between` before it is due, `delay` after the moment, `away` until it is started again."""
 
     target: Target
     moment: Moment
@@ -55,7 +54,7 @@ class Strike:
 
 
 def drawn(target: Target, count: int, rng: random.Random) -> list[Strike]:
-    """So many strikes at one target, half of them aimed at the making of a gang."""
+    """`count` strikes at one target, half of them aimed at the creation of a gang."""
     return [
         Strike(
             target=target,
@@ -75,15 +74,15 @@ class Struck:
     count: int = 0
     moments: Counter[str] = field(default_factory=Counter)
     with_gangs_in_part: int = 0
-    """Strikes that came when some gang had members bound, and fewer than its quorum."""
+    """Strikes at a moment when some gang had bound members, but fewer than its quorum."""
     longest_recovery: float = 0.0
     """Seconds from the end of the strike until the component was usable again."""
     ended_by_itself: list[str] = field(default_factory=list)
-    """Components that ended though nobody had struck them."""
+    """Components that ended without a strike."""
 
 
 class Striker:
-    """Carries out strikes on a cluster that works at a load."""
+    """Carries out strikes on a cluster under load."""
 
     def __init__(self, cluster: RealCluster, load: Load) -> None:
         self.struck = Struck()
@@ -92,7 +91,7 @@ class Striker:
         self._components = set(cluster.pids())
 
     def strike(self, strike: Strike) -> None:
-        """Done, and the component is usable again."""
+        """Carries the strike out, and returns when the component is usable again."""
         name = COMPONENTS[strike.target]
         _rest(strike.between)
         came = self._wait_for(strike.moment)

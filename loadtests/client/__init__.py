@@ -1,4 +1,4 @@
-"""A client of the embedded cluster that asks for anything: right and wrong requests, drawn from one seed.
+"""Sends random right and wrong requests to the embedded cluster, drawn from one seed.
 
 `python -m loadtests.client` runs it for ten minutes and prints what was answered.
 """

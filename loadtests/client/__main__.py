@@ -1,4 +1,4 @@
-"""`python -m loadtests.client`: ten minutes of any requests to an embedded cluster, and what was answered."""
+"""`python -m loadtests.client`: ten minutes of any requests to an embedded cluster, and answers."""
 
 from __future__ import annotations
 

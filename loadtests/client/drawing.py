@@ -1,5 +1,4 @@
-"""Drawing: any request that a client might send, right or wrong, by chance. Knows the API's paths and shapes, and
-nothing of what answers them."""
+"""Drawing: draws any request that a client might send, right or wrong, from paths and shapes."""
 
 from __future__ import annotations
 
@@ -143,12 +142,12 @@ _POINTERS = ("/metadata/labels", "/spec", "/status/conditions/0", "/metadata/nam
 
 
 class Drawing:
-    """`rng` decides everything."""
+    """Draws requests; `rng` decides everything."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self.versions = ["1"]
-        """Resource versions that were seen, for requests that name one."""
+        """Resource versions that were seen, for requests with a version."""
         self.tokens = [""]
 
     def asked(self) -> Asked:
@@ -275,7 +274,7 @@ class Drawing:
         return Asked(method, path, asked, {"content-type": media, "accept": JSON}, content)
 
     def _mutated(self, body: Any) -> Any:
-        """The same with a few places changed into something odd."""
+        """Returns a copy with a few values replaced by odd ones, or removed."""
         body = copy.deepcopy(body)
         for _ in range(self._rng.choice([1, 1, 1, 2, 5])):
             holder, key = self._place(body)

@@ -1,7 +1,7 @@
-"""Run: a whole embedded cluster in virtual time, or one behind a socket, is asked whatever `drawing` draws; and judged.
+"""Run: sends drawn requests to an embedded cluster in virtual time, or over a socket; and judges.
 
-Found are answers that are a server's fault, and growth beyond the bounds. What a real kube-apiserver answers with 500
-to the same nonsense is not found.
+Findings are answers with a server error, and growth above the bounds. An answer 500 that a real kube-apiserver gives to
+the same nonsense is no finding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ AS_THERE = (
     "Too large resource version",
     'not in the embedded cluster; "--real" has it',
 )
-"""What kube-apiserver itself answers with 500 or 504, and that something is not here, by a part of the message."""
+"""Parts of messages that kube-apiserver itself answers with 500 or 504, or of a missing feature."""
 MOST_BYTES = 256 * 1024 * 1024 * 5 // 4
 MOST_TASKS = 2_000
 _LOOK_EVERY = 500
@@ -56,14 +56,14 @@ class Result:
     statuses: Counter[int] = field(default_factory=Counter)
     watches: int = 0
     hours: float = 0.0
-    """Of the cluster's own time."""
+    """Hours of the cluster's own time."""
     most_bytes: int = 0
     most_tasks: int = 0
     objects: int = 0
     resident: int = 0
-    """MiB of this process at its largest."""
+    """The most MiB of this process."""
     errors: Counter[str] = field(default_factory=Counter)
-    """What the cluster has logged as an error of its own, by message."""
+    """What the cluster logged as its own error, by message."""
     findings: list[str] = field(default_factory=list)
 
     def find(self, asked: Asked | None, what: str) -> None:
@@ -76,7 +76,7 @@ class Asking(Protocol):
 
 
 async def in_process(seed: int, *, requests: int | None = None, seconds: float | None = None) -> Result:
-    """So many requests, or for so many seconds of the machine's time. The loop is a virtual one."""
+    """Sends `requests` requests, or for `seconds` of real time. The loop is a virtual one."""
     result, rng = Result(seed), random.Random(seed)
     began, clock = time.monotonic(), Clock()
     cluster = Cluster(clock, seed=seed, scheduler_configs=[SCHEDULER])
@@ -106,7 +106,7 @@ async def in_process(seed: int, *, requests: int | None = None, seconds: float |
 
 
 async def over_the_socket(client: httpx.AsyncClient, seed: int, requests: int) -> Result:
-    """The same requests, to whoever the client reaches."""
+    """Sends the same requests to any server that the client reaches."""
     result, rng = Result(seed), random.Random(seed)
     drawing = Drawing(rng)
 
@@ -151,7 +151,7 @@ def _learn(drawing: Drawing, status: int, body: bytes) -> None:
     try:
         metadata = json.loads(body).get("metadata") or {}
     except ValueError:
-        # Lines of a watch.
+        # The body is lines of a watch.
         return
     if isinstance(metadata, dict):
         drawing.versions = [*drawing.versions[-20:], str(metadata.get("resourceVersion") or "1")]
@@ -169,7 +169,7 @@ def _look(result: Result, api: ApiServer) -> None:
 
 
 class _Within:
-    """Asks an API server in the same loop. Some watches are left open for a while, as clients do."""
+    """Calls an API server in the same loop. Some watches stay open for a while, as with clients."""
 
     def __init__(self, api: ApiServer, result: Result, rng: random.Random) -> None:
         self._api, self._result, self._rng = api, result, rng
@@ -208,7 +208,7 @@ async def _sent(client: httpx.AsyncClient, asked: Asked, result: Result) -> tupl
 
 
 async def _still_works(api: ApiServer, result: Result) -> None:
-    """After everything a pod that makes sense is placed and runs, on a node that makes sense."""
+    """Checks that in the end a valid pod is placed and runs, on a valid node."""
     node = {
         "metadata": {"name": "sound", "labels": {"sound": "yes"}},
         "status": {"capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
@@ -237,14 +237,14 @@ async def _still_works(api: ApiServer, result: Result) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """What was raised, and the innermost place in the embedded cluster."""
+    """Returns what was raised, and its innermost place in the embedded cluster."""
     places = [each for each in traceback.extract_tb(error.__traceback__) if "kubesim" in each.filename]
     at = f" in {places[-1].filename.rpartition('kubesim')[2]}:{places[-1].lineno}" if places else ""
     return f" {type(error).__name__}: {error}{at}"
 
 
 class _Listening:
-    """What is logged as an error is counted in the result, and not printed."""
+    """Counts what is logged as an error in the result, and prints nothing."""
 
     def __init__(self, result: Result) -> None:
         self._result = result

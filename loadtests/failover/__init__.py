@@ -1,1 +1,1 @@
-"""Two replicas of the service on one control plane, of which the one that decides is killed again and again."""
+"""Kills the leader of two replicas of the service on one control plane, again and again."""

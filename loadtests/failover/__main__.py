@@ -1,17 +1,17 @@
-"""Kill the replica that decides, at random moments of gangs' lives, and look how soon another does, and what is left.
+"""Kills the leading replica at random moments; checks how soon another leads, and what is left.
 
     python -m loadtests.failover --kills 100 --seed 7
 
-Two replicas of the service run on a real control plane, with leader election as it is set by default; a forwarder
-stands in for kube-proxy and leads kube-scheduler to the one that the EndpointSlice names. Load, strikes and what is
-looked for are those of loadtests/chaos: gangs in part, reservations left over, nodes over-allocated, the ledger against
-the cluster, and harm. Each strike waits until the other replica could take over. How long no verb was answered is
-measured through the one address, by a call every 10 ms.
+Two replicas of the service run on a real control plane, with leader election as by default. A forwarder replaces
+kube-proxy, and connects kube-scheduler to the replica that the EndpointSlice names. Load, strikes and checks are those
+of loadtests/chaos: partly bound gangs, leftover reservations, over-allocated nodes, the ledger against the cluster, and
+harm. Each strike waits until the other replica could take over. A call every 10 ms through the one address measures how
+long no verb was answered.
 
-    --by kill    kill -9 (default): the other waits until the lease has run out
-    --by end     SIGTERM, as a rolling update does it: the lease is given back
+    --by kill    kill -9 (default): the other waits until the lease has expired
+    --by end     SIGTERM, as in a rolling update: the leader releases the lease
 
-Exit code 1 if anything was found, 0 if not; the times are printed and judge nothing. The control plane is built from
+Exit code 1 if anything was found, 0 if not; the times are printed and not judged. The control plane is built from
 source the first time (Go, some minutes).
 """
 
@@ -31,14 +31,14 @@ from loadtests.failover.replicated import LOST, ReplicatedCluster, holding_for, 
 from loadtests.progress import say
 
 _REST = 5.0
-"""Seconds between two strikes, beside what is drawn."""
+"""Seconds between two strikes, in addition to what is drawn."""
 _BY = {"kill": signal.SIGKILL, "end": signal.SIGTERM}
 
 
 def fail_over(
     kills: int, *, nodes: int, seed: int, by: str = "kill", lease_seconds: int = 4, **more: Any
 ) -> tuple[Result, ReplicatedCluster]:
-    """The run, and the cluster, which has ended."""
+    """Returns the result, and the cluster, which has ended."""
     made: list[ReplicatedCluster] = []
 
     def start(**wishes: Any) -> ReplicatedCluster:
@@ -47,14 +47,14 @@ def fail_over(
         made.append(cluster)
         return cluster
 
-    # Else all would wait out the back-off that the strike before has cost them: nothing would be struck in its making.
+    # Else every gang would wait in the back-off from the last strike, and no gang would be hit while it is placed.
     strikes = [replace(each, between=each.between + _REST) for each in strikes_for([("service", kills)], seed)]
     result = run("leader", strikes, nodes=nodes, seed=seed, start=start, **more)
     return result, made[0]
 
 
 def told(cluster: ReplicatedCluster) -> str:
-    """The distribution of the times, in words."""
+    """Returns the distribution of the times, in words."""
     times = ", ".join(f"{name} {seconds:g} s" for name, seconds in spread(cluster.recoveries).items())
     lost = cluster.exits.count(LOST)
     return f"no verb was answered for: {times} ({len(cluster.recoveries)} fail-overs; leases lost unasked: {lost})"

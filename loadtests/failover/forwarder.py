@@ -1,7 +1,7 @@
-"""Forwarder: stands in for kube-proxy. Whoever connects to its port is connected to where the EndpointSlice says.
+"""Forwarder: replaces kube-proxy; connects its port's clients to the port in the EndpointSlice.
 
-Connections that were made stay where they are, as they do with kube-proxy. Only the port counts: all replicas are on
-this machine, and an EndpointSlice may not have an address of the loopback. Runs in a thread of its own.
+Existing connections keep their target, as with kube-proxy. Only the port counts: all replicas are on this machine, and
+an EndpointSlice may not have a loopback address. Runs in a separate thread.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOOK_EVERY = 0.02
 
 
 class Forwarder:
-    """`leader`: the port of who leads, as the cluster says now; None: nobody."""
+    """`leader`: returns the leader's port as in the cluster now, or None if no replica leads."""
 
     def __init__(self, port: int, leader: Callable[[], int | None]) -> None:
         self._port = port
@@ -31,7 +31,7 @@ class Forwarder:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
 
     def start(self) -> None:
-        """It listens."""
+        """Starts the thread and returns when it listens."""
         self._thread.start()
         assert self._ready.wait(10)
 
@@ -76,7 +76,7 @@ class Forwarder:
         except OSError:
             return
         self._ends.add(back)
-        # Either end closes both.
+        # The end of either connection closes both.
         ways = [asyncio.create_task(_pass(reader, back)), asyncio.create_task(_pass(there, writer))]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -86,7 +86,7 @@ class Forwarder:
             await self._close(back)
 
     async def _close(self, end: asyncio.StreamWriter) -> None:
-        """Its socket is closed: a loop that ends before that leaves it open."""
+        """Closes the socket and waits for it: if the loop ended earlier, it would stay open."""
         end.close()
         with suppress(OSError):
             await end.wait_closed()

@@ -1,4 +1,4 @@
-"""A partition: one replica's way to the API server is cut in the middle of a gang's Bindings, and heals much later.
+"""Partition: cuts one replica from the API server in the middle of a gang's Bindings, and heals it.
 
     with PartitionedCluster.start(nodes=8) as cluster:
         cluster.lead_behind_the_proxy()
@@ -7,8 +7,8 @@
         ...
         cluster.proxy.calm()                  # all that was held back arrives now
 
-Nothing is lost and no connection closed: what is held is delivered as it was sent, though whoever sent it has given it
-up or has ended. That is worse than what a network does, of which the kernel's time limits are the measure.
+Nothing is lost and no connection closes. What was held back is delivered as it was sent, even if the sender has given
+up or ended. That is worse than a real network, where the kernel's time limits apply.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from loadtests.faults.draw import NONE, Fault
 from loadtests.faults.proxy import Proxy
 
 BEHIND = "replica-1"
-"""The replica that reaches the API server through the proxy; the other does so directly."""
+"""The replica that reaches the API server through the proxy; the other one does so directly."""
 _FOR_EVER = 1e6
 _LEADS_WITHIN = 60.0
 
 
 class Cut:
-    """So many Bindings pass, the answer of the last is not heard any more, and then nothing passes either way."""
+    """Lets `after` Bindings pass, holds the answer of the last, and then everything both ways."""
 
     def __init__(self, after: int) -> None:
         self.begun = threading.Event()
         self.held: list[str] = []
-        """Method and path of what was held back, in order."""
+        """Method and path of the requests that were held back, in order."""
         self._left = after
 
     def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault:
@@ -64,7 +64,7 @@ def is_binding(method: str, path: str) -> bool:
 
 
 class PartitionedCluster(ReplicatedCluster):
-    """A real control plane, whose one replica is behind a proxy."""
+    """A real control plane with one replica of the service behind a proxy."""
 
     def _begin(self, arguments: Sequence[str]) -> None:
         self._identity_folder = tempfile.TemporaryDirectory(prefix="escher-partition-")
@@ -81,12 +81,12 @@ class PartitionedCluster(ReplicatedCluster):
         super()._begin(arguments)
 
     def _replica(self, name: str, port: int, arguments: Sequence[str]) -> Component:
-        # The last one counts.
+        # The last --kubeconfig counts.
         more = ("--kubeconfig", str(self._kubeconfig_behind)) if name == BEHIND else ()
         return super()._replica(name, port, (*arguments, *more))
 
     def lead_behind_the_proxy(self) -> None:
-        """The replica behind the proxy leads, and the other could take over."""
+        """Returns when the replica behind the proxy leads, and the other could take over."""
         end = time.monotonic() + _LEADS_WITHIN
         while self.holder() != BEHIND:
             if time.monotonic() > end:

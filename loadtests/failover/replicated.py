@@ -1,10 +1,10 @@
-"""Replicated clusters: the component `service` is several processes, of which one leads, behind one address.
+"""Replicated clusters: `service` is several processes behind one address; one of them leads.
 
     with ReplicatedCluster.start(nodes=16) as cluster:
         cluster.kill("service")                # the one that leads
         cluster.start_component("service")     # verbs are answered again
 
-Replicas that ended are started anew, as a kubelet does it. To whoever strikes and judges it is a cluster like others.
+Ended replicas start again, as under a kubelet. To the code that strikes and judges, it is a cluster like others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _PROBE = {
 
 
 class Replicated(LocalCluster):
-    """What real and embedded ones share."""
+    """What the real and the embedded replicated clusters share."""
 
     lease_seconds = 4
 
@@ -62,23 +62,23 @@ class Replicated(LocalCluster):
 
     def _begin(self, arguments: Sequence[str]) -> None:
         self.ended_by = signals.SIGKILL
-        """How `kill` strikes the leader: a rolling update does it by SIGTERM."""
+        """The signal of `kill`: SIGTERM is as in a rolling update."""
         self._settings = self._folder / "replicas.yaml"
         self._settings.write_text(f"{SETTINGS}{self.lease_seconds}\n")
         self.recoveries: list[float] = []
-        """Of each strike at the leader, how many seconds at most passed from one answer of a verb to the next."""
+        """For each strike at the leader, the most seconds from one answered verb to the next."""
         self.exits: list[int] = []
         """Exit codes of the replicas that ended."""
         self._struck, self._struck_at = "", 0.0
         self._children = Children(self.logs)
-        # Each is killed and started many times: its log is not to begin anew.
+        # One Children for all: a replica is killed and started many times, and its log must not be overwritten.
         self._replicas = [
             self._replica(name, port, arguments) for name, port in ports.choose(["replica-1", "replica-2"]).items()
         ]
         self._forwarder = Forwarder(self.port(SERVICE), self.leader_port)
         self._forwarder.start()
         self._over = threading.Event()
-        # A process that dies with its parent dies with the thread that made it: all are made by one that lasts.
+        # A child dies with the thread that started it, so one lasting thread starts all.
         self._kubelet = threading.Thread(target=self._keep, daemon=True)
         self._kubelet.start()
         self._until_answered()
@@ -106,17 +106,17 @@ class Replicated(LocalCluster):
                 if each.name not in self._children.pids:
                     self._children.start(each)
 
-    # -- who leads, as the cluster says
+    # -- the leader in the cluster
 
     def _lease_of(self) -> str:
-        """Who holds the Lease, in its own words; empty where nobody does."""
+        """Returns the Lease's holder identity; "" if it has no holder."""
         try:
             return str(self.admin.get(LEASE)["spec"].get("holderIdentity") or "")
         except ApiError:
             return ""
 
     def holder(self) -> str:
-        """The replica that the Lease names; empty where there is none."""
+        """Returns the replica that the Lease names; "" if there is none."""
         name = self._lease_of()
         return next((each.name for each in self._replicas if name.startswith(f"{each.name}-")), "")
 
@@ -126,7 +126,7 @@ class Replicated(LocalCluster):
         except ApiError:
             return None
 
-    # -- the component `service` is who leads
+    # -- the component `service` is the leader
 
     def kill(self, name: str, signal: int = signals.SIGKILL) -> None:
         if name != SERVICE:
@@ -154,7 +154,7 @@ class Replicated(LocalCluster):
             super().start_component(name, arguments)
 
     def until_warm(self) -> None:
-        """Each replica leads, or could take over and has seen who does: who is struck before proves nothing."""
+        """Returns when each replica leads or could take over: an earlier strike proves nothing."""
         end = time.monotonic() + _PATIENCE
         with httpx.Client(timeout=5, trust_env=False) as client:
             for each in self._replicas:
@@ -168,14 +168,13 @@ class Replicated(LocalCluster):
                     raise TimeoutError(f"{each.name} is not ready within {_PATIENCE:g} s")
 
     def _until_answered(self) -> float:
-        """Another leads than the one that was struck, and has answered a verb through the one address. Answers how long
-        nobody did before."""
+        """Waits until a new leader answers a verb; returns the longest seconds without answer."""
         before = self._struck_at or time.monotonic()
         longest, end = 0.0, time.monotonic() + _PATIENCE
         with httpx.Client(base_url=self.service_url, timeout=5, trust_env=False) as client:
             while time.monotonic() < end:
                 try:
-                    # About a node that is nowhere: the answer is no, and it is one.
+                    # The node does not exist: the answer refuses it, and is an answer.
                     answered = client.post("/scheduler/filter", json=_PROBE).status_code == 200
                 except httpx.TransportError:
                     answered = False
@@ -208,15 +207,15 @@ class Replicated(LocalCluster):
 
 
 class ReplicatedCluster(Replicated, RealCluster):
-    """A real control plane."""
+    """Replicas on a real control plane."""
 
 
 class ReplicatedEmbeddedCluster(Replicated, EmbeddedCluster):
-    """The embedded cluster in a process of its own."""
+    """Replicas on the embedded cluster."""
 
 
 def holding_for(seconds: int) -> type[ReplicatedCluster]:
-    """Real ones, of which each lease holds for so long: machines that are busy with other things want more."""
+    """Returns a real cluster's class with this lease duration: busy machines need a longer one."""
 
     class Made(ReplicatedCluster):
         lease_seconds = seconds
@@ -225,7 +224,7 @@ def holding_for(seconds: int) -> type[ReplicatedCluster]:
 
 
 def spread(seconds: Sequence[float]) -> dict[str, Any]:
-    """The distribution: least, median, 90th and 99th percentile, most."""
+    """Returns the distribution: least, median, 90th and 99th percentile, most."""
     ordered = sorted(seconds)
     if not ordered:
         return {}

@@ -1,9 +1,9 @@
-"""Carry out one plan of faults for each seed, in virtual time, and look for whatever must not be.
+"""Carry out one plan of faults for each seed, in virtual time, and look for violations.
 
     python -m loadtests.fault_simulation --seeds 10000 --jobs 2
-    python -m loadtests.fault_simulation --seed 31                     # that one, told in full
-    python -m loadtests.fault_simulation --replay failing-31.json      # what was written of one that failed
-    python -m loadtests.fault_simulation --mutants --seeds 400         # bugs put in on purpose: is each found?
+    python -m loadtests.fault_simulation --seed 31                     # This seed only, reported in full.
+    python -m loadtests.fault_simulation --replay failing-31.json      # The file that a failed seed left.
+    python -m loadtests.fault_simulation --mutants --seeds 400         # Deliberate bugs: is each found?
     python -m loadtests.fault_simulation --seeds 1000 --against tests/frozen/histories.txt   # does it behave as it did?
 
 No cluster is needed: API server, schedulers, kubelets, controllers and the service run in one process. A seed draws
@@ -11,13 +11,13 @@ what people ask for (gangs, pods, ephemeral resources, policies) and what goes w
 
 {faults}
 
-Looked for, in each turn of the event loop: how much the service does; after each round in which it decided anything:
-its invariants; at each Binding: room, quorum and policy, and for replicas who leads; at rest, against what objects say:
-gangs in part, what could run and does not, the ledger, node status, what is left over; then after a restart, and when
-all has been taken back. A seed that fails is made smaller, to the fewest faults and works with which it still does, and
-written to a file. The same seed, or file, is the same run: its digest tells. Exit code 1 if anything was found (with
---mutants: if a bug was not), 0 if not, 2 for a file that holds no plan, 130 if it was interrupted: then what was done
-so far is told.
+The checks, in order of time: in each turn of the event loop, how much the service does. After each round in which the
+service decided: its invariants. At each Binding: room, quorum, policy, and which replica leads. At rest, against the
+objects: gangs in part, pods that could run but do not, the ledger, node status, leftovers. Then after a restart, and
+after everything was taken back. A failing seed is reduced to the fewest faults and works that still fail, and written
+to a file. The same seed, or file, is the same run: its digest shows it. Exit code 1 if anything was found (with
+--mutants: if a bug was not found), 0 if not, 2 for a file that holds no plan, 130 if interrupted: then the results so
+far are printed.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from loadtests.progress import say
 from loadtests.side_by_side import lives
 
 _INTERRUPTED = 130
-"""The exit code of what was stopped by SIGINT."""
+"""The exit code after SIGINT."""
 _SHOWN = 5
 _TELLS_EVERY = 100
 
 
 def table(results: Sequence[Result]) -> str:
-    """What was carried out, and what was found."""
+    """The summary: what was carried out, and what was found."""
     struck: Counter[str] = sum((Counter(each.faults) for each in results), Counter())
     found = [each for each in results if not each.is_clean]
     kinds = Counter(each.findings[0].kind for each in found)
@@ -78,7 +78,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def details(result: Result) -> str:
-    """The plan of a run, and what was found in it."""
+    """The plan of a run, and the findings of the run."""
     plan = result.plan
     lines = [f"seed {plan.seed}: {plan.nodes} nodes, {plan.replicas} of the service; asked for:"]
     lines += [f"  {work_in_words(each)}" for each in plan.works]
@@ -92,7 +92,7 @@ def details(result: Result) -> str:
 
 
 def made_smaller(result: Result) -> Result:
-    """The run of the smallest plan that was found to fail as this one does."""
+    """The run of the smallest plan found that fails with the same kind of finding."""
     kind = result.findings[0].kind
 
     def fails(plan: Plan) -> bool:
@@ -180,7 +180,7 @@ def _many(wanted: argparse.Namespace) -> int:
 
 
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
-    """All seeds are run, and their results appended as they come."""
+    """Runs all seeds, and appends each result to `results` when it arrives."""
     began = time.monotonic()
     drawn = (_with_noise(plan_of(seed), wanted.noise) for seed in count(wanted.first_seed))
     plans = list(islice((each for each in drawn if _has(each, wanted.fault)), wanted.seeds))
@@ -197,7 +197,7 @@ def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
 
 
 def _with_noise(plan: Plan, objects: int | None) -> Plan:
-    """Its noisy tenants make so many objects; None: as many as were drawn."""
+    """The plan with `objects` objects for each noisy tenant; None leaves the drawn numbers."""
     if objects is None:
         return plan
     faults = [replace(each, times=objects) if each.kind == "noisy-tenant" else each for each in plan.faults]
@@ -209,7 +209,7 @@ def _has(plan: Plan, fault: str) -> bool:
 
 
 def _write(result: Result, wanted: argparse.Namespace) -> None:
-    """A file from which it can be replayed, made smaller if that is wanted."""
+    """Writes a file for `--replay`; it holds a smaller plan, unless `--no-shrinking` is given."""
     smaller = result if wanted.no_shrinking else made_smaller(result)
     file = wanted.out / f"failing-{result.plan.seed}.json"
     file.write_bytes(written(smaller.plan))

@@ -1,6 +1,6 @@
-"""Calls: what befalls kube-scheduler's calls on their way to the service and its answers on their way back.
+"""Calls: faults between kube-scheduler and the service, on the way of a call or of its answer.
 
-Knows verbs, and of whom a bind was asked; must not know what becomes of it, nor when which fault is put.
+It also records which binds kube-scheduler asked for.
 """
 
 from __future__ import annotations
@@ -19,24 +19,23 @@ CALLER = "kube-scheduler"
 
 
 class Calls:
-    """`answer` is who is called. A fault's `method` is the verb."""
+    """`answer` calls the service. A fault's `method` is the verb."""
 
     def __init__(self, answer: Callable[[str, bytes], Awaitable[bytes]]) -> None:
         self.faults = Faults()
         self.time_outs = Faults()
-        """For how many seconds the caller waits, whatever else befalls the call."""
+        """Limits, in seconds, to kube-scheduler's wait; they apply in addition to `faults`."""
         self.binds: dict[str, float] = {}
-        """By UID: when the service was first asked that the pod be bound, in seconds of the event loop."""
+        """By pod UID: when kube-scheduler first asked to bind it, in seconds of the event loop."""
         self._counted: dict[str, list[tuple[float, bool]]] = {}
-        """By UID: since when kube-scheduler counted on a bind that it had asked for, and since when no more, because it
-        failed or was given up."""
+        """By pod UID: when kube-scheduler began (True) or ceased (False) to count on a bind."""
         self.answered: list[Callable[[str, bytes], None]] = []
-        """Each is called with the verb and the service's answer, whether or not kube-scheduler gets it."""
+        """Called with the verb and the service's answer, even if kube-scheduler misses it."""
         self._answer = answer
         self._unheard: set[asyncio.Future[bytes]] = set()
 
     async def __call__(self, verb: str, body: bytes) -> bytes:
-        """As of who is called. Raises ExtenderFailed."""
+        """Calls the service, through the faults. Raises ExtenderFailed."""
         if verb != "bind":
             return await self._call(verb, body)
         self._count(body, True)
@@ -53,11 +52,11 @@ class Calls:
         self._counted.setdefault(_pod_of(body), []).append((asyncio.get_running_loop().time(), counted))
 
     def counted(self, uid: str, at: float) -> bool:
-        """Whether kube-scheduler counted then on the bind of that pod, as far as its own calls tell."""
+        """Whether kube-scheduler counted on that pod's bind then, as far as its calls show."""
         return next((counted for when, counted in reversed(self._counted.get(uid, [])) if when <= at), False)
 
     def asked_last(self, uid: str) -> float:
-        """When it asked for the pod's bind last, in seconds of the event loop; 0 if it never did."""
+        """When it last asked for the pod's bind, in seconds of the event loop; 0: never."""
         return next((when for when, counted in reversed(self._counted.get(uid, [])) if counted), 0.0)
 
     async def _call(self, verb: str, body: bytes) -> bytes:
@@ -72,7 +71,7 @@ class Calls:
         return answered.result()
 
     async def _travel(self, verb: str, body: bytes) -> bytes:
-        """There and back."""
+        """Carries the call to the service and the answer back, with the fault that meets it."""
         fault = self.faults.met_by(CALLER, verb, "")
         if fault is None:
             return await self._arrive(verb, body)
@@ -99,7 +98,7 @@ class Calls:
         self._go_on(self._arrive(verb, body))
 
     def _go_on(self, call: Coroutine[Any, Any, bytes]) -> asyncio.Future[bytes]:
-        """It goes on, though nobody may hear the answer."""
+        """The call continues, even if its caller no longer waits for the answer."""
         answered = asyncio.ensure_future(call)
         self._unheard.add(answered)
         answered.add_done_callback(self._forget)
@@ -112,6 +111,6 @@ class Calls:
 
 
 def _pod_of(body: bytes) -> str:
-    """The UID of the pod that a bind is about."""
+    """The UID of the pod in a bind request."""
     uid: str = msgspec.json.decode(body)["PodUID"]
     return uid

@@ -1,8 +1,8 @@
-"""Drawing: the plan of a seed. What people ask for is drawn first, and does not depend on its faults, which are drawn
-to meet it; and with them others who come for the room meanwhile.
+"""Drawing: draws the plan of a seed, as faults that are likely to hurt.
 
-Knows what is likely to hurt: little room, much asked for at the same time, and faults that come while it is being given
-out. Must not know how anything is carried out.
+It draws what people ask for first, independently of the faults. Then it draws faults that meet these requests, and pods
+of another scheduler. Likely to hurt: little room, many requests at one time, faults while room is given out. Each part
+has a random generator of its own, so that it does not change the other parts.
 """
 
 from __future__ import annotations
@@ -20,36 +20,38 @@ WORK_ENDS = 60.0
 """Seconds within which all works have begun."""
 _MOST_CPU = 4
 _POLICY_KNOWN = 3.0
-"""Seconds after which a policy is in force, mostly."""
+"""Seconds after which a policy is usually in force."""
 _LATE = 8.0
-"""Seconds by which a request, or its answer, may be late."""
+"""The most seconds by which a request, or its answer, may be late."""
 _WITH_OTHERS = 0.5
 """The share of seeds in which another scheduler binds pods too."""
 _SLOW_BINDINGS = 0.15
 _MISSED = 0.03
-"""The shares of faults for which several come together: see `_of_bindings`, and `_of_watches`."""
+"""The shares of draws that give several faults together: see `_of_bindings` and `_of_watches`."""
 _FOR_GOOD = 0.3
 """The share of lost nodes that do not come back, where there are enough others."""
 _SCARCE_PLACES = 0.15
 _PORT = 29500
 """The share of seeds in which pods want this host port."""
 _RESTORED, _WATCHES_FAIL, _CLOCK_SET = 0.3, 0.1, 0.05
-"""The shares of seeds in which etcd is restored, watches fall silent or end with 410 in a row, a clock is set far."""
+"""The shares of seeds with a restore of etcd, with failing watches, and with a clock set by hours.
+
+Watches fall silent, or end with 410 several times in a row."""
 _FORBIDDEN = 0.3
-"""The share of seeds in which the service is refused with 403, mostly while it starts."""
+"""The share of seeds in which the API server answers the service 403, mostly while it starts."""
 _NOISY = 0.05
 """The share of seeds that have a noisy tenant."""
 _NOISY_PODS = ("pods", "gated", "gangs")
 _WITH_TRANSACTIONS, _WITH_PRIORITY = 0.25, 0.25
-"""The shares of seeds in which transactions are asked for, and pods of priority."""
+"""The shares of seeds with transactions, and with pods of a priority class."""
 _MOST_TRANSACTIONS = 5
 _FIRST_OF_TRANSACTIONS = 11
-"""The capacity that the first one sets: each sets another, by which it can be told."""
+"""The capacity that the first transaction sets; each sets another, which identifies it."""
 _OF_INTENTS = ("intent creations", "intent deletions")
 _WRITTEN_WITH_RIGHTS = ("bindings", "pod patches", "resource status")
 _READS = tuple(target for target in TARGETS if target.startswith("reads"))
 _ONE_OF_REPLICAS = 6
-"""One seed in so many has two replicas."""
+"""One seed in this many has two replicas."""
 
 _OF_REQUESTS: tuple[FaultKind, ...] = (
     "lose-request", "lose-answer", "lose-answer", "delay-request", "delay-answer", "late-request", "repeat-request",
@@ -86,13 +88,13 @@ _WATCHES = ("watches", "watch of pods", "watch of nodes", "watch of resources")
 
 
 def plan_of(seed: int) -> Plan:
-    """The same seed has the same plan."""
+    """The plan of a seed; the same seed has the same plan."""
     nodes = random.Random(f"{seed} nodes").choice((2, 3, 3, 4))
     replicas = 2 if seed % _ONE_OF_REPLICAS == 0 else 1
     works = _with_ports(random.Random(f"{seed} ports"), _works(random.Random(f"{seed} works")), nodes)
     faults, others = _faults(random.Random(f"{seed} faults"), nodes, replicas, works)
     more = _of_time(random.Random(f"{seed} time"), works) + _of_rights(random.Random(f"{seed} rights"))
-    # What ends after a time that a wrong clock reckoned ends as wrongly (docs/failures.md).
+    # An end that was computed from a wrong clock comes at a wrong time (docs/failures.md).
     may_end = not any(each.kind == "set-clock" for each in (*faults, *more))
     those, theirs = _transactions(random.Random(f"{seed} transactions"), faults, may_end=may_end)
     high = _with_priority(random.Random(f"{seed} priorities"), works)
@@ -102,8 +104,7 @@ def plan_of(seed: int) -> Plan:
 
 
 def _transactions(rng: random.Random, faults: tuple[Fault, ...], *, may_end: bool) -> tuple[list[Work], list[Fault]]:
-    """Of resources that they share, mostly while something goes wrong; and faults that meet them. Drawn apart, as what
-    is of time."""
+    """Transactions on shared resources, mostly near a fault, and faults that meet them."""
     if rng.random() >= _WITH_TRANSACTIONS:
         return [], []
     found: list[Work] = []
@@ -129,7 +130,7 @@ def _transactions(rng: random.Random, faults: tuple[Fault, ...], *, may_end: boo
 
 
 def _of_transaction(rng: random.Random, at: float) -> Fault:
-    """Its service dies within it, or one of its writes goes wrong."""
+    """A fault during the transaction: its service dies, or one of its writes fails."""
     if rng.random() < 0.4:
         return Fault(
             "kill-service", _round(at + rng.uniform(0, 0.03)), _round(rng.uniform(1, 5)), losing=rng.random() < 0.5
@@ -141,9 +142,9 @@ def _of_transaction(rng: random.Random, at: float) -> Fault:
 
 
 def _with_priority(rng: random.Random, works: tuple[Work, ...]) -> list[Work]:
-    """Gangs and pods that come when others have the room, and may take it from those of less priority: of CPU, which
-    kube-scheduler frees for single pods, and of units of ours, which the service frees. Drawn apart, as what is of
-    time."""
+    """Gangs and pods of a priority class, which come when others have the room, and may preempt.
+
+    kube-scheduler frees CPU for single pods; the service frees units of its resources."""
     if rng.random() >= _WITH_PRIORITY:
         return []
     found: list[Work] = []
@@ -170,8 +171,7 @@ def _with_priority(rng: random.Random, works: tuple[Work, ...]) -> list[Work]:
 
 
 def _noise(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
-    """A tenant that makes and edits objects of any combination of kinds, some of them pods. Drawn apart, as what is of
-    time."""
+    """A tenant that creates and edits objects of random kinds, some of them pods."""
     if rng.random() >= _NOISY:
         return []
     kinds = {each for each in NOISES if rng.random() < 0.5} | {rng.choice(_NOISY_PODS)}
@@ -193,8 +193,7 @@ def _moment(fault: Fault) -> float:
 
 
 def _of_time(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
-    """What makes the service's time another than the API server's: a restore, watches that say nothing or too little,
-    and a clock that is set by hours. Drawn apart, so that all else is as it would be without."""
+    """Faults of time: restores of etcd, failing watches, and clocks that are set by hours."""
     found: list[Fault] = []
     if rng.random() < _RESTORED:
         at = _round(rng.choice([each.at for each in works]) + rng.uniform(-2.0, 15.0))
@@ -209,16 +208,17 @@ def _of_time(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
         found.append(Fault("expire-watches", at, of=rng.choice(_WATCHES), times=rng.choice((1, 3, 10, 40))))
         found.append(Fault("break-watches", _round(at + 0.01)))
     if rng.random() < _CLOCK_SET and not any(each.kind == "resource" and each.seconds for each in works):
-        # What ends after a time that a wrong clock reckoned ends as wrongly (docs/failures.md); and it is set right
-        # again, for one that stays behind ends times to live as late.
+        # An end computed from a wrong clock comes at a wrong time (docs/failures.md). The clock is set right again,
+        # because a clock that stays behind ends times to live too late.
         at, by = _round(rng.uniform(0, WORK_ENDS)), rng.choice((-36000.0, -3600.0, 3600.0, 36000.0))
         found += [Fault("set-clock", at, by), Fault("set-clock", _round(at + rng.uniform(0.1, 60.0)), -by)]
     return found
 
 
 def _of_rights(rng: random.Random) -> list[Fault]:
-    """What is refused for a while, and mostly a start that meets it: an API server whose RBAC is not read yet, rights
-    that come after the Deployment, or that are taken away and given back. Drawn apart, as what is of time."""
+    """Requests refused for a while (403), and mostly a start of the service that meets the refusal.
+
+    The API server has not read its RBAC yet, or rights come after the Deployment, or are withdrawn and given back."""
     if rng.random() >= _FORBIDDEN:
         return []
     at = _round(rng.choice((0.0, rng.uniform(0, 12), rng.uniform(0, WORK_ENDS))))
@@ -273,8 +273,9 @@ def _works(rng: random.Random) -> tuple[Work, ...]:
 
 
 def _with_ports(rng: random.Random, works: tuple[Work, ...], nodes: int) -> tuple[Work, ...]:
-    """In some seeds gangs and single pods want one host port, of which each node has one: places are scarce then, and
-    not units."""
+    """In some seeds gangs and single pods want one host port, which each node has once.
+
+    Nodes are then scarce, and units are not."""
     if rng.random() >= _SCARCE_PLACES:
         return works
     those = [each for each in works if each.kind in ("gang", "pods") and not each.group and each.size <= nodes]
@@ -283,7 +284,7 @@ def _with_ports(rng: random.Random, works: tuple[Work, ...], nodes: int) -> tupl
 
 
 def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:
-    """Pods that others bind: mostly while room is being given out, and many of them stay."""
+    """Pods of another scheduler, mostly while room is being given out; many of them stay."""
     times = [each.at for each in works if each.kind in ("gang", "pods")]
     return [
         Work(
@@ -299,7 +300,7 @@ def _foreign(rng: random.Random, works: list[Work]) -> list[Work]:
 
 
 def _resource(rng: random.Random, name: str) -> list[Work]:
-    """It is set, and perhaps set to something else, or deleted, or left to its end."""
+    """An ephemeral resource: set, and perhaps set again, deleted, or left to its time to live."""
     at, nodes = _round(rng.uniform(0, 10)), rng.choice((0, 0, 1, 2))
     set_ = [Work("resource", name, at, capacity=rng.randint(1, 4), nodes=nodes)]
     match rng.randrange(5):
@@ -312,7 +313,7 @@ def _resource(rng: random.Random, name: str) -> list[Work]:
 
 
 def _when(rng: random.Random) -> float:
-    """Most at the same time."""
+    """A time; many works get nearly the same one."""
     return _round(rng.choice((0.0, 1.0, rng.uniform(0, 10), rng.uniform(0, WORK_ENDS))) + rng.uniform(0, 0.05))
 
 
@@ -327,7 +328,7 @@ def _runs(rng: random.Random) -> float:
 def _faults(
     rng: random.Random, nodes: int, replicas: int, works: tuple[Work, ...]
 ) -> tuple[tuple[Fault, ...], list[Work]]:
-    """And those who come for the room of whoever is refused."""
+    """The faults, and foreign pods that take the room of pods with a refused Binding."""
     drawn: list[Fault] = []
     others: list[Work] = []
     for _ in range(rng.randint(1, 10)):
@@ -347,14 +348,13 @@ def _faults(
 
 
 def _taker(rng: random.Random, name: str, refused: float, nodes: int) -> Work:
-    """Takes all that is left."""
+    """Pods of another scheduler that take all the room left."""
     at, lasts = _round(refused + rng.uniform(0.1, 5.0)), _round(rng.uniform(5.0, 60.0))
     return Work("foreign", name, at, lasts=lasts if rng.random() < 0.3 else None, size=CPU_OF_NODE * nodes)
 
 
 def _of_bindings(rng: random.Random, works: tuple[Work, ...], nodes: int) -> list[Fault]:
-    """What comes together where Bindings of somebody's pods take long, or are refused to some of them: from just before
-    these are asked for."""
+    """Slow or refused Bindings of some pods of one work, from just before they are asked for."""
     asked = [each for each in works if each.kind in ("gang", "pods")]
     [whose] = rng.choices(asked, [_matters(each, nodes) for each in asked])
     at = _round(max(0.0, whose.at - rng.uniform(0, 0.1)))
@@ -371,13 +371,13 @@ def _of_bindings(rng: random.Random, works: tuple[Work, ...], nodes: int) -> lis
 
 
 def _matters(work: Work, nodes: int) -> int:
-    """How much there is to see of what becomes of its pods: they have room at once, and stay."""
+    """The weight of a work: higher if its pods fit at once, and if they stay."""
     fits = work.size * work.cpu <= CPU_OF_NODE * nodes
     return 1 + 3 * fits + 8 * (fits and work.lasts is None and not work.seconds)
 
 
 def _of_watches(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
-    """What the service hears nothing of for a while nobody can tell it any more, other than by a list."""
+    """Events that the service misses and etcd then forgets: only a list can show them."""
     at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 10))
     for_ = _round(rng.uniform(1, 20))
     kind: FaultKind = rng.choice(("cut-off-service", "hold-watches"))
@@ -386,7 +386,7 @@ def _of_watches(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
 
 
 def _of_leaders(rng: random.Random, works: tuple[Work, ...]) -> list[Fault]:
-    """Another comes to lead while what the one before it writes takes long."""
+    """Another replica becomes the leader while a write of the earlier leader takes long."""
     at = _round(rng.choice([each.at for each in works]) + rng.uniform(0, 0.1))
     slow = Fault("delay-request", at, _round(rng.uniform(0.2, _LATE)), of=rng.choice(_WRITES), times=rng.choice((2, 8)))
     later = _round(at + rng.choice((0.0, rng.uniform(0, 2))))
@@ -459,5 +459,5 @@ def _of_requests(rng: random.Random, at: float) -> Fault:
 
 
 def _round(seconds: float) -> float:
-    """As it is written and read: a plan in a file is the plan."""
+    """The number as it is written and read, so that a plan in a file equals the drawn plan."""
     return round(seconds, 3)

@@ -1,4 +1,4 @@
-"""A file of digests, one line a seed, tells which seeds behave differently from an earlier version of the code."""
+"""Histories: a file of digests, one line a seed, to find the seeds that behave differently."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def text(results: Sequence[Result]) -> str:
 
 
 def differing(recorded: str, results: Sequence[Result]) -> list[Result]:
-    """The runs, in order of their seeds, whose digest is not as recorded; of a seed that is not recorded, too."""
+    """The runs, by seed, whose digest differs from the recorded one, or is not recorded."""
     known = {(int(seed), digest) for seed, digest in map(str.split, recorded.splitlines())}
     return sorted((each for each in results if _line(each) not in known), key=lambda each: each.plan.seed)
 

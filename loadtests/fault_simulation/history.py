@@ -1,7 +1,7 @@
-"""History: a digest of what one run wrote, asked and decided, in its order, with its times.
+"""History: a digest of what one run wrote, asked and decided, in order, with times.
 
-It leaves words out: a text with a space in it counts as empty, whatever it says. So two versions of the code that
-differ in names and messages have the same digest for the same plan, and two that decide differently do not.
+It leaves words out: a text with a space in it counts as empty. Two versions of the code that differ only in names and
+messages have the same digest for the same plan. Two versions that decide differently do not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class History:
-    """Follows a stage from now on."""
+    """Follows a stage from its construction on."""
 
     def __init__(self, stage: Stage) -> None:
         self._digest = hashlib.sha256()
@@ -32,7 +32,7 @@ class History:
         return self._digest.hexdigest()
 
     def _written(self, change: Change) -> None:
-        # What an Event says is words; that it was written is told by its version.
+        # The content of an Event is words; its version shows that it was written.
         said = None if change.kind in (EVENT, EVENTS) else without_words(change.object)
         self._note(change.type, change.kind.plural, change.key, change.version, said)
 
@@ -49,7 +49,7 @@ class History:
 
 
 def without_words(value: Any) -> Any:
-    """The same JSON value; each text that has a space in it is empty."""
+    """The same JSON value, in which each text with a space in it is empty."""
     if isinstance(value, dict):
         return {key: without_words(each) for key, each in value.items()}
     if isinstance(value, list):

@@ -1,10 +1,9 @@
-"""Mutants: bugs that are put into the running service on purpose, each of which breaks something that must hold.
+"""Mutants: deliberate bugs in the running service, each breaking one thing that must hold.
 
     with MUTANTS["conflict-is-success"].put_in():
         ...
 
-A mutant replaces a function of the service by one that is wrong in one way, and is taken out again. Knows where in the
-service which rule stands; must not know by what it is found.
+A mutant replaces a function of the service by one that is wrong in one way, and puts the right one back at the end.
 """
 
 from __future__ import annotations
@@ -41,19 +40,19 @@ from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.fenced import Fenced
 
 Make = Callable[[Any], Any]
-"""Of the function that is right the one that is wrong."""
+"""Makes the wrong function from the right one."""
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`breaks`: what is not so any more. `changes`: where, under which name, and how."""
+    """`breaks`: what no longer holds. `changes`: owner, name in it, and how to change it."""
 
     breaks: str
     changes: tuple[tuple[Any, str, Make], ...]
 
     @contextmanager
     def put_in(self) -> Iterator[None]:
-        """It is in until the block ends."""
+        """Puts the bug in until the block ends."""
         with ExitStack() as stack:
             for owner, name, make in self.changes:
                 stack.enter_context(patch.object(owner, name, make(getattr(owner, name))))
@@ -118,7 +117,7 @@ def _one_short(right: Any) -> Any:
 
 
 def _in_vain(right: Any) -> Any:
-    """Who is bound proves by being there that not all are."""
+    """Takes any bound member as proof that the gang is bound in part."""
 
     def proven_part(placed: Any, unplaced: Any, trial: Any, quorum: int) -> Any:
         placed = list(placed)
@@ -129,7 +128,7 @@ def _in_vain(right: Any) -> Any:
 
 
 def _in_part(right: Any) -> Any:
-    """A transaction of which a part conflicts is kept in part."""
+    """A transaction of the ledger that conflicts in one part keeps its other parts."""
 
     def commit(ledger: Any, claims: Any, releasing: Any = ()) -> None:
         for claim in claims:
@@ -156,7 +155,7 @@ def _counts_twice(right: Any) -> Any:
 
 
 def _not_after_410(right: Any) -> Any:
-    """Where the watch cannot go on, it goes on at the newest version, and what was between is never heard."""
+    """After 410, goes on at the newest version without a list: the events between are lost."""
 
     async def list_(self: Any, reason: str) -> None:
         if reason != EXPIRED:
@@ -169,7 +168,7 @@ def _not_after_410(right: Any) -> Any:
 
 
 def _never_gone(right: Any) -> Any:
-    """Of a list it is believed what is there, and not what is there no more."""
+    """Takes from a list what exists, but does not drop what the list lacks."""
 
     async def list_(self: Any, reason: str) -> None:
         sink = self._sink
@@ -193,7 +192,7 @@ def _never_gone(right: Any) -> Any:
 
 
 def _skips(right: Any) -> Any:
-    """A watch that failed is taken up behind what it had still to tell."""
+    """After a failure, goes on at the newest version and skips the events before it."""
 
     async def watch(self: Any) -> None:
         try:
@@ -226,7 +225,7 @@ def _leaves_keys(right: Any) -> Any:
 
 
 def _gives_up(right: Any) -> Any:
-    """What failed once is not tried again."""
+    """Does not repeat a request that failed once."""
 
     async def insist(do: Any, *given: Any, **named: Any) -> Any:
         try:
@@ -245,11 +244,11 @@ def _as_it_left_it(right: Any) -> Any:
     return stated
 
 
-# -- who leads -------------------------------------------------------------------------------------------------------
+# -- leadership -----------------------------------------------------------------------------------------------------
 
 
 def _for_ever(right: Any) -> Any:
-    """Who has led leads on."""
+    """A replica that has led leads for ever."""
 
     def leads(self: Any, now: float) -> bool:
         return bool(right(self, now)) or self._sent is not None
@@ -266,7 +265,7 @@ def _unfenced(right: Any) -> Any:
 
 
 def _at_once(right: Any) -> Any:
-    """Nobody waits until the lease of another has run out."""
+    """A follower does not wait until the lease of another replica has run out."""
     return lambda self, now: True
 
 
@@ -390,4 +389,4 @@ MUTANTS: Mapping[str, Mutant] = {
         "A follower takes the lease before it has run out.", Election, "_may_write", _at_once
     ),
 }  # fmt: skip
-"""By name."""
+"""The bugs, by name."""

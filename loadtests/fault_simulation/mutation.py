@@ -1,7 +1,6 @@
-"""Mutation: each bug is put in by itself, and seeds are run until one of them fails.
+"""Mutation: puts in one bug at a time, and runs seeds until one of them fails.
 
-Knows mutants by name, and runs; must not know what a bug breaks. A bug lives in the process of its seeds alone, and is
-taken out again.
+A bug exists only in the process that runs its seeds, and is taken out again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`seeds`: how many were run, the last of which found it by `kind`; empty: none did."""
+    """`seeds`: how many were run; the last one found the bug as `kind` (empty: none found it)."""
 
     mutant: str
     seeds: int
@@ -44,7 +43,7 @@ class Verdict:
 
 
 def tried(trial: Trial) -> Verdict:
-    """What became of one bug."""
+    """Runs the seeds of one trial with the bug put in."""
     with MUTANTS[trial.mutant].put_in():
         for number, seed in enumerate(range(trial.first_seed, trial.first_seed + trial.seeds), 1):
             result = run(plan_of(seed))
@@ -55,7 +54,7 @@ def tried(trial: Trial) -> Verdict:
 
 
 def verdicts(names: Sequence[str], first_seed: int, seeds: int, jobs: int) -> Iterator[Verdict]:
-    """Of these bugs, or of all, as they come. Raises KeyError where there is none of a name."""
+    """The verdicts on these bugs, or on all, as they come. Raises KeyError for an unknown name."""
     trials = [Trial(name, first_seed, seeds) for name in names or MUTANTS]
     for each in trials:
         MUTANTS[each.mutant]
@@ -64,7 +63,7 @@ def verdicts(names: Sequence[str], first_seed: int, seeds: int, jobs: int) -> It
 
 
 def table(found: Sequence[Verdict]) -> str:
-    """As Markdown, in the order of the bugs."""
+    """A Markdown table, in the order of `MUTANTS`."""
     order = list(MUTANTS)
     lines = ["| bug | breaks | seeds until found | found as |", "|---|---|---|---|"]
     for each in sorted(found, key=lambda each: order.index(each.mutant)):

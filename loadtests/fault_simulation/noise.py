@@ -1,7 +1,7 @@
-"""Noise: a tenant makes many objects in a namespace of its own, edits them at the API server's rate, and removes them.
+"""Noise: a tenant creates many objects in its own namespace, edits them fast, and removes them.
 
-Its pods ask for no CPU, and for units that are never enough for all of them: nearly all of them wait, and those that
-run take no room from others. Its nodes have no room.
+Its pods ask for no CPU, and for more units than there are. Nearly all of them wait, and those that run take no room
+from others. Its nodes have no room.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from loadtests.pods import OURS, daemon_set, disruption_budget, pod
 from loadtests.reading import POD_GROUP as OF_GROUP
 
 TENANT = "noisy"
-"""Its namespace, and as whom it asks the API server."""
+"""Its namespace, and its user name at the API server."""
 NOISY_NODE = "fault-simulation/noisy"
 """The label of its nodes."""
 _TEAM, _TEAMS = "noisy/team", ("red", "green", "blue")
@@ -42,7 +42,7 @@ _RESOURCES = ("a", "b", "c", "d")
 _GANG_SIZE, _MOST_NODES, _MOST_POLICIES, _MOST_RESOURCES = 4, 30, 100, 40
 _FIRST_NODE = 1000
 _WRITERS = 8
-"""Requests of it that are under way at the same time, at most."""
+"""The most requests that it has under way at one time."""
 _MEMBERS = "escher.dev/gang-min-member"
 
 
@@ -59,7 +59,7 @@ class Noise:
         self._hands = Hands(InProcess(stage.cluster.api, latency=0.001, rng=drawn, user=TENANT))
 
     async def disturb(self, fault: Fault) -> None:
-        """All of it has been made, edited for its time, and removed."""
+        """Creates all the objects, edits them for the fault's time, and removes them."""
         self.begun = True
         self._going += 1
         try:
@@ -90,7 +90,7 @@ class Noise:
     async def _edit(
         self, fault: Fault, bodies: Bodies, made: Mapping[str, list[tuple[Kind, Json]]], rng: random.Random
     ) -> None:
-        """Half of the edits are of one object of each kind, the others of any."""
+        """Edits objects: half of the edits go to one object of each kind, the others to any."""
         busy = {noise: rng.choice(found) for noise, found in made.items()}
         edits = [asyncio.ensure_future(asyncio.sleep(0.0))] * _WRITERS
         loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ class Noise:
         return await self._hands.create(kind, {**body, "apiVersion": kind.api_version, "kind": kind.name})
 
     async def sweep(self) -> None:
-        """Nothing of it is there any more, unless some of it still goes on."""
+        """Removes all objects of the tenant, unless a `disturb` is still under way."""
         while self.begun and not self._going and (left := self._left()):
             await asyncio.gather(*(self._hands.delete(kind, found) for kind, found in left))
             await asyncio.sleep(0.1)
@@ -127,7 +127,7 @@ MOST = {"policies": _MOST_POLICIES, "resources": _MOST_RESOURCES, "nodes": _MOST
 
 
 class Bodies:
-    """What objects of each noise say at first, and what edits of them say."""
+    """The bodies of objects of each noise, at creation and in edits."""
 
     def __init__(self, rng: random.Random, resources: Kind) -> None:
         self._rng = rng
@@ -191,7 +191,7 @@ class Bodies:
         return {"metadata": {"labels": self._labels()} if self._rng.random() < 0.5 else {"annotations": says}}
 
     def _member(self, number: int) -> tuple[Kind, Json]:
-        """Of a gang that one is always lacking of."""
+        """A member of a gang that always lacks one member."""
         gang = f"g{number // _GANG_SIZE}"
         return POD, self._pod(f"{gang}-{number}", gang, _GANG_SIZE + 1, gated=self._rng.random() < 0.3)
 
@@ -210,7 +210,7 @@ class Bodies:
         return spec
 
     def _of_policy(self) -> Json:
-        """What other types have is taken out."""
+        """A patch to another policy type; it removes the parameters of other types."""
         spec, others = self._spec(), {key: None for drawn in TYPES.values() for key in drawn(self._rng)}
         return {"spec": {"selector": None, **spec, "parameters": {**others, **spec["parameters"]}}}
 

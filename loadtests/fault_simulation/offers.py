@@ -1,6 +1,6 @@
-"""Offers: what each node has, and had a moment ago, as nodes and objects of the service's say it.
+"""Offers: what each node offers, now and a moment ago, as nodes and ephemeral resources say.
 
-A Binding that is under way was decided by what was known when it was sent. Must not know who is bound.
+The past counts, because a Binding under way was decided on what was known when it was sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loadtests.month.agreement import key_of, units_of
 from loadtests.reading import Amounts, Json, amounts
 
 _REMEMBERED = 40.0
-"""Seconds: what is sent is answered or given up by then. A Binding is insisted on for 30, and the last is late by 8."""
+"""Seconds until a Binding is answered or given up: repeats for 30 s, and a delay of up to 8 s."""
 
 
 class Offers:
@@ -26,7 +26,7 @@ class Offers:
         self._resources = resources
         self._now = now
         self._once: list[tuple[float, Kind, Json]] = []
-        """Nodes and objects as they were, and until when that counts."""
+        """Earlier states of nodes and objects, each with the time until which it counts."""
         store.subscribe(self._changed)
 
     def _changed(self, change: Change) -> None:
@@ -36,7 +36,7 @@ class Offers:
             self._once.append((now + _REMEMBERED, change.kind, change.before))
 
     def most(self, node: str, resource: str) -> Fraction:
-        """The most of it that the node has or had."""
+        """The most units of the resource that the node has, or had within `_REMEMBERED`."""
         now = self._now()
         nodes = [each for until, kind, each in self._once if kind is NODE and until > now and name(each) == node]
         objects = [each for until, kind, each in self._once if kind is self._resources and until > now]

@@ -1,7 +1,7 @@
-"""Outcome: what there must be when nothing goes wrong any more, reckoned from objects and from what was asked for.
+"""Outcome: the oracle. What must be true at rest, by the objects and by what was asked for.
 
-The oracle. It knows the API server's objects, what people asked for last, and what the service answers when it is asked
-as anybody may ask it; it must not know how the service decides, and shares no code with that.
+It uses the API server's objects, what people asked for last, and the answers of the service's public API. It shares no
+code with the service's decisions.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from loadtests.room import (
 IN_PART, FORGOTTEN, DIFFERS, LEFT, RESOURCES, LOST = "in part", "forgotten", "ledger", "left over", "resources", "lost"
 PICTURE = "picture"
 INTENT = Kind("escher.dev", "v1alpha1", "TransactionIntent", "transactionintents")
-"""What is stored of a transaction while it is under way."""
+"""The stored intent of a transaction that is under way."""
 
 
 class Answers:
-    """What a life of the service answers, in the form in which `loadtests.ledger` asks it."""
+    """What a life of the service answers, in the form in which `loadtests.ledger` asks for it."""
 
     def __init__(self, state: dict[str, Json], metrics: CollectorRegistry) -> None:
         self._state = state
@@ -62,7 +62,7 @@ class Answers:
 
 
 class Objects:
-    """The API server's, in the form in which `loadtests.ledger` asks for them."""
+    """The API server's objects, in the form in which `loadtests.ledger` asks for them."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -84,12 +84,11 @@ async def amiss(
 ) -> dict[str, list[str]]:
     """By kind: what is not as it must be; some of it may only need time.
 
-    `works`: all that was ever asked for. `wishes`: the resources that were asked for last, of which what was to end by
-    itself has; `told`: on which nodes, as far as none of those was lost since. `unclear`: gangs that may be bound in
-    part because etcd was restored, and may need more than their pods tell. `beside`: resources that are not wished for
-    by themselves, and are judged elsewhere. `forgotten`: the UIDs of pods that kube-scheduler does not try again by a
-    flaw of its own, but keeps the room for that it has nominated them to.
-    """
+    `works`: all that was ever asked for. `wishes`: the resources asked for last; those with a time to live have ended.
+    `told`: the nodes that the service answered for each resource; empty if a node was lost since. `unclear`: gangs that
+    may be bound in part because etcd was restored, and may need more members than their pods show. `beside`: resources
+    that are no wishes and are judged elsewhere. `forgotten`: UIDs of pods that kube-scheduler fails to try again, by a
+    flaw of its own, while it keeps the room on their nominated nodes."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     with_nominated = [_where_nominated(each) if each["metadata"]["uid"] in forgotten else each for each in pods]
@@ -120,7 +119,7 @@ async def amiss(
 
 
 def _where_nominated(pod: Json) -> Json:
-    """The pod as if it were bound there, if it is nominated and of no gang."""
+    """The pod as if bound to its nominated node, if it has one and belongs to no gang."""
     nominated = pod["status"].get("nominatedNodeName")
     if node_of(pod) or not nominated or gang_of(pod) is not None:
         return pod
@@ -137,14 +136,13 @@ def _in_part(pods: list[Json], works: Sequence[Work]) -> list[str]:
 
 
 def _of_gangs_that_run(pods: list[Json]) -> list[Json]:
-    """Members of gangs of which somebody runs: a part that has ended by itself is none any more."""
+    """Members of gangs with a running member: a part that has ended is no longer a part."""
     running = {gang_of(each) for each in pods if node_of(each) and not is_over(each)}
     return [each for each in pods if gang_of(each) in running]
 
 
 def _never_whole(pods: list[Json], works: Sequence[Work]) -> list[str]:
-    """Gangs bound in part that cannot have been whole, whatever their pods say of themselves: nobody of theirs has
-    ended or is gone."""
+    """Gangs in part that were never whole, whatever pods say: no member has ended or gone."""
     found = []
     for work in [each for each in works if each.kind == "gang"]:
         gang = f"{NAMESPACE}/{work.name}"
@@ -157,7 +155,7 @@ def _never_whole(pods: list[Json], works: Sequence[Work]) -> list[str]:
 
 
 def _apart(nodes: list[Json], pods: list[Json], apart: list[Json], keeps: Saved) -> list[str]:
-    """Pods that keep off each other, wait, and have room that is kept for no gang where none of their group is."""
+    """Waiting pods that keep off each other, with unreserved room where none of their group is."""
     found = []
     for pod in apart:
         if node_of(pod) or is_over(pod):
@@ -174,7 +172,7 @@ def _has_port(pod: Json) -> bool:
 
 
 def _with_free_ports(nodes: list[Json], pods: list[Json], keeps: Saved, works: Sequence[Work]) -> list[str]:
-    """Pods that want the host port, wait, and have room where nobody has it, and where it is kept for no gang."""
+    """Pods that wait for the host port, and have unreserved room where no pod has it."""
     wanting = [each for each in pods if _has_port(each)]
     taken = {node_of(each) for each in wanting if not is_over(each)}
     ports = {f"{NAMESPACE}/{work.name}" for work in works if work.port and work.kind == "gang"}
@@ -204,7 +202,7 @@ def _is_placed(pod: Json) -> bool:
 
 
 def _places(nodes: list[Json], pods: list[Json], without: set[str], pod: Json, keeps: Saved) -> int:
-    """How many of such pods have room, at most one on a node, on all nodes but these."""
+    """How many such pods have room on all nodes but these, at most one on each node."""
     others = [each for each in nodes if name(each) not in without]
     return sum(RoomWatch([each], pods, keeps).copies(shape_of(pod)) > 0 for each in others)
 
@@ -222,7 +220,7 @@ def _resources_amiss(
     found = []
     for wish in lasting:
         units, count = there.get(wish.name, {}), wish.nodes or len(nodes)
-        # A node that is gone stays named: it may come back, and then has what it had.
+        # An object keeps naming a node that is gone: the node may come back, and then has its units again.
         if set(units.values()) != {wish.capacity} or len(units.keys() & present) > count:
             found.append(f"{wish.name} is {units}, and {wish.capacity} on {count} nodes were asked for")
         elif units.keys() != told.get(wish.name, units.keys()):
@@ -234,8 +232,9 @@ def _resources_amiss(
 
 
 async def states(life: ServiceLife) -> dict[str, Json]:
-    """What the service says of each node, and must say after a restart as well: all but how often that has changed
-    since it was started, and what is saved for the gang whose turn it is, which is decided anew."""
+    """What the service says of each node, without what a restart may change.
+
+    That is the count of changes since the start, and the backfill reservation, which each life decides for itself."""
     said = (await Answers.of(life)).cluster_state()
     return {node: _lasting(each) for node, each in said.items()}
 

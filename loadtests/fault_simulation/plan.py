@@ -1,7 +1,6 @@
-"""Plan: what people ask for and what goes wrong, as plain values, which JSON can hold; and what each fault means.
+"""Plan: what people ask for and what goes wrong, as plain values for JSON; the faults' meanings.
 
-A fault is carried out whatever others there are, and meets what it is meant for by counting, not by chance: so a plan
-from which something is left out is a plan, and the rest of it stays what it was. Must not know how any of it is done.
+A fault selects what it meets by counting, not by chance: a plan without some of its parts is otherwise the same.
 """
 
 from __future__ import annotations
@@ -124,32 +123,34 @@ TARGETS: Mapping[str, tuple[str, str]] = {
     "reads of budgets": ("GET", r"/poddisruptionbudgets(\?|$)"),
     "reads of intents": ("GET", r"/transactionintents(\?|$)"),
 }
-"""What requests of the service a fault is about: a method (empty: any) and a pattern that is found in the path."""
+"""The requests that a fault meets: a method (empty: any) and a pattern found in the path."""
 
 VERSIONS = ("on", "back", "same")
-"""Where versions go in a restore: on as with `etcdutl snapshot restore --bump-revision ... --mark-compacted`, back as
-where the folder is copied back, or nowhere, as where others write that much until the service looks."""
+"""Where resource versions go in a restore.
+
+On, as by `etcdutl snapshot restore --bump-revision ... --mark-compacted`; back, as by a copied folder; or nowhere, if
+others write as many versions meanwhile."""
 
 MENDED_WITHIN = 140.0
-"""Seconds from a restore until the service must know of it: a watch without a byte is noticed in 90, and a list that is
-made for a doubt waits for the minute after the list before."""
+"""Seconds from a restore until the service must know of it.
+
+It notices a silent watch after 90. A list made for a doubt waits until a minute after the list before it."""
 
 NOISES = (
     "pods", "gated", "gangs", "policies", "resources", "podgroups", "jobs", "daemonsets", "budgets", "nodes"
 )  # fmt: skip
-"""What a noisy tenant makes and edits."""
 
 QUIET_WITHIN = 20.0
-"""Seconds for which a noisy tenant makes its objects and removes them, beside those in which it edits them."""
+"""Seconds for which a noisy tenant creates and removes its objects, in addition to the edits."""
 
 CALLS = ("filter-only", "prioritize", "bind")
-"""The verbs, as addresses have them, that kube-scheduler calls for the pods here."""
+"""The verbs that kube-scheduler calls for the pods of a plan, as they stand in addresses."""
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`at`: seconds from the beginning. `of`: of `TARGETS`, `CALLS` or `VERSIONS`, or a node, or the name of a work,
-    or some `NOISES` with "+" between. `skip`: so many of what it is about go by before; `times`: so many are met, or
-    made. `rate`: edits a second."""
+    """A fault, `at` seconds from the start: `skip` matches pass, and it meets (or makes) `times`.
+
+    `of`: one of `TARGETS`, `CALLS` or `VERSIONS`, a node, a work, or `NOISES` joined by "+". `rate`: edits a second."""
 
     kind: FaultKind
     at: float
@@ -162,16 +163,15 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Work(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What somebody asks for, `at` seconds from the beginning, and takes back `lasts` seconds later (None: at the end).
+    """A request, `at` seconds from the start, taken back `lasts` seconds later (None: at the end).
 
-    A `gang` of `size` pods, all of which it needs but for `surplus`; `pods` that stand for themselves; `foreign` ones,
-    which another scheduler binds at once, each where most is free, and which do not come where nothing is; a `resource`
-    of `capacity` on `nodes` nodes (0: on all), which ends by itself after `seconds`; a `transaction`, which sets all
-    the resources `over` so as one, and whose caller asks once and waits for `patience` (0: for an answer); or a
-    `policy`, by which pods of the same `group` keep off each other. Pods ask for `cpu`, for one unit of the resource
-    `asks`, and for the host port `port` (0: for none); they run for `seconds` (0: until they are taken away). They have
-    the class `priority` (empty: none), and with `ledger` the profile that calls the service's ledger alone.
-    """
+    A `gang` has `size` pods as its quorum, and `surplus` more. `pods` are single. `foreign` pods are bound by another
+    scheduler at once, each where most CPU is free; without room they do not come. A `resource` has `capacity` on
+    `nodes` nodes (0: all) and ends after `seconds`. A `transaction` sets all resources in `over` to that as one. Its
+    caller asks once and waits for `patience` seconds (0: for an answer). A `policy` keeps pods of a `group` off each
+    other. Pods ask for `cpu`, for one unit of `asks`, and for the host port `port` (0: none). They run for `seconds`
+    (0: until deleted), in the class `priority` (empty: none). With `ledger` their profile calls the service's ledger
+    alone."""
 
     kind: Literal["gang", "pods", "foreign", "resource", "transaction", "policy"]
     name: str
@@ -194,7 +194,7 @@ class Work(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`replicas`: how many of the service; one stands for no election."""
+    """`replicas`: the number of replicas of the service; a single one runs without an election."""
 
     seed: int
     works: tuple[Work, ...]
@@ -204,7 +204,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def ends(self) -> float:
-        """Seconds within which all has begun, and all that goes wrong has ended."""
+        """Seconds within which all works have begun, and all faults have ended."""
         works = (each.at + (each.lasts or 0.0) for each in self.works)
         return max([*works, *map(_end_of, self.faults)], default=0.0)
 
@@ -231,7 +231,7 @@ def written(plan: Plan) -> bytes:
 
 
 def read(content: bytes) -> Plan:
-    """Raises BadPlan."""
+    """The plan in a file's content. Raises BadPlan."""
     try:
         return msgspec.json.decode(content, type=Plan)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""Restoring: etcd is restored from a backup, and who goes by what was before is told.
+"""Restoring: restores etcd from a backup, and notifies its listeners, but not the service.
 
-The API server has again what it had; the service has to find that out by itself. Must not know how it does.
+The API server has its earlier objects again; the service has to find that out without help.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from loadtests.reading import gang_of, node_of
 
 _BUMPED_BY = 1_000_000_000
 _BACK_AFTER = 1.5
-"""Seconds after the restore at which the API server answers, where it was away."""
+"""Seconds after the restore at which the API server answers, if it was away."""
 _AWAY = Away("connection refused")
 
 
 class Restoring:
-    """`until`: when the service must know of the last restore, in seconds of the event loop. `gangs`: those of which
-    anybody was bound, or asked for, at a restore: a part of one may be left, and what it was before nobody can know.
-    `changed`: how many objects the restores have changed in all."""
+    """`until`: when the service must know of the last restore, in seconds of the event loop.
+
+    `gangs`: those with a member bound, or asked for, at a restore: they may be in part, from an unknown earlier state.
+    `changed`: how many objects all restores have changed."""
 
     def __init__(self, stage: Stage) -> None:
         self.until = float("-inf")
         self.gangs: set[str] = set()
         self.changed = 0
         self.under_way = False
-        """Whether what is written now is what is restored."""
+        """Whether the writes of this moment belong to a restore."""
         self.listeners: list[Callable[[], None]] = []
-        """Told of each restore when it is done."""
+        """Called after each restore."""
         self._stage = stage
         self._store = stage.cluster.api.store
         self._store.subscribe(lambda change: self._count())
@@ -42,20 +43,19 @@ class Restoring:
         self.changed += self.under_way
 
     def since(self) -> float:
-        """Seconds since the last one was done."""
+        """Seconds since the last restore was done."""
         return asyncio.get_running_loop().time() - (self.until - MENDED_WITHIN)
 
     @property
     def is_mended(self) -> bool:
-        """Whether the service must know of all restores."""
+        """Whether the service must know of all restores by now."""
         return asyncio.get_running_loop().time() >= self.until
 
     async def mended(self) -> None:
-        """The service must know of all restores by now."""
         await asyncio.sleep(max(0.0, self.until - asyncio.get_running_loop().time()))
 
     async def restore(self, fault: Fault) -> None:
-        """It has happened, and people may ask for what was lost."""
+        """Restores etcd; afterwards people may ask again for what was lost."""
         backup = self._store.back_up()
         await asyncio.sleep(max(0.0, fault.seconds - _BACK_AFTER))
         lives = list(self._stage.living) if fault.losing else []
@@ -84,7 +84,7 @@ class Restoring:
                 self.gangs.add(gang.key)
 
     def _forget_binds(self) -> None:
-        """Who was bound is to be asked for anew; what was asked for and is under way may still arrive."""
+        """Forgets binds of bound pods: kube-scheduler asks again; old ones may still arrive."""
         for each in self._store.list(POD):
             if node_of(each):
                 self._stage.calls.binds.pop(uid(each), None)

@@ -1,7 +1,7 @@
-"""Rounds: an event loop of virtual time that has somebody look after each round in which the service did anything.
+"""Rounds: a virtual-time event loop that calls a check after each round with work of the service.
 
-A round is what is ready at one moment. Between two rounds nothing can be seen from outside, so that whoever looks after
-each has looked at every line. Must not know what is looked at.
+A round is what is ready at one moment. Nothing is visible from outside between two rounds, so a check after each round
+sees every visible state.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from loadtests.life.loops import WatchedLoop
 
 IN_SERVICE: ContextVar[bool] = ContextVar("in_service", default=False)
-"""Set in whatever runs as a part of the service. Tasks inherit it from those that start them."""
+"""True in all tasks that run as a part of the service; a task inherits it from its starter."""
 
 
 class LookedAtLoop(WatchedLoop):
-    """`looks`: how often it was looked."""
+    """`looks`: how many times the check ran."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
-"""Run: a plan is carried out, and looked at: after each step, at rest, after a restart, and when all is taken back.
+"""Run: carries out a plan, with checks after each step, at rest, after a restart, and at the end.
 
-The same plan is the same run: `Result.digest` tells.
+The same plan is the same run: `Result.digest` shows it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,17 @@ HARM, CRASH, LOOP, RESTART, UNANSWERED = "harm", "crash", "loop", "restart", "un
 TRANSACTION = "transaction"
 _LOOK_EVERY = 15.0
 _REST_WITHIN = 200.0
-"""Seconds after the last fault: before kube-scheduler tries all again that has waited for five minutes, which would
-hide that nobody has woken a pod for which there was room."""
+"""Seconds after the last fault within which all must be at rest.
+
+Less than kube-scheduler's five minutes, after which it tries all waiting pods again and would hide a missing wake."""
 _DECIDED_WITHIN = 45.0
-"""Seconds for which a gang in part may be completed, and some more."""
+"""Seconds within which a gang in part may be completed, and a margin."""
 _TIDY_WITHIN = 600.0
 _READY_WITHIN = 60.0
 _LATER = "a transaction is not wholly taken back"
-"""What the service says where the API server is away for longer than a call lasts: the intent has it taken back later,
-or by the next life. Whether it was is judged by what there is."""
+"""The service says this if the API server is away for longer than a call lasts.
+
+It takes the intent back later, or its next life does. The final objects show whether that was done."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +65,21 @@ class Result:
     plan: Plan
     findings: list[Finding] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
-    """Kinds of those that struck."""
+    """The kinds of the faults that struck."""
     looks: int = 0
-    """Rounds of the event loop in which the service did anything, each followed by a look at its invariants."""
+    """Rounds of the event loop with work of the service; the invariants are checked after each."""
     bound: int = 0
     evicted: int = 0
     restored: int = 0
     """Objects that restores of etcd have changed."""
     lives: int = 0
     longest_turn: int = 0
-    """Calls that the service made in one turn of the event loop, at most; 0: none took long."""
+    """The most calls of the service in one turn of the event loop; 0: no turn took long."""
     virtual_seconds: float = 0.0
     cpu_seconds: float = 0.0
     digest: str = ""
 
     def find(self, kind: str, when: float, what: str) -> None:
-        """It is among the findings, once."""
         if all((each.kind, each.what) != (kind, what) for each in self.findings):
             self.findings.append(Finding(kind, round(when, 3), what))
 
@@ -88,11 +89,11 @@ class Result:
 
 
 class _Enough(Exception):
-    """Something was found, and what comes after it would be its consequence."""
+    """Something was found; later findings would be its consequences."""
 
 
 class Run:
-    """`errors`: where others put down what the service logs as an error, and what it dies of."""
+    """`errors`: receives what the service logs as errors, and what it dies of."""
 
     def __init__(self, plan: Plan, stage: Stage, errors: list[str], result: Result) -> None:
         self._plan = plan
@@ -121,7 +122,7 @@ class Run:
         self._witness.interrupted(self._stage.clock.now())
 
     async def _restore(self, fault: Fault) -> None:
-        """etcd is restored, and people ask again: at once, and when the service must know that all is as it was."""
+        """Restores etcd; people ask at once, and again when the service must know of it."""
         await self._restoring.restore(fault)
         await self._working.ask_again()
         await self._restoring.mended()
@@ -129,7 +130,7 @@ class Run:
         await self._noise.sweep()
 
     def _is_restored(self) -> None:
-        """How it came to be as it is a new witness cannot know. What the earlier one has seen is told before."""
+        """Records the witness's findings, and replaces it: a new one cannot know the past."""
         self._evicted += self._witness.evictions
         self._errors += map(str, self._witness.violations())
         earlier, self._witness = self._witness, attach(self._stage, services=SERVICES)
@@ -143,7 +144,7 @@ class Run:
     # -- how it goes ---------------------------------------------------------------------------------------------
 
     async def go(self) -> None:
-        """All of it, or until something is found."""
+        """Carries out the whole plan, or stops at the first finding."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, LookedAtLoop)
         loop.look = self._steps.look
@@ -185,7 +186,7 @@ class Run:
             raise _Enough
 
     async def _pass(self, seconds: float) -> None:
-        """Time passes, and ends where something is found."""
+        """Lets time pass, and stops at a finding."""
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
         while (left := until - loop.time()) > 0:
@@ -193,7 +194,7 @@ class Run:
             self._look()
 
     async def _come_to_rest(self, asking: Sequence[asyncio.Future[None]]) -> None:
-        """Whoever asked was answered, and all is as it must be, twice in a row."""
+        """Waits until each request was answered and all is as it must be, in two looks in a row."""
         deadline = asyncio.get_running_loop().time() + _REST_WITHIN
         quiet = 0
         while quiet < 2:
@@ -235,7 +236,7 @@ class Run:
                 self._find(kind, each)
 
     async def _be_restarted(self) -> None:
-        """Another life knows what the one before knew, and leaves it so."""
+        """Restarts the service; the new life must have the same knowledge as the old one."""
         life = self._stage.leading
         assert life is not None
         before, version = await states(life), self._store.version
@@ -249,14 +250,14 @@ class Run:
         for node in sorted(before.keys() | after.keys()) if self._store.version == version else ():
             for key, was in before.get(node, {}).items():
                 now = after.get(node, {}).get(key)
-                # None: what is available is not to be compared, for some of it is saved.
+                # None: the available units cannot be compared, because some are in a backfill reservation.
                 if was != now and was is not None and now is not None:
                     self._find(RESTART, f"{node} had {key} {was}, and has {now} after a restart")
         await self._pass(_DECIDED_WITHIN)
         await self._come_to_rest(())
 
     async def _be_emptied(self) -> None:
-        """When all is taken back nothing is held for anybody."""
+        """Takes all back; then the ledger must hold nothing."""
         await asyncio.wait_for(self._working.take_all_back(), _READY_WITHIN)
         deadline = asyncio.get_running_loop().time() + _TIDY_WITHIN
         while True:
@@ -306,16 +307,15 @@ async def _carry_out(plan: Plan, result: Result) -> None:
 
 @contextmanager
 def _by_few() -> Iterator[None]:
-    """Lists, and events of PodGroups that wait, are taken in by slices of two, though there are few.
+    """Cuts lists, and events of waiting PodGroups, into slices of two, as a run has few objects.
 
-    And four events of a watch at once, not 32: the service stops after 5 ms too, which virtual time does not show.
-    """
+    A watch handles four events at once, not 32. The service also stops after 5 ms, which virtual time does not show."""
     with patch.object(population, "SLICE", 2), patch.object(reflector, "_SLICE", 4):
         yield
 
 
 def run(plan: Plan) -> Result:
-    """The whole of it, in its own time; and once more where turns of the event loop took long, to count their calls."""
+    """Carries out a plan; a second time, to count calls, if turns of the event loop took long."""
     began = time.process_time()
     result, suspects = _run(plan)
     if suspects:
@@ -330,7 +330,7 @@ def run(plan: Plan) -> Result:
 
 
 def _run(plan: Plan, counting: Collection[int] | None = None) -> tuple[Result, list[int]]:
-    """And the numbers of the turns that took long."""
+    """The result, and the numbers of the turns that took long."""
     result = Result(plan)
     with _by_few(), asyncio.Runner(loop_factory=LookedAtLoop) as runner:
         loop = runner.get_loop()

@@ -1,7 +1,7 @@
-"""Shrinking: the fewest faults, and then the fewest works, with which a plan still fails in the same way.
+"""Shrinking: finds few faults, and then few works, with which a plan still fails in the same way.
 
-By delta debugging: all are left out, then halves, and so on to single ones, for as long as that helps. Knows plans;
-what failing is, it is told.
+It uses delta debugging: it leaves out all, then halves, and so on to single ones, while that helps. The caller says
+what failing is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def shrunk(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
-    """A plan that fails as well, of which nothing single can be left out. `fails`: is asked of each that is tried."""
+    """A plan that also fails, and not without any single part. `fails` is called for each try."""
     fewer = _with_fewest_works(_with_fewest_faults(plan, fails), fails)
     return plan if fewer == plan else shrunk(fewer, fails)
 
@@ -31,7 +31,7 @@ def _with_fewest_works(plan: Plan, fails: Callable[[Plan], bool]) -> Plan:
 
 
 def fewest(items: Sequence[T], fails: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
-    """Some of them with which it still fails, in their order, none of which can be left out. With all it does."""
+    """Items, in order, that still fail, and not without any single one. All together must fail."""
     left = tuple(items)
     size = len(left)
     while left and size:

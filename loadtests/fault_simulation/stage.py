@@ -1,7 +1,6 @@
-"""Stage: the cluster of a run, with one service or several replicas in it, which come back when they were killed.
+"""Stage: the cluster of a run, with one service or several replicas, which restart after a kill.
 
-Each life of a replica asks the API server under a name of its own, so that it can be told whose write took effect. Must
-not know which faults there are, nor when.
+Each life of a replica has its own user name at the API server, which shows whose write took effect.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from loadtests.fault_simulation.rounds import IN_SERVICE
 from loadtests.replicas import Replicas
 
 ANY_SERVICE = rf"{SERVICE}(-\d+-\d+)?"
-"""A pattern: as whom the service, or one of its replicas, asks the API server."""
+"""A pattern: the user names of the service and its replicas at the API server."""
 _MOST_LIVES = 60
 _PORTS = (8081, 8082)
 SERVICES = frozenset({SERVICE, *(f"{SERVICE}-{port}-{life}" for port in _PORTS for life in range(_MOST_LIVES))})
@@ -34,7 +33,7 @@ _SHAPE = NodeShape(cpu=str(CPU_OF_NODE))
 
 
 class Stage(Protocol):
-    """What a run needs of its cluster, however many services there are."""
+    """What a run needs of its cluster, with one service or several."""
 
     clock: Clock
     cluster: Cluster
@@ -42,25 +41,25 @@ class Stage(Protocol):
     calls: Calls
     lives: int
     back_after: float
-    """Seconds after which a killed service is there again."""
+    """Seconds after which a killed service starts again."""
 
     @property
     def living(self) -> Sequence[ServiceLife]: ...
 
     @property
     def leaders(self) -> Sequence[ServiceLife]:
-        """Those that take themselves for the one that decides."""
+        """The replicas that believe they lead."""
         ...
 
     @property
     def leading(self) -> ServiceLife | None:
-        """The one that decides; None while there is none that could."""
+        """The service that decides; None while none is ready to."""
         ...
 
     def kill_leading(self, *, losing: bool) -> None: ...
 
     async def end_leading(self) -> None:
-        """It has ended as it does when it is asked to."""
+        """Stops it in the regular way."""
         ...
 
     def forget_changes(self) -> None: ...
@@ -69,13 +68,13 @@ class Stage(Protocol):
 
 
 def stage_of(plan: Plan) -> Alone | Several:
-    """To be entered."""
+    """The stage, not entered yet."""
     given: dict[str, Any] = {"seed": plan.seed, "nodes": plan.nodes, "node_shape": _SHAPE}
     return Alone(**given) if plan.replicas == 1 else Several(replicas=plan.replicas, **given)
 
 
 class Alone(Simulation):
-    """The only service."""
+    """One service."""
 
     back_after = 1.0
 
@@ -115,7 +114,7 @@ class Alone(Simulation):
 
 
 class Several(Replicas):
-    """Replicas, of which one at a time leads."""
+    """Replicas; one of them leads at a time."""
 
     def extender_client(self) -> ExtenderClient:
         self.calls = Calls(self._call)

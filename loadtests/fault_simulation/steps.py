@@ -1,7 +1,6 @@
-"""Steps: what must hold after every round in which the service decided, and at every Binding that takes effect.
+"""Steps: what must hold after each round with decisions of the service, and at each Binding.
 
-Knows the service's own invariants, which are asked of it, and what objects say, which is reckoned here. Must not know
-what went wrong before.
+The invariants are the service's own; the rest is computed here from the objects.
 """
 
 from __future__ import annotations
@@ -29,16 +28,17 @@ from loadtests.replicas import SETTINGS
 
 VIOLATION, CAPACITY, QUORUM, KEPT_OFF, FENCE = "violation", "capacity", "quorum", "policy", "fence"
 _DECIDES_WITHIN = 10.0
-"""Seconds from kube-scheduler's look at a node to its asking for the bind: a filter call and another may be late."""
+"""Seconds from kube-scheduler's look at a node to its bind call: two filter calls may be late."""
 _HEARS_WITHIN = 75.0
-"""Seconds for which the service may not act by what was bound without it: a watch is held back for 30, what is sent
-then is insisted on for 30, and is late by 8."""
+"""Seconds after which the service must respect a pod that was bound without it.
+
+A watch is held back for 30 s; a write sent then is repeated for 30 s, and is up to 8 s late."""
 _OF_NO_LEADER = ("leases", "events", "endpointslices")
-"""What a replica may write that does not lead, or that harms nobody."""
+"""Resources that a replica may write without leading, or whose writes do no harm."""
 
 
 class Steps:
-    """`find` is told the kind of a finding, and what was found. `resources`: the kind of EphemeralResource."""
+    """`find` takes a finding's kind and text. `resources`: the kind of EphemeralResource."""
 
     def __init__(self, stage: Stage, resources: Kind, find: Callable[[str, str], None], restoring: Restoring) -> None:
         self._stage = stage
@@ -48,24 +48,24 @@ class Steps:
         self._store = stage.cluster.api.store
         self._offers = Offers(self._store, resources, stage.clock.now)
         self._members: dict[str, set[str]] = defaultdict(set)
-        """By gang: UIDs of all that it has or had."""
+        """By gang: UIDs of all members that it has or had."""
         self._governed: set[str] = set()
-        """UIDs of pods that came when the policy of their group was in force."""
+        """UIDs of pods created while the policy of their group was in force."""
         self._arrived: dict[str, float] = {}
-        """By what was sent, and by whom: when a write of a replica that led took effect, in the loop's seconds."""
+        """By request and user: when a leader's write took effect, in seconds of the event loop."""
         self._looked_at: tuple[Scheduler, int] | None = None
-        """That which led when invariants were looked at last, and how often it had decided."""
+        """The scheduler that led at the last check, and its number of decisions then."""
         self._without_us: dict[str, float] = {}
-        """By UID: when a pod was bound of which the service was not asked, in seconds of the event loop."""
+        """By UID: when a pod was bound without a call to the service, in event loop seconds."""
         self._with_us: dict[str, float] = {}
-        """By UID: when one was of which it was."""
+        """By UID: when a pod was bound after a bind call to the service."""
         self._store.subscribe(self._written)
         stage.cluster.api.audit.subscribe(self._carried_out)
 
     # -- after each round ------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        # Where a Lease that was given back is restored, one that starts then cannot know who has led since.
+        # A restore may bring back a released Lease; a replica that starts then cannot know which one has led since.
         if len(self._stage.leaders) > 1 and self._restoring.since() >= SETTINGS.lease_seconds:
             self._find(FENCE, f"{len(self._stage.leaders)} replicas take themselves for the one that leads")
         life = self._stage.leading
@@ -73,7 +73,7 @@ class Steps:
             return
         scheduler = life.application.scheduler
         if self._looked_at != (scheduler, scheduler.decisions):
-            # Of ten rounds nine only carry messages.
+            # Nine of ten rounds only carry messages.
             self._looked_at = scheduler, scheduler.decisions
             for each in scheduler.cache.violations():
                 self._find(VIOLATION, f"{each.invariant}: {each.detail}")
@@ -81,7 +81,7 @@ class Steps:
     # -- at each write ---------------------------------------------------------------------------------------------
 
     def _restored(self) -> None:
-        """Who is there now was there, and what governed whom is not known any more."""
+        """Takes pods that exist as members; which policy matched which pod is unknown now."""
         self._governed.clear()
         self._without_us.clear()
         self._with_us.clear()
@@ -108,12 +108,12 @@ class Steps:
             self._keeps_off(change.object)
 
     def _has_room(self, pod: Json) -> None:
-        """But for what was taken without the service since it was decided that the pod goes there, and nobody could
-        know of it: by another scheduler, or by kube-scheduler, which has given the pod's bind up and counts on that.
+        """Finds too many pods on the pod's node.
 
-        kube-scheduler decides beside all but those whose bind had failed, or was given up, and that are bound none the
-        less; the service beside all that it can have heard of.
-        """
+        Left out is room that was taken without the service after the decision, and that could not be known. Another
+        scheduler may take it, or kube-scheduler, which has given a pod's bind up and counts on that. kube-scheduler
+        decides beside all pods but those that were bound although their bind had failed, or was given up. The service
+        decides beside all pods that it can have heard of."""
         node, now = node_of(pod), asyncio.get_running_loop().time()
         asked = self._stage.calls.binds.get(uid(pod), now)
         there = [each for each in self._store.list(POD) if node_of(each) == node and not is_over(each)]
@@ -135,13 +135,13 @@ class Steps:
         return self._with_us[pod] < at or self._stage.calls.counted(pod, at)
 
     def _too_much(self, pod: Json, there: Iterable[Json], unheard: float) -> list[str]:
-        """What these have too much of on the pod's node; of those bound without the service, who was bound by then."""
+        """What the pods use too much of, without those bound beside the service after `unheard`."""
         node, used = node_of(pod), defaultdict[str, Fraction](Fraction)
         for each in there:
             if self._without_us.get(uid(each), unheard) <= unheard:
                 for resource, units in requests_of(each).items():
                     used[resource] += units
-        # Of what it does not ask for there may be less than is held: who holds it keeps it.
+        # There may be less of a resource than is held, because holders keep it; only requested ones are checked.
         asked = {resource: self._offers.most(node, resource) for resource, units in requests_of(pod).items() if units}
         return [
             f"{used[resource]} {resource} are bound to {node}, which has {most}"
@@ -160,31 +160,31 @@ class Steps:
         if attempt.joins:
             return
         members = self._members[quorum[0]]
-        # Of whoever is gone by now no more can be said than that they were there.
+        # Pods that are gone count as ready, because their state then is unknown.
         ready = members - {uid(each) for each in self._store.list(POD) if not self._is_ready(each)}
         if len(ready) < quorum[1]:
             said = f"{len(ready)} members bound or asked for"
             self._find(QUORUM, f"{name(pod)} is bound with {said}, and its gang needs {quorum[1]}")
 
     def _is_ready(self, pod: Json) -> bool:
-        """Whether it is bound, or somebody has asked that it be."""
+        """Whether it is bound, or kube-scheduler has asked the service to bind it."""
         return bool(node_of(pod)) or uid(pod) in self._stage.calls.binds
 
     def _is_governed(self, pod: Json) -> bool:
-        """Whether the policy of its group is in force, as it says of itself."""
+        """Whether the policy of its group is in force, according to the policy's status."""
         policy = self._store.get(POLICY, NAMESPACE, label(pod, GROUP))
         said = [] if policy is None else (policy.get("status") or {}).get("conditions") or []
         return any((each["type"], each["status"]) == ("Ready", "True") for each in said)
 
     def _keeps_off(self, pod: Json) -> None:
-        """From others of its group, if it came when the policy was in force."""
+        """Finds others of its group on its node, if the policy was in force at its creation."""
         for each in self._store.list(POD) if uid(pod) in self._governed else ():
             is_other = label(each, GROUP) == label(pod, GROUP) and uid(each) != uid(pod) and not is_over(each)
             if is_other and node_of(each) == node_of(pod):
                 self._find(KEPT_OFF, f"{name(pod)} is bound to {node_of(pod)}, where {name(each)} is")
 
     def _carried_out(self, event: Json) -> None:
-        """A request that would change something was answered."""
+        """Checks an answered request that would change something."""
         user, about = event["user"]["username"], event["objectRef"]
         is_replica = user in SERVICES and user != SERVICE
         if not is_replica or about["resource"] in _OF_NO_LEADER or event["responseStatus"]["code"] >= 300:
@@ -198,6 +198,6 @@ class Steps:
         if holder == user:
             self._arrived[sent] = now
         elif self._restoring.is_mended and now - self._arrived.get(sent, float("-inf")) > ARRIVES_WITHIN:
-            # Else the network repeats what was sent in time, and the one that sent it has given its lease back since.
+            # Else the network repeats what was sent in time, and its sender has released its Lease since.
             what = "/".join(filter(None, (about["resource"], about.get("name"), about.get("subresource"))))
             self._find(FENCE, f"{user} wrote while {holder or 'nobody'} led: {event['verb']} {what}")

@@ -1,7 +1,4 @@
-"""Striking: the faults of a plan are carried out, each at its time and by itself.
-
-Knows what each comes to on the embedded cluster; must not know what the service makes of it.
-"""
+"""Striking: carries out the faults of a plan on the embedded cluster, each at its own time."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ _DOMAIN = "escher.dev/"
 
 
 class Striking:
-    """`killed` is told when the service is. `ours`: the kinds of objects of the service's."""
+    """`killed` is called when the service is killed. `ours`: the kinds of the service's objects."""
 
     def __init__(
         self,
@@ -47,7 +44,7 @@ class Striking:
         noise: Noise,
     ) -> None:
         self.done: list[str] = []
-        """Kinds of those that have begun."""
+        """The kinds of the faults that have begun."""
         self._stage = stage
         self._killed = killed
         self._killed_at = -inf
@@ -81,7 +78,7 @@ class Striking:
         return self._stage.cluster.api.store
 
     async def strike(self, fault: Fault) -> None:
-        """It has begun at its time, and ended."""
+        """Begins the fault at its time, and returns at its end."""
         await asyncio.sleep(fault.at)
         self.done.append(fault.kind)
         if fault.kind in self._ways:
@@ -96,8 +93,10 @@ class Striking:
             )
 
     def _can_arrive(self, fault: Fault) -> Callable[[], bool]:
-        """Whether what arrives again may do so. Where a resource was created and deleted, and the service that did both
-        was killed, all within a second, nobody could tell a creation that arrives after that from a new one."""
+        """Whether a repeated request may arrive.
+
+        If the service created and deleted a resource and was then killed, all within a second, a late creation looks
+        like a new one."""
         if (fault.kind, fault.of) != ("repeat-request", "resource creations"):
             return lambda: True
         now = asyncio.get_running_loop().time
@@ -114,13 +113,13 @@ class Striking:
         await self._answer(fault, Unavailable("etcdserver: no leader"))
 
     async def _forbid(self, fault: Fault) -> None:
-        """The watches end with it: it is what they are asked anew that is refused."""
+        """Ends the watches as well, because only their new requests can be refused."""
         for life in self._stage.living:
             life.line.break_watches()
         await self._answer(fault, Refused(403, 'User "escher" is forbidden: RBAC: clusterrole.rbac not found'))
 
     async def _answer(self, fault: Fault, error: Unavailable | Refused) -> None:
-        """All requests that the fault is about are answered so, for its time."""
+        """Answers all requests that the fault meets with the error, for its time."""
         method, path = TARGETS[fault.of]
         met = api.Fault(error, method=method, path=path, user=ANY_SERVICE, times=None)
         self._stage.cluster.api.faults.add(met)
@@ -277,6 +276,6 @@ def _of_call(fault: Fault) -> api.Fault:
 
 
 def _without_ours(status: Json) -> Json:
-    """As a kubelet that comes back says it."""
+    """The status without the service's resources, as a returning kubelet writes it."""
     left = {key: text for key, text in status["capacity"].items() if not key.startswith(_DOMAIN)}
     return {**status, "capacity": left, "allocatable": left}

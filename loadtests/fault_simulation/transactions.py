@@ -1,7 +1,7 @@
-"""Transactions: clients ask once that several resources be set as one, wait for an answer or do not, and are told apart
-by the capacity that each sets. Also the oracle: some order of those that took effect explains what there is.
+"""Transactions: clients that set several resources as one, and the oracle of the result.
 
-Knows what was asked, answered and when; must not know intents, nor how the service takes anything back.
+A client asks once, and may not wait for the answer. The capacity that it sets identifies the transaction. The oracle:
+some order of the transactions that took effect explains the objects.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from loadtests.life.seeing import annotation, name
 from loadtests.month.agreement import units_of
 
 NAMESPACE, ELSEWHERE, BYSTANDER = "default", "kube-public", "bystander"
-"""Where transactions set resources, and where a tenant has one that no transaction names, and that forges intents."""
+"""Where transactions set resources; and the resource of a tenant, which only forges intents."""
 _MARK, _OLD_INTENT = "escher.dev/mark", "escher.dev/transaction"
 _FORGES_AFTER = 0.005
 
 Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 Values = Mapping[str, int]
-"""By resource: the capacity; those that are not there are left out."""
+"""By resource: the capacity; absent resources are left out."""
 
 
 @dataclass(slots=True)
 class Tried:
-    """`done`: whether it took effect; None: its caller was not told, and it may do so at any later time."""
+    """`done`: whether it took effect; None: unknown to the caller, and it may still take effect."""
 
     work: Work
     began: float
@@ -42,7 +42,7 @@ class Tried:
 
 
 class Transactions:
-    """`answer`: what the service that leads answers within so many seconds; None where it does not."""
+    """`answer` asks the leading service and waits for that many seconds; None means no answer."""
 
     def __init__(
         self,
@@ -59,11 +59,10 @@ class Transactions:
 
     @property
     def names(self) -> list[str]:
-        """The resources that any transaction named, and the tenant's."""
         return sorted({each for tried in self.tried for each in (*tried.work.over, BYSTANDER)})
 
     async def transact(self, work: Work, patience: float) -> None:
-        """It was asked for once, and its caller has an answer or has gone."""
+        """Asks once; returns when the caller has an answer or has given up."""
         loop = asyncio.get_running_loop()
         await self.have_bystander()
         tried = Tried(work, loop.time())
@@ -78,7 +77,6 @@ class Transactions:
             tried.done, tried.ended = answer.status_code == 200, loop.time()
 
     async def have_bystander(self) -> None:
-        """The tenant's resource is there."""
         if self._bystander() is None:
             metadata = {"name": BYSTANDER, "namespace": ELSEWHERE}
             head = {"apiVersion": self._kind.api_version, "kind": self._kind.name}
@@ -88,8 +86,7 @@ class Transactions:
         return self._store.get(self._kind, ELSEWHERE, BYSTANDER)
 
     async def _forge(self, work: Work) -> None:
-        """The tenant's resource says that it is the intent of what is being written, in the form of earlier versions:
-        marks tell the names of transactions to all who may read."""
+        """Makes the tenant's resource pose as the intent, in an old form; marks are public."""
         await asyncio.sleep(_FORGES_AFTER)
         found = [self._store.get(self._kind, NAMESPACE, each) for each in work.over]
         marks = [annotation(each, _MARK) for each in found if each is not None]
@@ -98,15 +95,17 @@ class Transactions:
             await self._tenant.merge(self._kind, there, {"metadata": {"annotations": {_OLD_INTENT: max(marks)}}})
 
     async def take_back(self) -> None:
-        """The tenant's resource is gone; those of transactions are resources as others are."""
+        """Deletes the tenant's resource. The caller deletes those of the transactions."""
         there = self._bystander()
         if there is not None:
             assert await self._tenant.delete(self._kind, there)
         self.tried.clear()
 
     def amiss(self, *, restored: bool) -> list[str]:
-        """What no order of the transactions explains. `restored`: etcd was, and may have half of one that the service
-        went on writing; then only those are judged that nobody wrote."""
+        """What is wrong: the tenant's resource, a value that was to end, unexplained values.
+
+        `restored`: leaves the last check out, because etcd may hold half of a transaction that the service went on
+        writing."""
         if not self.tried:
             return []
         there, found = self._bystander(), []
@@ -125,7 +124,7 @@ class Transactions:
 
 
 def body_of(work: Work) -> Json:
-    """What a PUT says of one resource, and a transaction of each."""
+    """The body for one resource, in a PUT and in a transaction."""
     body: Json = {"capacity": work.capacity, "node_spec": {}}
     if work.nodes:
         body["num_nodes"] = work.nodes
@@ -135,8 +134,9 @@ def body_of(work: Work) -> Json:
 
 
 def explained(values: Values, tried: Iterable[Tried]) -> bool:
-    """Whether these are what there is after some of the transactions, in some order: each of them whole, all that were
-    said to be in force, none that was refused, and none before another whose answer came before it was asked for."""
+    """Whether some order of all confirmed transactions, and some unclear ones, explains the values.
+
+    Each of them took effect as a whole, and comes before those that began after its answer."""
     possible = [each for each in tried if each.done is not False]
     return any(
         all(each in order for each in possible if each.done)

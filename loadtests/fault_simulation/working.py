@@ -1,7 +1,4 @@
-"""Working: people ask for what a plan has, and insist until they are answered, as clients do.
-
-Knows pods, policies and the management API; must not know what becomes of any of it.
-"""
+"""Working: people ask for what a plan has, and repeat each request until it is answered."""
 
 from __future__ import annotations
 
@@ -28,21 +25,21 @@ from loadtests.reading import OURS
 GROUP = "fault-simulation/group"
 """The label of pods that keep off each other."""
 FOREIGN = "another-scheduler"
-"""Which binds its pods by itself, and does not know of the service."""
+"""A scheduler that binds its pods itself, without the service."""
 _AGAIN_AFTER = 1.0
 _ATTEMPTS = 3
 _ANSWERED_WITHIN = 30.0
 
 
 class Working:
-    """What people asked for last is in `wishes`: each resource with the work that it is meant to be now."""
+    """`wishes`: each resource, with the work that was asked for last."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
         self.wishes: dict[str, Work] = {}
         self.last_answers: dict[str, str] = {}
         """By resource."""
         self.told: dict[str, frozenset[str]] = {}
-        """By resource: the nodes that whoever asked for it last was told."""
+        """By resource: the nodes in the service's last answer."""
         self._stage = stage
         self._people = self._hands(seed, "people")
         self._others = self._hands(seed, FOREIGN)
@@ -60,7 +57,7 @@ class Working:
         return self._stage.cluster.api.store
 
     async def work(self, work: Work) -> None:
-        """It is asked for at its time, and taken back at its end, if it has one before all others'."""
+        """Asks for it at its time; takes it back after `lasts` seconds, unless that is None."""
         await asyncio.sleep(work.at)
         match work.kind:
             case "resource":
@@ -84,7 +81,7 @@ class Working:
             await self.take_back(work)
 
     async def _create(self, kind: Kind, body: Json, priority: str = "") -> None:
-        """A restore of etcd may take its priority class away, also while the request is under way."""
+        """Tries repeatedly, because a restore of etcd may delete the priority class meanwhile."""
         body["metadata"]["namespace"] = NAMESPACE
         for _ in range(_ATTEMPTS if priority else 1):
             await self._have_class(priority)
@@ -99,18 +96,18 @@ class Working:
             await self._people.create(PRIORITY_CLASS, body)
 
     async def _come_in(self, body: Json) -> None:
-        """It is bound where most is free, by somebody who asks nobody; or it is gone again."""
+        """Creates the pod and binds it where most CPU is free; deletes it if that fails."""
         if not self._free_for(body):
             return
         await self._create(POD, body)
         found = self._store.get(POD, NAMESPACE, body["metadata"]["name"])
         free = self._free_for(body)
-        # The first of those that have as much.
+        # The first node by name, if several have the most.
         if found is not None and not (free and await self._others.bind(found, max(sorted(free), key=free.__getitem__))):
             await self._others.delete(POD, found)
 
     def _free_for(self, body: Json) -> dict[str, int]:
-        """What of the CPU is free on each node that has enough of it for the pod, as objects say."""
+        """The free CPU of each node that has enough for the pod, according to the objects."""
         return {node: free for node, free in free_cpu(self._store).items() if free >= cpu_of(body)}
 
     async def take_back(self, work: Work) -> None:
@@ -120,7 +117,7 @@ class Working:
                 await self._people.delete(POD, found)
 
     async def set_resource(self, work: Work) -> None:
-        """One who asks for the same resource waits until the one before was answered."""
+        """Requests for the same resource wait for each other."""
         async with self._turns.setdefault(work.name, asyncio.Lock()):
             self.wishes[work.name] = work
             await self._insist(work)
@@ -132,7 +129,7 @@ class Working:
             await asyncio.sleep(0.0 if heard else _AGAIN_AFTER)
 
     async def ask_again(self) -> None:
-        """What was asked for last is there, whatever became of it."""
+        """Asks again for the last requests: resources, policies, and the tenant's resource."""
         if self.transactions.tried:
             await self.transactions.have_bystander()
         for name in list(self.wishes):
@@ -143,7 +140,7 @@ class Working:
                 await self._create(POLICY, body)
 
     async def _ask(self, work: Work) -> bool:
-        """Whether it was heard, and done."""
+        """Whether the request was answered, and carried out."""
         where = f"/v1/namespaces/{NAMESPACE}/resources/{work.name}"
         answer = await self._answered(
             lambda client: client.put(where, json=body_of(work)) if work.capacity else client.delete(where),
@@ -157,7 +154,7 @@ class Working:
         return not answer.is_error or (answer.status_code == 404 and not work.capacity)
 
     async def _answered(self, ask: Ask, within: float) -> httpx.Response | None:
-        """What the service that leads answers within so many seconds; None where it does not."""
+        """The answer of the leading service within that many seconds; None if there is none."""
         life = self._stage.leading
         if life is None:
             return None
@@ -169,14 +166,14 @@ class Working:
             except TimeoutError:
                 return None
             except asyncio.CancelledError:
-                # The service has died, and what it had sent for this is lost.
+                # The service has died; what it had sent for this request is lost.
                 if (own := asyncio.current_task()) is not None and own.cancelling():
                     raise
                 return None
         return answer if life in self._stage.living else None
 
     async def take_all_back(self) -> None:
-        """Nothing is asked for any more."""
+        """Deletes all pods, policies and resources."""
         self._policies.clear()
         for found in [*self._store.list(POD), *self._store.list(POLICY)]:
             await self._people.delete(POD if "containers" in found["spec"] else POLICY, found)

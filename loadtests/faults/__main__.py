@@ -1,19 +1,19 @@
-"""Put a proxy between the service and the API server that delays, loses, repeats and cuts, and look for what is lost.
+"""Put a faulty proxy between the service and the API server, and look for what is lost.
 
     python -m loadtests.faults --runs 50 --seed 7
     python -m loadtests.faults --runs 1 --seed 31 --rate lose-answer=0.3 --rate twice=0
 
-A run has a seed of its own, one higher than that of the run before. It draws gangs of 2 to 8, ordinary pods and
-ephemeral resources, some of which are deleted or changed soon; which kinds of faults the run has; and what goes wrong
-with which request and which event of a watch. Everything is made while the proxy hinders; then it is honest, and what
-is left is looked at from outside. Then everything is deleted while it hinders again, and what is left is looked at.
-All the while the harm witness (loadtests/harm) follows what the service takes away.
+Each run has a seed, one higher than that of the run before. It draws gangs of 2 to 8, ordinary pods and ephemeral
+resources; some of them are soon deleted or changed. It also draws the kinds of faults (delays, losses, repeats, cuts),
+and which request and which watch event each fault meets. Everything is created under faults. Then the proxy is honest,
+and what is left is checked from outside. Then everything is deleted under faults, and what is left is checked again.
+The harm witness (loadtests/harm) follows what the service evicts and deletes.
 
 {kinds}
 
-The same seed does the same work, and the same to the same attempt at the same thing; when things meet is the machine's.
-Exit code 1 if anything was found, 0 if not, 130 if it was interrupted: then what was done so far is told.
-The control plane is built from source the first time (Go, some minutes).
+The same seed does the same work, and the same to the same attempt at the same thing; the machine decides when things
+meet. Exit code 1 if anything was found, 0 if not, 130 if interrupted: the results so far are printed. The control plane
+is built from source the first time (Go, some minutes).
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from loadtests.progress import say
 
 _SHOWN = 8
 _INTERRUPTED = 130
-"""The exit code of what was stopped by SIGINT."""
+"""The exit code after SIGINT."""
 
 
 def table(results: Sequence[Result]) -> str:
-    """What was done, what went wrong on purpose, and what was found."""
+    """The summary: what was done, what went wrong on purpose, and what was found."""
     faults: Counter[Kind] = sum((each.faults for each in results), Counter())
     settled = sorted(each.settled_after for each in results)
     rows: list[tuple[str, object]] = [
@@ -68,7 +68,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def details(result: Result) -> str:
-    """What was found in a run, and where to look further."""
+    """The findings of a run, and where to look further."""
     lines = [f"seed {result.seed} found something; again with: {again(1, result.seed)}"]
     for check, found in result.findings.items():
         lines += [f"{check}: {each}" for each in found[:_SHOWN]]
@@ -82,7 +82,7 @@ def again(count: int, seed: int, more: str = "") -> str:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    """`rates` is made of all --rate."""
+    """The parsed arguments; `rates` is made of all --rate."""
     kinds = "\n".join(f"    {kind:<14} {IN_WORDS[kind]}, {USUAL[kind]:.1%}" for kind in KINDS)
     about = (__doc__ or "").format(kinds=f"The faults, and how frequent each is on the average:\n\n{kinds}")
     parser = argparse.ArgumentParser(prog="python -m loadtests.faults", description=about)
@@ -133,7 +133,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
-    """All runs are done, and their results appended as they come."""
+    """Does all runs, and appends each result to `results` when it arrives."""
     began = time.monotonic()
     seeds = range(wanted.seed, wanted.seed + wanted.runs)
     for result in runs(seeds, wanted.rates, nodes=wanted.nodes, say=say):

@@ -1,8 +1,8 @@
-"""What goes wrong with which request and which event of a watch: drawn from a seed. Decides, and does nothing.
+"""Draw: draws from a seed what goes wrong with which request and which event of a watch.
 
-A draw depends on the seed, on what is asked for, and on how often that was asked for before; not on what else happens
-at the same time. So the same seed does the same to the third Binding of the same pod in every run, however the
-requests of a run interleave.
+A draw depends on the seed, on the request, and on its count so far; not on what else happens at the same time. So the
+same seed does the same to the third Binding of the same pod in every run, in whatever order the requests come. This
+module only decides; `proxy` acts.
 """
 
 from __future__ import annotations
@@ -70,25 +70,25 @@ USUAL: Mapping[Kind, float] = {
     "cut-watch": 0.01,
     "expire-watch": 0.005,
 }
-"""How often each happens, on the average of many seeds: of all requests, and of all events of watches."""
+"""The share of requests, or of watch events, that each kind meets, as a mean of many seeds."""
 
 _MOST_OF_REQUESTS = 0.8
 _MOST_OF_EVENTS = 0.5
 _PASSES_AFTER = 3
-"""After so many hindered attempts at the same thing in a row the next one passes: something must go through."""
+"""After this many hindered attempts at the same thing in a row, one passes, to get it done."""
 _WAIT = (0.01, 0.6)
-"""Seconds of a delay: short ones are as frequent as long ones."""
+"""Seconds of a delay; its logarithm is evenly distributed."""
 _LONG_WAIT = (0.5, 3.0)
-"""Seconds for which events are held back, and requests that are late."""
+"""Seconds for which events are held back, or requests are late."""
 _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _NOT_OF_READS: tuple[Kind, ...] = ("twice", "late")
-"""To read once more, or too late, changes nothing."""
+"""A read that is repeated, or that comes too late, changes nothing."""
 _NOT_OF_WATCHES: tuple[Kind, ...] = ("lose-answer", "cut-answer")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`seconds`: of waiting. `share`: of the body that still passes. `abrupt`: no goodbye when a connection is cut."""
+    """`seconds`: of waiting. `share`: of the body that passes. `abrupt`: without a goodbye."""
 
     kind: Kind | Literal["none"]
     seconds: float = 0.0
@@ -120,7 +120,7 @@ def checked(changed: Mapping[str, float]) -> dict[Kind, float]:
 
 
 def rates_of_run(seed: int, rates: Mapping[Kind, float]) -> dict[Kind, float]:
-    """Some kinds are left out of this run and some are twice as frequent, so that runs differ in kind."""
+    """The rates of one run: some kinds are left out, some are twice as frequent, for variety."""
     rng = random.Random(f"rates {seed}")
     drawn = {kind: rate * rng.choice((0, 1, 2)) for kind, rate in rates.items()}
     for kinds, most in ((REQUEST_KINDS, _MOST_OF_REQUESTS), (EVENT_KINDS, _MOST_OF_EVENTS)):
@@ -131,7 +131,7 @@ def rates_of_run(seed: int, rates: Mapping[Kind, float]) -> dict[Kind, float]:
 
 
 class Deciding(Protocol):
-    """Whoever says what goes wrong with a request, and with an event of a watch on `path`."""
+    """Decides what goes wrong with a request, and with an event of a watch on `path`."""
 
     def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault: ...
 
@@ -139,7 +139,7 @@ class Deciding(Protocol):
 
 
 class Faults:
-    """Those of one run. Not safe to use from several threads."""
+    """The faults of one run. Not safe to use from several threads."""
 
     def __init__(self, seed: int, rates: Mapping[Kind, float]) -> None:
         self.drawn: Counter[Kind] = Counter()
@@ -152,7 +152,7 @@ class Faults:
 
     def of_request(self, method: str, path: str, *, watch: bool = False) -> Fault:
         """What goes wrong with this request. `path`: without its query."""
-        # A watch has no end that could be waited for; what it tells has draws of its own.
+        # A watch has no end to wait for; its events have draws of their own.
         without = _NOT_OF_WATCHES if watch else ()
         if method not in _WRITES:
             without += _NOT_OF_READS
@@ -186,5 +186,5 @@ class Faults:
 
 
 def cut(body: bytes, share: float) -> bytes:
-    """The first part of a body: never all of it, and nothing of one that has a single byte."""
+    """The first part of a body: never all of it, and nothing of a body of one byte."""
     return body[: min(int(len(body) * share), len(body) - 1)] if body else b""

@@ -1,7 +1,7 @@
-"""The proxy: HTTP/1.1 over TLS from the service to kube-apiserver, honest until it is given faults.
+"""Proxy: HTTP/1.1 over TLS from the service to kube-apiserver, honest until it is given faults.
 
-Runs in a thread of its own. Each request is read whole, then sent on; each answer is read whole, then passed on, but
-for watches, which are passed on event by event and in order. Knows how to hinder; `draw` decides what.
+It runs in a thread of its own. It reads each request whole and then sends it on; it reads each answer whole and then
+passes it on. Watches are passed on event by event, in order. `draw` decides which faults happen.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Answer:
 
 
 class Proxy:
-    """Between its start and its end it listens on `url`; hinders while it has faults."""
+    """Listens on `url` between its start and its end; disturbs while it has faults."""
 
     def __init__(self, upstream: Access, *, certificate: Path, key: Path) -> None:
         self.url = ""
@@ -72,7 +72,7 @@ class Proxy:
 
     @staticmethod
     def identity(certificate: Path, key: Path) -> ssl.SSLContext:
-        """What a server shows that has this certificate."""
+        """The TLS context of a server with this certificate."""
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         context.load_cert_chain(certificate, key)
         return context
@@ -95,11 +95,11 @@ class Proxy:
         self.end()
 
     def hinder(self, faults: Deciding) -> None:
-        """From now on these happen."""
+        """From now on these faults happen."""
         self._do(self._set(faults))
 
     def calm(self) -> None:
-        """Nothing is hindered any more; what was held back has been let go, and what was late is done."""
+        """Ends all faults; held events have been sent, and late requests are done."""
         self._do(self._set(None))
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
@@ -127,7 +127,7 @@ class Proxy:
         await self._set(None)
         await self._runner.cleanup()
         await self._session.close()
-        # Watches of a service that has gone: nobody has told them so.
+        # Watches of a stopped service, which has not closed them.
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -142,7 +142,7 @@ class Proxy:
         await asyncio.gather(*self._late, return_exceptions=True)
 
     async def _wait(self, seconds: float) -> None:
-        """So long, or until nothing is to be hindered any more."""
+        """Waits this many seconds, or until the faults end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._calm.wait()
@@ -158,7 +158,7 @@ class Proxy:
                 return await self._follow(request, fault)
             return await self._pass(request, body, fault)
         except (aiohttp.ClientError, OSError):
-            # Either side has gone away: the service stops, or the API server does.
+            # One side has gone away: the service stops, or the API server does.
             return _cut_off(request, abrupt=True)
 
     async def _pass(self, request: web.BaseRequest, body: bytes, fault: Fault) -> web.StreamResponse:
@@ -223,7 +223,7 @@ class Proxy:
             return response
 
     async def _tell(self, request: web.BaseRequest, response: web.StreamResponse, line: bytes) -> bool:
-        """The event is passed on, or what is drawn for it is done. False if that was the end of the watch."""
+        """Passes the event on, or does what is drawn for it. False at the end of the watch."""
         fault = self._fault_of(request.path, line)
         match fault.kind:
             case "hold-event":
@@ -256,7 +256,7 @@ class Proxy:
 
 
 def _cut_off(request: web.BaseRequest, *, abrupt: bool, begun: web.StreamResponse | None = None) -> web.StreamResponse:
-    """The client's connection is closed as it is. The answer is for aiohttp, which finds that it cannot write it."""
+    """Closes the client's connection as it is; aiohttp finds that it cannot write the answer."""
     if request.transport is not None:
         if abrupt:
             request.transport.abort()

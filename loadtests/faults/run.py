@@ -1,6 +1,6 @@
-"""Runs: one cluster for all of them, and for each of them faults, work, and two looks at what is left.
+"""Run: one cluster for all runs; each run has faults, work, and two looks at what is left.
 
-A run that finds something is the last of its cluster: its logs are kept, and the next run has a new one.
+A run with findings is the last of its cluster: its logs are kept, and the next run has a new one.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ from loadtests.ledger import Service
 from loadtests.observer import Observer
 
 STUCK_AFTER = 90.0
-"""Seconds without any change after which what is left is taken for what will stay: more than a full round."""
+"""Seconds without change after which what is left counts as permanent: more than a full round."""
 _HINDERED = (0.4, 1.3)
-"""For how many seconds faults happen while things are made, and then again while they are deleted: at least."""
+"""The least seconds of faults while things are created, and again while they are deleted."""
 _HINDERED_AT_MOST = 3.0
 _DONE_WITHIN = 60.0
 _LOOK_EVERY = 0.1
 _WRITTEN_BACK_WITHIN = 10.0
-"""For so many seconds a pod may hold what its node's status does not say yet: the proxy delays that as well."""
+"""Seconds for which a pod may hold units that node status lacks: the proxy delays that as well."""
 _HITS_SHOWN = 30
 _SLOW_AFTER = 5.0
-"""Seconds after which it is said what is not well yet."""
+"""Seconds after which the command says what is not well yet."""
 
 _NO_ANSWER = (ApiError, AssertionError, httpx.HTTPError)
-"""What is raised where the API server, the service or the witness does not answer as it should."""
+"""Raised if the API server, the service or the witness does not answer as it should."""
 
 Say = Callable[[str], None]
 
@@ -71,7 +71,7 @@ class Result:
     settled_after: float = 0.0
     """From the last fault until all was well, the longer of full and empty."""
     lingered: list[str] = field(default_factory=list)
-    """What was not well yet some seconds after the last fault, though it was in the end."""
+    """What was not well yet some seconds after the last fault, but was at the end."""
     findings: Findings = field(default_factory=lambda: {check: [] for check in CHECKS})
     evidence: list[str] = field(default_factory=list)
     logs: str = ""
@@ -85,7 +85,7 @@ class Result:
 
 
 class Stage:
-    """A cluster whose service reaches the API server through the proxy. Use it as a context manager, by one thread."""
+    """A cluster whose service uses the proxy. Use it as a context manager, from one thread."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
@@ -101,7 +101,7 @@ class Stage:
                 nodes=self._nodes,
                 node_shape=NodeShape(cpu=str(CPU_OF_NODE)),
                 service=False,
-                # The last one counts.
+                # The last `--kubeconfig` counts.
                 service_arguments=("--kubeconfig", str(kubeconfig)),
                 audit=True,
             )
@@ -129,7 +129,7 @@ class Stage:
         self._stack.close()
 
     def run(self, seed: int, rates: Mapping[Kind, float], *, stuck_after: float = STUCK_AFTER, say: Say) -> Result:
-        """What the run of that seed has come to."""
+        """The result of the run with that seed."""
         result, began = Result(seed), time.monotonic()
         faults = Faults(seed, rates_of_run(seed, rates))
         workload, offered = Workload(self.cluster.admin, self.crowd), Offered(self.cluster.service_url)
@@ -167,7 +167,7 @@ class Stage:
     def _hindered(
         self, result: Result, faults: Faults, seconds: float, begin: Callable[[], list[Future[None]]]
     ) -> None:
-        """What was begun is done; the proxy hindered it for so long, and longer if it was not done by then."""
+        """Does the work under faults for `seconds`, or longer if it was not done by then."""
         self.proxy.hinder(faults)
         began = time.monotonic()
         doing = begin()
@@ -229,7 +229,7 @@ def runs(
 
 
 def _hits(faults: Faults, findings: Findings) -> list[str]:
-    """The faults that met what is named in the findings, and some of the others."""
+    """The faults that met what the findings name, and some of the others."""
     said = " ".join(line for lines in findings.values() for line in lines)
     named = set(re.findall(r"s\d+-\w+|node-\d+", said))
     hits = [f"{kind}: {what}" for kind, what in faults.hit]

@@ -1,8 +1,8 @@
-"""What is placed in one run: drawn from its seed, and carried out while the faults happen.
+"""Work: what is placed in one run, drawn from its seed, and carried out under faults.
 
-Gangs and pods are created at about the same time; some are deleted soon after, some end by themselves, of some gangs a
-member is made anew. Ephemeral resources are set, changed, taken back, given a time to live or a pod as owner. All
-names begin with the run's seed, so that whatever is left behind tells where it comes from.
+Gangs and pods are created at about the same time. Some are deleted soon after, some end, and in some gangs one member
+is replaced. Ephemeral resources are set, changed, taken back, given a time to live or a pod as owner. All names begin
+with the run's seed, so that leftovers show their run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from loadtests.chaos.offers import Offered
 
 _LARGEST_GANG = 8
 _ASKED_FOR = (0.3, 1.2)
-"""How much of the cluster's CPU is asked for in a run."""
+"""How much of the cluster's CPU the pods of a run ask for."""
 _SPREAD = 0.3
-"""Everything begins within so many seconds."""
+"""Seconds within which everything begins."""
 _SOON = (0.0, 0.5)
-"""Seconds until something that was made is changed or deleted."""
+"""Seconds until something that was created is changed or deleted."""
 _RUNS = (0.1, 0.8)
 _STANDING = ("disk", "link")
 _UNITS = 6
@@ -32,7 +32,7 @@ _OWNER_WITHIN = 5.0
 
 @dataclass(frozen=True)
 class Placing:
-    """A unit that is created `begins` seconds after the start; the pod `replaced` is made anew `then` seconds later."""
+    """A unit created at `begins` seconds; its pod `replaced` is made again `then` seconds later."""
 
     unit: Unit
     begins: float
@@ -41,16 +41,15 @@ class Placing:
 
     @property
     def stays(self) -> bool:
-        """Its pods are there, as they were created, until the run ends."""
+        """Its pods stay as they were created until the run ends."""
         return self.unit.lasting and self.unit.cancelled_after is None and not self.replaced
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A resource that is set to each of the `units` in turn; 0 takes it back. Seconds as in Placing.
+    """A resource, set to each of the `units` in turn; 0 takes it back. Seconds as in Placing.
 
-    With a time to live, or the unit whose first pod owns it, it ends by itself. `along` is set with it as one.
-    """
+    With a time to live, or with a unit whose first pod owns it, it ends at that end. `along` is set with it as one."""
 
     name: str
     units: tuple[int, ...]
@@ -82,7 +81,7 @@ def work_of(seed: int, *, nodes: int) -> Work:
 
 
 def _placings(rng: random.Random, prefix: str, resources: list[str], cpu: float) -> list[Placing]:
-    """As many as ask for so many cores together."""
+    """Units that together ask for this many cores."""
     placings: list[Placing] = []
     while sum(each.unit.still_asked_for for each in placings) < cpu:
         number, lasting, fate = len(placings) + 1, rng.random() < 0.8, rng.random()
@@ -90,7 +89,7 @@ def _placings(rng: random.Random, prefix: str, resources: list[str], cpu: float)
             number, rng, lasting=lasting, largest=_LARGEST_GANG, prefix=prefix, resources=resources, runs=_RUNS
         )
         unit.cancelled_after = rng.uniform(*_SOON) if fate < 0.15 else None
-        # Only of what nothing else takes away meanwhile.
+        # Only a pod that nothing else deletes meanwhile.
         replaced = rng.choice(sorted(unit.unfinished)) if 0.15 <= fate < 0.3 and lasting else ""
         placings.append(Placing(unit, rng.uniform(0, _SPREAD), rng.uniform(*_SOON), replaced))
     return placings
@@ -125,7 +124,7 @@ class Worker:
         self._crowd = crowd
 
     def begin(self, work: Work) -> list[Future[None]]:
-        """All of it is under way."""
+        """Begins all the work."""
         pool = ThreadPoolExecutor(len(work.placings) + len(work.settings))
         doing = [pool.submit(self._place, each) for each in work.placings]
         doing += [pool.submit(self._set, each) for each in work.settings]
@@ -133,7 +132,7 @@ class Worker:
         return doing
 
     def undo(self) -> list[Future[None]]:
-        """Everything is being deleted and taken back."""
+        """Begins to delete everything and to take everything back."""
         for name in self.owned:
             self._offered.expected.pop(name, None)
         pool = ThreadPoolExecutor(1 + len(self._offered.expected))

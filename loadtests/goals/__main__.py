@@ -1,15 +1,14 @@
-"""Measure the figures that Escher is to reach, and tell each beside its goal, and what was found before.
+"""Measures the figures that Escher should reach, and prints each with its goal and earlier result.
 
     python -m loadtests.goals                                   # all but those of a real control plane; minutes
     python -m loadtests.goals --compare results/compare-1       # and those, from runs of `escher compare`
     python -m loadtests.goals --only resources                  # on a real control plane of its own (Go); ten minutes
     python -m loadtests.goals --only http --blocks 60
 
-A figure has reached a bound, or missed it, if its whole 95 % interval is on that side. All is kept: a line for each
-figure in --history. What is measured how stands in docs/performance.md.
+A figure has reached a bound, or missed it, if its whole 95 % interval is on that side. Each result is appended to
+--history as a line. docs/performance.md describes the measurements.
 
-Exit code 0 if everything that was asked for was measured, whatever came of it; 1 if something could not be, 2 for wrong
-use.
+Exit code 0 if everything requested was measured, whatever the result; 1 if a measurement failed, 2 for wrong use.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ MEASURES: Mapping[str, Callable[[argparse.Namespace], Iterator[Measured]]] = {
     SCALE: lambda said: at_scale.measures(),
     RESOURCES: lambda said: resource_costs.measures(seed=said.seed),
 }
-"""What is measured here and now; whoever measures more adds a line, and names it in `rows`."""
+"""Measures that run now. A new measure adds a line here, and `rows` names it."""
 BY_NAME_ONLY = frozenset({RESOURCES})
-"""What needs a control plane that is real: it is measured where somebody asks for it."""
+"""Measures that need a real control plane: they run only if `--only` names them."""
 
 
 class Source(NamedTuple):
-    """Where figures come from: of whom, when and on what machine, and how they are got."""
+    """Where a run's figures come from (commit, time, machine), and how to get them."""
 
     where: Where
     measures: Callable[[], Iterator[Measured]]
@@ -75,7 +74,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def sources(said: argparse.Namespace) -> Iterator[Source]:
-    """Those that were asked for. Raises runs.Unreadable, and OSError."""
+    """Yields the requested sources. Raises runs.Unreadable, and OSError."""
     chosen = said.only or [each for each in (COMPARE, *MEASURES) if each not in BY_NAME_ONLY]
     for folder in said.compare if COMPARE in chosen else ():
         recorded = runs.read(folder)

@@ -1,11 +1,11 @@
-"""What a large cluster costs the service: its memory, the time until it is ready, and CPU time of a pod event.
+"""Measures what a large cluster costs the service: memory, time until ready, CPU time of an event.
 
     python -m loadtests.goals.at_scale                                    # 5,000 nodes, 50,000 pods; three minutes
     python -m loadtests.goals.at_scale --nodes 500 --pods 5000 --rounds 2
 
-The service is a process of its own, against an embedded API server in another that does nothing else. Each round it is
-started anew; it is ready when its /readyz says so. Memory is what is resident then and after it has settled, and the
-proportional share of that, where pages are shared with others. It ends each round by SIGTERM.
+The service is a separate process. Its embedded API server is another process that does nothing else. Each round starts
+the service again; it is ready when its /readyz answers 200. Memory is the resident memory after it has settled, its
+proportional share where pages are shared, and the resident memory after pods came and went. SIGTERM ends each round.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measures(nodes: int = NODES, pods: int = PODS, rounds: int = ROUNDS) -> Iterator[Measured]:
-    """Seconds, MiB, and microseconds of CPU for an event."""
+    """Yields seconds, MiB, and microseconds of CPU for an event."""
     found: dict[str, list[float]] = {row: [] for row in ROWS}
     with tempfile.TemporaryDirectory() as folder:
         say(f"making an API server with {nodes} nodes and {pods} pods")
@@ -75,8 +75,7 @@ def _one_life(crowded: Crowded, folder: Path) -> dict[str, float]:
 
 @contextmanager
 def serving(kubeconfig: Path, log: Path, within: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The service, which has been started on that port, and is ended by SIGTERM. `within`: a command that runs what is
-    appended to it."""
+    """Yields the service and its port; ends it by SIGTERM. `within`: a command to prepend."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     serve = [sys.executable, "-m", "extender", "serve", "--kubeconfig", str(kubeconfig), "--port", str(port)]
@@ -88,7 +87,7 @@ def serving(kubeconfig: Path, log: Path, within: Sequence[str] = ()) -> Iterator
 
 
 def wait_until_ready(service: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    """Raises RuntimeError, with what it has logged, where it is not in time."""
+    """Returns when the service is ready. Raises RuntimeError with its log if it is late."""
     end = time.monotonic() + _PATIENCE
     with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=10) as client:
         while True:
@@ -103,13 +102,13 @@ def wait_until_ready(service: subprocess.Popen[bytes], port: int, log: Path) -> 
 
 
 def _cpu(pid: int) -> float:
-    """Seconds that the process has used so far."""
+    """Returns the CPU seconds that the process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def resident_and_proportional(pid: int) -> tuple[float, float]:
-    """MiB resident, and the process's share of them."""
+    """Returns MiB resident, and the process's proportional share."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     kilobytes = {line.split(":")[0]: int(line.split()[1]) for line in lines if line.endswith(" kB")}
     return kilobytes["Rss"] / 1024, kilobytes["Pss"] / 1024

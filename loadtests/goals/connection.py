@@ -1,6 +1,6 @@
-"""A connection as kube-scheduler holds one: kept alive, a request in one piece, TCP without delays; and little else,
-for the client's own time is in what it measures.
+"""A persistent connection like kube-scheduler's: each request in one piece, and TCP_NODELAY.
 
+It does little else, because its own time is part of what it measures:
     connection = Connection("http://127.0.0.1:8080")
     answer = connection.ask(request("/scheduler/filter", body))
 """
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 
 def request(path: str, body: bytes) -> bytes:
-    """A POST of JSON, head and body. Every server takes it for its own."""
+    """Returns a POST of JSON, head and body, to be sent in one piece. Every server accepts it."""
     said = ("Host: extender", "Content-Type: application/json", f"Content-Length: {len(body)}")
     return "\r\n".join((f"POST {path} HTTP/1.1", *said, "", "")).encode() + body
 
@@ -35,7 +35,7 @@ class Connection:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def ask(self, asked: bytes) -> Answer:
-        """Raises OSError if there is no whole answer."""
+        """Sends the request and returns the answer. Raises OSError if the answer is incomplete."""
         self._socket.sendall(asked)
         coming = _Coming()
         while not coming.is_whole:
@@ -50,7 +50,7 @@ class Connection:
 
 
 class _Coming:
-    """An answer, as far as it has come."""
+    """The received part of an answer."""
 
     def __init__(self) -> None:
         self.parser = httptools.HttpResponseParser(self)

@@ -1,4 +1,4 @@
-"""What a run of `escher compare` on a real control plane says of the figures. Pure."""
+"""Reads the figures from a run of `escher compare` on a real control plane. Pure."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GATED = "gated"
 
 
 def unfit(recorded: Recorded) -> str:
-    """Why a run says nothing of the figures, which are about the service as it is shipped; "": it does."""
+    """Why the run gives no figures of the service with its default settings; "" if it does."""
     plan = recorded.run.plan
     if plan.get("cluster") != REAL:
         return "it was not on a real control plane"
@@ -45,15 +45,14 @@ def unfit(recorded: Recorded) -> str:
 
 
 def where(recorded: Recorded) -> Where:
-    """Raises KeyError where the run does not say."""
+    """Returns the run's place and time. Raises KeyError if the run does not give them."""
     run = recorded.run
     cores, processor = run.machine["cores"], run.machine["processor"]
     return Where(time=run.began, commit=run.versions.get("commit", ""), cores=cores, processor=processor)
 
 
 def measures(recorded: Recorded) -> Iterator[Measured]:
-    """Of each row what the run has: single gangs, and many at once, with default sampling. An ordinary pod's figures
-    are those of a burst of pods that are no gang, on a cluster that has nothing else to do."""
+    """Yields rows at default sampling. Rows of ordinary pods are from bursts on an idle cluster."""
     for setting, row in measured(recorded).items():
         if setting.sampling == DEFAULT_SAMPLING:
             for name, found in _ratios(setting, row).items():
@@ -87,11 +86,10 @@ def _of_single(row: Mapping[str, Sampled], nodes: int, size: int) -> dict[str, E
 
 
 def _all_bound(times: TrialTimes) -> float:
-    """Seconds from the first ask until the last gang was bound; infinite if one never was. Of so many pods, which both
-    sides have, this is the inverse of how many are bound a second."""
+    """Seconds until the last gang is bound, or inf: for equal numbers, inverse to pods a second."""
     return max(gang.bound for gang in times.gangs) - min(gang.asked for gang in times.gangs)
 
 
 def _rate(pods: GangTimes) -> float:
-    """Pods bound a second from the first Binding to the last; none if not all of them were."""
+    """Pods bound a second from the first Binding to the last; 0 if not all were bound."""
     return (pods.size - 1) / pods.partly if pods.bound < inf else 0.0

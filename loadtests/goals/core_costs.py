@@ -1,10 +1,10 @@
-"""What deciding costs: CPU time of the `Scheduler`'s calls in this process, built as the service builds it; no network.
+"""Measures the CPU time of the `Scheduler`'s calls in this process, built as in the service.
 
     python -m loadtests.goals.core_costs                                       # all figures, two minutes
     python -m loadtests.goals.core_costs --only "gang planned" --rounds 5      # those whose name has that in it
 
-Told is the median over rounds of each round's median, and a bootstrap interval over rounds. It is CPU time, so that
-others on the machine disturb it little; the garbage collector is set as in a service that is ready.
+Printed is the median over rounds of each round's median, and a bootstrap interval over rounds. It is CPU time, which
+other processes disturb little. There is no network. The garbage collector is set as in a ready service.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 def measures(rounds: int = 11, only: str = "") -> Iterator[Measured]:
-    """Every figure whose name has `only` in it. Milliseconds, microseconds and ratios, as the rows have them."""
+    """Yields every figure whose name contains `only`, in milliseconds, microseconds or ratios."""
     for measure, rows in (
         (_plans, (PLAN, NO_PLAN, PLAN_CALL, NO_PLAN_CALL)),
         (_members, (MEMBER, MEMBER_OF_LARGE)),
@@ -98,9 +98,11 @@ def _medians(by_round: Iterable[Sequence[float]], unit: float) -> Sample:
 
 
 def _plans(rounds: int) -> Iterator[Measured]:
-    """The plan alone, and the whole of kube-scheduler's first call about a gang, with all names: it is planned, or
-    turned away and put into the queue. Of those that do not fit some find room for no member, others for all but one:
-    the dearer kind counts."""
+    """The plan alone, and kube-scheduler's whole first call about a gang, with all names.
+
+    The gang is planned, or refused and queued. Of the gangs that do not fit, some find room for no member, others for
+    all but one: the more expensive kind counts.
+    """
     cluster = Cluster(NODES, PODS_HELD)
     for number, name in enumerate(cluster.names):
         # 12 CPU are free on 63 of the nodes, and 10 on the others.
@@ -121,7 +123,7 @@ def _plans(rounds: int) -> Iterator[Measured]:
 
 
 def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
-    """Seconds that the call takes, or the plan alone."""
+    """Returns the seconds of the filter call, or of the plan alone."""
     scheduler, members, answers = cluster.scheduler, cluster.gang(cpu, MEMBERS), list[bool]()
     gangs, gang = scheduler.cache.gangs, scheduler.cache.gangs.of(members[0].uid)
     if whole:
@@ -136,8 +138,7 @@ def _asked_for(cluster: Cluster, cpu: int, *, fits: bool, whole: bool) -> float:
 
 
 def _members(rounds: int) -> Iterator[Measured]:
-    """On average over a gang, each of whose members is asked about as soon as it is known, with a sample of the nodes:
-    the places of those that are not known yet are planned before."""
+    """Filters each member as soon as it exists, on sampled nodes; the first call plans for all."""
     cluster = Cluster(NODES, 0)
     samples = [random.Random(number).sample(cluster.names, SENT) for number in range(20)]
     as_in_a_service_that_is_ready()
@@ -150,7 +151,7 @@ def _members(rounds: int) -> Iterator[Measured]:
 
 
 def _asked_one_by_one(cluster: Cluster, size: int, samples: Sequence[Sequence[NodeName]]) -> float:
-    """Milliseconds for each."""
+    """Returns milliseconds for each member."""
     ask, total = GangAsk(GangKey("team", "whole"), size), 0.0
     members = [cluster.pod(f"whole-{number}", 500, gang=ask) for number in range(size)]
     for number, member in enumerate(members):
@@ -170,7 +171,7 @@ def _asked_one_by_one(cluster: Cluster, size: int, samples: Sequence[Sequence[No
 
 
 def _events(rounds: int) -> Iterator[Measured]:
-    """Pods as a Deployment's come and go: each is made, bound, runs, is told to end, and is gone."""
+    """A Deployment's pods come and go: each is created, bound, runs, is deleted, and is gone."""
     cluster = Cluster(NODES, 0)
     watched = kinds.pods(_LONGEST_WAIT)
     page = [objects.encoded({"type": "ADDED", "object": each}) for each in objects.bound_pods(PODS_WATCHED, NODES)]
@@ -202,8 +203,7 @@ def _events(rounds: int) -> Iterator[Measured]:
 
 
 def _lives(rounds: int) -> Iterator[Measured]:
-    """Pods of gangs: each is made, bound, runs, and is gone. And what is decided of each meanwhile: where it may be,
-    that it may be bound there, and what follows when it is; all are at the barrier before any is bound."""
+    """A gang's event lines, and the calls for its pods: all reach the barrier before a bind."""
     cluster, watched = Cluster(FEW, 0), kinds.pods(_LONGEST_WAIT)
     scheduler, made, drawn = cluster.scheduler, count(), count(2**31)
     as_in_a_service_that_is_ready()
@@ -249,10 +249,10 @@ def _bound(pod: objects.Json, node: NodeName, attempt: Attempt) -> objects.Json:
 
 
 def _in_vain(rounds: int) -> Iterator[Measured]:
-    """A pod comes to be bound on a node, and is gone: that leaves less than any of those that wait needs."""
+    """A pod is bound on a node and deleted, which frees less than any waiting pod needs."""
     alone, crowd = Cluster(NODES, 13 * NODES), Cluster(NODES, 13 * NODES)
     for number in range(WAITING):
-        # 3 CPU are free on each node, and none of them is enough.
+        # 3 CPU are free on each node; each waiting pod needs 4 or more.
         members = crowd.gang(4000 + 10 * (number % SHAPES), 8)
         crowd.do(crowd.scheduler.filter(members[0], crowd.names))
     phases = {gang.phase for gang in crowd.scheduler.cache.gangs.by_key.values()}
@@ -278,8 +278,7 @@ def _in_vain(rounds: int) -> Iterator[Measured]:
 
 
 def _growth(rounds: int) -> Iterator[Measured]:
-    """A filter call of an ordinary pod, from the bytes that come to those that go: how much longer it takes for 15,000
-    names than for 500, over how much longer its bytes are. 1: as the bytes grow; below: less than that."""
+    """A filter call's growth from 500 to 15,000 names, over the growth of its bytes; 1: linear."""
     asked: dict[int, tuple[Callable[[], object], int]] = {}
     loop = asyncio.new_event_loop()
     for nodes in (FEW, MANY):
@@ -323,7 +322,7 @@ def call(loop: asyncio.AbstractEventLoop, app: Any, body: bytes) -> None:
     loop.run_until_complete(app(scope, receive, send))
 
 
-# -- by itself -------------------------------------------------------------------------------------------------------
+# -- the command -----------------------------------------------------------------------------------------------------
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
-"""Cores: who runs where while something is measured, and whether the machine is at rest.
+"""Cores: assigns cores to client and servers during a measurement, and detects a busy machine.
 
-The client has a core of its own, and what it starts has all others; where there is one core, or none can be chosen,
-everything runs everywhere.
+The client has its own core, and the processes that it starts have all others. With one core, or if cores cannot be
+chosen, every process runs on every core.
 """
 
 from __future__ import annotations
@@ -11,25 +11,24 @@ from collections.abc import Collection
 from typing import Self
 
 _BUSY = 0.5
-"""Of the load average over a minute: a machine at rest has less."""
+"""Load average over a minute: an idle machine has less."""
 
 
 def shared_out(available: Collection[int]) -> tuple[frozenset[int], frozenset[int]] | None:
-    """The client's, and the servers'; None where there are too few."""
+    """Returns the client's cores and the servers'; None if there are too few."""
     client, *servers = sorted(available)
     return (frozenset([client]), frozenset(servers)) if servers else None
 
 
 def disturbance(load: float, cores: int) -> str:
-    """What is to be said before anything is measured; empty: nothing."""
+    """Returns a warning to print before the measurement; "" if the machine is idle."""
     if load <= _BUSY:
         return ""
     return f"warning: the load average is {load:.1f} on {cores} cores: others use this machine, and figures show it"
 
 
 class Pinned:
-    """As long as the `with` block lasts, what this thread starts runs on the servers' cores, and, from `as_client` on,
-    itself on the client's; then it has again the cores that it had."""
+    """Pins started processes to servers' cores, and after `as_client` this thread to its own."""
 
     def __init__(self, *, wanted: bool = True) -> None:
         self._had = frozenset(os.sched_getaffinity(0)) if wanted and hasattr(os, "sched_getaffinity") else frozenset()

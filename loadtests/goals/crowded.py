@@ -1,9 +1,9 @@
-"""An API server with many nodes and bound pods, in a process of its own: the embedded one, and nothing beside it.
+"""An embedded API server with many nodes and bound pods, in a separate process.
 
     with Crowded.start(folder, nodes=5000, pods=50_000) as crowded:
         subprocess.run(["escher", "serve", "--kubeconfig", crowded.kubeconfig])
 
-No controller, no scheduler and no kubelet is there: nothing changes but by `change`, which plays them.
+There is no controller, scheduler or kubelet: nothing changes except by `change`, which plays them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Crowded:
     @classmethod
     @contextmanager
     def start(cls, folder: Path, *, nodes: int, pods: int) -> Iterator[Crowded]:
-        """It answers. Its kubeconfig is in that folder."""
+        """Yields the server once it answers. Its kubeconfig is in that folder."""
         ours, theirs = multiprocessing.Pipe()
         with socket.create_server(("127.0.0.1", 0)) as listening:
             address = f"http://127.0.0.1:{listening.getsockname()[1]}"
@@ -58,7 +58,7 @@ class Crowded:
             server.join()
 
     def change(self, pods: int) -> int:
-        """So many pods are made, bound, run and are deleted, one after the other. How many events a watch tells of."""
+        """Creates, binds, runs and deletes pods in sequence. Returns the number of watch events."""
         self._orders.send(pods)
         return self._answer()
 
@@ -91,7 +91,7 @@ async def _serve(orders: Connection, listening: socket.socket, nodes: int, pods:
     requests = InProcess(api, rng=random.Random(1))
     for definition in shipped_definitions():
         await requests.request("POST", CUSTOM_RESOURCE_DEFINITION.path(), objects.encoded(definition))
-    # What is in them is taken as it is, for there is nothing that would have to default or check it.
+    # Objects are stored unchanged, because nothing here needs defaults or validation.
     for name in objects.NAMESPACES:
         await requests.request("POST", NAMESPACE.path(), objects.encoded({"metadata": {"name": name}}))
     for node in objects.nodes(nodes):

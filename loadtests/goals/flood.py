@@ -1,12 +1,12 @@
-"""Flood: how long a filter call waits while a watch tells of very many events at once.
+"""Flood: measures how long a filter call waits while a watch sends very many events at once.
 
     python -m loadtests.goals.flood                                 # 10,000 events
     python -m loadtests.goals.flood --events 50000 --nodes 500
 
-One process, one event loop, one `Scheduler` as the service builds it with 5,000 nodes, and no network: the reflector is
-given the bytes of a watch's lines all at once, as after a pause in which they have piled up. In each pass of the event
-loop a filter call with the names of 500 nodes is answered, as one that has just been read would be; what is told is how
-long the passes between were. It is CPU time, so that others on the machine matter little.
+One process, one event loop, one `Scheduler` as the service builds it with 5,000 nodes, and no network. The reflector
+gets the bytes of a watch's lines all at once, as after a pause. Each pass of the event loop answers a filter call with
+the names of 500 nodes, as if it had just been read. The result is the duration of the passes in between, in CPU time,
+so that other processes disturb it little.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WAIT = 60.0
 
 
 class Told(NamedTuple):
-    """`waits`: seconds of CPU from the end of one filter call to the beginning of the next; `calls`: that each took."""
+    """`waits`: CPU seconds between the end of a filter call and the next. `calls`: of each call."""
 
     waits: list[float]
     calls: list[float]
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Stream:
-    """Implements `Requests`: a list of nothing, and one watch that tells all these lines without a pause."""
+    """Implements `Requests`: an empty list, and one watch that sends all these lines at once."""
 
     def __init__(self, lines: Sequence[bytes]) -> None:
         self._lines = lines
@@ -69,7 +69,7 @@ class Stream:
 
 
 class Taken:
-    """The sink: all goes to the `Scheduler`, and is counted."""
+    """The sink: passes everything to the `Scheduler`, and counts it."""
 
     def __init__(self, cluster: in_process.Cluster) -> None:
         self._cluster = cluster
@@ -88,7 +88,7 @@ class Taken:
 
 
 def lines(events: int, nodes: int) -> list[bytes]:
-    """What is told: pods that are made, bound, run, are told to end and go, one after the other."""
+    """Returns lines of pods in sequence: created, bound, running, being deleted, gone."""
     found: list[bytes] = []
     while len(found) < events:
         number = len(found)
@@ -97,7 +97,6 @@ def lines(events: int, nodes: int) -> list[bytes]:
 
 
 async def told(cluster: in_process.Cluster, of: Sequence[bytes]) -> Told:
-    """What came of it."""
     calls = VerbCalls(core_costs.Verbs(cluster), verb_metrics(CollectorRegistry()), _WAIT)  # type: ignore[arg-type]
     body = objects.encoded({"Pod": core_costs.asked_about(), "NodeNames": cluster.names[:NAMES], "Nodes": None})
     stream, sink = Stream(of), Taken(cluster)

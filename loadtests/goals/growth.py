@@ -1,11 +1,10 @@
-"""What the service's tables need where a cluster grows: memory, and CPU time of what is done for a pod, and for all.
+"""Measures the service's tables as a cluster grows: memory, and CPU time for a pod and for all.
 
     python -m loadtests.goals.growth                                # 15,000 nodes, 500,000 pods; four minutes, 3 GiB
     python -m loadtests.goals.growth --nodes 5000 --pods 50000      # to compare with
 
-One process, one `Scheduler` as the service builds it, and no network: pods are read from the bytes of a watch's lines,
-and taken in as the first list's are. It is CPU time that is told, and one number of each; docs/scaling.md counts with
-them.
+One process, one `Scheduler` as the service builds it, and no network. Pods are read from the bytes of a watch's lines,
+and taken in like the first list. Times are CPU time, one number each; docs/scaling.md uses them.
 """
 
 from __future__ import annotations
@@ -37,13 +36,14 @@ _WAIT = 60.0
 
 
 def sampled(nodes: int) -> int:
-    """How many nodes kube-scheduler names in a filter call at least, by default: 50 less one for each 125 nodes of a
-    hundred, but 5 at least; and 100 nodes (Kubernetes' documentation, "Scheduler Performance Tuning")."""
+    """Returns the fewest nodes that kube-scheduler names in a filter call, by default.
+
+    It is 50 % less 1 % for each 125 nodes, at least 5 % and 100 nodes (Kubernetes' "Scheduler Performance Tuning").
+    """
     return min(nodes, max(100, nodes * max(5, 50 - nodes // 125) // 100))
 
 
 def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
-    """What it is, how much, and in which unit."""
     small, _ = resident_and_proportional(os.getpid())
     cluster = in_process.Cluster(nodes, 0)
     watched = kinds.pods(_WAIT)
@@ -77,7 +77,7 @@ def measures(nodes: int, pods: int) -> Iterator[tuple[str, float, str]]:
 
 
 def _copies() -> Iterator[tuple[float, float]]:
-    """Seconds by the clock in which no event has its turn, for a copy is made; and MiB of its page tables."""
+    """Yields seconds of the clock in which forking stops the event loop, and MiB of page tables."""
     forked = Forked()
 
     async def ask() -> tuple[float, float]:
@@ -96,7 +96,7 @@ def _page_tables() -> float:
 
 
 def _events(cluster: in_process.Cluster, nodes: int) -> Iterator[tuple[float, float]]:
-    """Seconds to read and to apply one, on average over the life of a pod: made, bound, runs, told to end, gone."""
+    """Yields CPU seconds to read and to apply an event, averaged over the life of a pod."""
     watched = kinds.pods(_WAIT)
     for number in range(_EVENTS):
         states = objects.life(5 * number, 7, 2**31 + number, objects.node_name(97 * number % nodes))
@@ -108,7 +108,7 @@ def _events(cluster: in_process.Cluster, nodes: int) -> Iterator[tuple[float, fl
 
 
 def _filter(cluster: in_process.Cluster, names: int) -> float:
-    """Seconds, from the bytes that come to those that go; the median."""
+    """Returns the median seconds from request bytes to answer bytes."""
     app = create_app(core_costs.Verbs(cluster), None, ready=lambda: True, registry=CollectorRegistry())  # type: ignore[arg-type]
     body = objects.encoded({"Pod": core_costs.asked_about(), "NodeNames": cluster.names[:names], "Nodes": None})
     loop = asyncio.new_event_loop()

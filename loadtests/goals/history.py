@@ -1,4 +1,4 @@
-"""History: what was measured, a line for each row and run, in a CSV that grows at its end and is never rewritten."""
+"""History: results in a CSV, a line for each row and run, appended and never rewritten."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import msgspec
 
 
 class Broken(ValueError):
-    """The file is not what it should be; says which, where in it, and why."""
+    """The file is invalid; the message gives file, line and reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """Where and when a run was: `time` as RFC 3339; `commit` of the checkout, "" if there is none."""
+    """Where and when a run was: `time` as RFC 3339; `commit` of the checkout, or ""."""
 
     time: str
     commit: str
@@ -27,7 +27,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line(Where):
-    """`goal` and `must` as they were then; None: the row had none."""
+    """`goal` and `must` at that time; None: the row had none."""
 
     row: str
     now: float
@@ -42,13 +42,13 @@ COLUMNS = tuple(each.name for each in fields(Line))
 
 
 class History:
-    """A file of such lines. Raises Broken and OSError where it is there and cannot be read; it is read once."""
+    """A file of such lines, read once. Raises Broken and OSError if it exists and is unreadable."""
 
     def __init__(self, file: Path) -> None:
         self._file, self._lines = file, _read(file)
 
     def keep(self, line: Line) -> None:
-        """It stands after what was there, once: a run can be told again. Raises OSError."""
+        """Appends the line, unless the file has it: a run can be read again. Raises OSError."""
         if any(_same(line, each) and line.row == each.row for each in self._lines):
             return
         self._file.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ class History:
         self._lines.append(line)
 
     def before(self, runs: Collection[Where]) -> dict[str, float]:
-        """By row what the last run found that is none of these."""
+        """Returns by row the latest value of a run that is none of these."""
         return {line.row: line.now for line in self._lines if not any(_same(line, run) for run in runs)}
 
 
@@ -80,7 +80,7 @@ def _read(file: Path) -> list[Line]:
     if not text:
         return []
     if not text.endswith("\n"):
-        # What is appended would become a part of it.
+        # An appended line would become a part of it.
         raise Broken(f"{file}, line {len(text.splitlines())}: it was cut off; mend it, or give another --history")
     reader = csv.reader(io.StringIO(text))
     if tuple(header := next(reader)) != COLUMNS:

@@ -1,12 +1,11 @@
-"""The verbs over HTTP, ours and the reference extender's in Go: the same call to both, one after the other.
+"""Measures the verbs over HTTP, ours and the reference extender's in Go, with alternating calls.
 
-Both are asked by one client over a connection that is kept, and it is the client that takes the time: what it needs
-itself, and the kernel, is in both, so that ratios of short calls are nearer to 1 than those of the servers' own work.
-Calls are those that a real kube-scheduler has sent (loadtests/recorded), each for a pod that nobody has seen, with its
-nodes in an order of its own; whole nodes are made as large as a kubelet's by the images that one reports.
+One client calls both over persistent connections and takes the time. Its own time and the kernel's are in both, so
+ratios of short calls are nearer to 1 than the servers' own. Calls are recorded ones (loadtests/recorded), each for a
+new pod, with its nodes in a new order. Whole nodes get images until they are as large as a kubelet's.
 
-The service is one that knows a cluster, the embedded one, of 5,000 nodes. Where one node is feasible, an ephemeral
-resource is on that node alone, and the reference is told so by its --offer.
+The service knows an embedded cluster of 5,000 nodes. If one node is feasible, only that node has an ephemeral resource,
+and the reference gets it by its --offer.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ NODES = 5000
 NODE_BYTES = 6000
 _SAMPLING, _ALL = "escher", "escher-ledger"
 _SHAPE = NodeShape(cpu="100000", memory="1Pi", pods=100_000)
-"""Pods that nobody has seen are held on the one feasible node until they are given up, thousands of them."""
+"""Unseen pods, thousands of them, hold room on the one feasible node until they are dropped."""
 _RESOURCE, _UNITS = "data1", 1_000_000
 _IMAGE_BYTES = 190_000_000
 _CYCLES, _WARM_UP = 8, 50
@@ -63,7 +62,7 @@ _LOOKS, _EVERY, _STILL = 10, 1.0, 0.01
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a row is about: `nodes` are sent, of which so many are `feasible`; None: the verb is prioritize."""
+    """What a row measures: `nodes` are sent, `feasible` must pass; None: the verb is prioritize."""
 
     row: str
     verb: str
@@ -73,14 +72,14 @@ class Asked:
     whole: bool = False
     feasible: int | None = None
     calls: int = 20
-    """In a block."""
+    """Calls of a block."""
 
     @property
     def call(self) -> Call:
         return select(load(), verb=self.verb, kind=self.kind, profile=self.profile, whole=self.whole, cluster=NODES)[0]
 
     def check(self, ours: Answer, theirs: Answer) -> None:
-        """Raises ClusterError unless both have answered as they should: a filter call alike."""
+        """Raises ClusterError unless both answers are right, and equal for a filter call."""
         if self.feasible is None:
             both = [scored(ours), scored(theirs)]
             right = len(both[0]) <= len(both[1]) == self.nodes
@@ -100,13 +99,13 @@ AT_REST: Sequence[Asked] = (
     Asked(rows.FILTER_WHOLE, "filter", 1000, whole=True, feasible=1000, calls=2),
     Asked(rows.PRIORITIZE_WHOLE, "prioritize", 1000, whole=True, calls=2),
 )
-"""While nothing is held or reserved."""
+"""Measured while nothing is held or reserved."""
 ONE_FEASIBLE = Asked(rows.FILTER_ONE, "filter", 5000, kind="ephemeral", feasible=1)
 LARGEST = Asked(rows.ANSWERED, "filter", 5000, whole=True, feasible=5000)
 
 
 def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[Measured]:
-    """So many blocks of each. Raises ClusterError where either side does not start, or answers what it should not."""
+    """Measures `blocks` blocks of each. Raises ClusterError at a failed start or a wrong answer."""
     program = reference.built(Progress())
     with ExitStack() as stack:
         pinned = stack.enter_context(Pinned(wanted=pin))
@@ -118,10 +117,10 @@ def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[M
         service, random = cluster.pids()["service"], Random(seed)
         with closing(Connection(cluster.service_url)) as ours:
             yield from of_memory(ours, service, random)
-        # What the measuring makes of no difference, beside the ratios in which there is one.
+        # The error of the measurement itself: a ratio of equal sides.
         itself = _measured(AT_REST[0], (url, pid), (url, pid), blocks, random)
         yield of_estimate(ITSELF, itself.passed.ratio)
-        # The last one's pods are held on its node, which would be in the way of all others.
+        # Keep it last: its pods are held on its node, which would disturb all other rows.
         for asked in (*AT_REST, ONE_FEASIBLE):
             found = _measured(asked, (cluster.service_url, service), (url, pid), blocks, random)
             say(f"{asked.row}: ours and the reference {found.passed.milliseconds}; CPU {found.spent.milliseconds}")
@@ -131,7 +130,7 @@ def measures(*, blocks: int = 30, seed: int = 1, pin: bool = True) -> Iterator[M
 
 def _measured(asked: Asked, ours: tuple[str, int], theirs: tuple[str, int], blocks: int, random: Random) -> Taken:
     """`ours`, `theirs`: URL and process."""
-    # New ones: TCP remembers what a connection has carried. After bodies of 30 MB, those of 60 KB took 2.5 ms longer.
+    # New connections: TCP keeps state. After bodies of 30 MB, those of 60 KB took 2.5 ms longer.
     with closing(Connection(ours[0])) as one, closing(Connection(theirs[0])) as other:
         spent = partial(cpu_seconds, ours[1]), partial(cpu_seconds, theirs[1])
         return Interleaved(one.ask, other.ask, asked.check, spent=spent, random=random).run(
@@ -140,7 +139,7 @@ def _measured(asked: Asked, ours: tuple[str, int], theirs: tuple[str, int], bloc
 
 
 def _only_on_one_node(cluster: EmbeddedCluster) -> str:
-    """The service knows its nodes, and what the recorded ephemeral pods ask for is on one of them: RESOURCE=NODE."""
+    """Gives the recorded pods' ephemeral resource to one node; returns RESOURCE=NODE."""
     with closing(Service(cluster.service_url)) as service:
         until_known(service, NODES)
         asked = {"capacity": _UNITS, "node_spec": {}, "num_nodes": 1}
@@ -153,7 +152,7 @@ def _only_on_one_node(cluster: EmbeddedCluster) -> str:
 
 
 def questions(asked: Asked, random: Random) -> Callable[[], bytes]:
-    """Each is a whole request, for a pod that nobody has seen."""
+    """Returns a maker of whole requests, each for a new pod."""
     numbers, call = count(), asked.call
     nodes = whole_nodes(call, random)[: asked.nodes] if asked.whole else []
 
@@ -171,7 +170,7 @@ def _with(ready: Ready, nodes: Sequence[bytes]) -> Ready:
 
 
 def whole_nodes(call: Call, random: Random) -> list[bytes]:
-    """All that the call sends, each of NODE_BYTES or a little more."""
+    """Returns all nodes that the call sends, each of NODE_BYTES or a little more."""
     nodes: list[Json] = msgspec.json.decode(call.prepare(random).nodes)
     images = _images(NODE_BYTES - min(len(msgspec.json.encode(node)) for node in nodes))
     for node in nodes:
@@ -180,7 +179,7 @@ def whole_nodes(call: Call, random: Random) -> list[bytes]:
 
 
 def _images(size: int) -> list[Json]:
-    """As a kubelet reports them, of so many bytes or a little more."""
+    """Returns images as a kubelet reports them, of `size` bytes or a little more."""
     images = list[Json]()
     while len(msgspec.json.encode(images)) < size:
         name = f"registry.example/team-{len(images)}/application-{len(images)}"
@@ -223,7 +222,7 @@ _filtered, _scores = msgspec.json.Decoder(_Filtered), msgspec.json.Decoder(list[
 
 
 def passed(answer: Answer) -> list[str]:
-    """The nodes that a filter call has left. Raises ClusterError for what is no answer to one."""
+    """Returns the nodes that a filter call left. Raises ClusterError for another answer."""
     found = _read(_filtered, answer)
     if found.error:
         raise ClusterError(f"a filter call was answered with the error {found.error!r}")
@@ -231,7 +230,7 @@ def passed(answer: Answer) -> list[str]:
 
 
 def scored(answer: Answer) -> list[str]:
-    """The nodes that a prioritize call has given a score: those that are left out have 0. Raises ClusterError."""
+    """Returns the nodes with a score from prioritize: omitted ones have 0. Raises ClusterError."""
     return [each.host for each in _read(_scores, answer)]
 
 
@@ -248,8 +247,7 @@ def _read(decoder: msgspec.json.Decoder[T], answer: Answer) -> T:
 
 
 def of_memory(service: Connection, pid: int, random: Random) -> Iterator[Measured]:
-    """Whether calls with 5,000 whole nodes are answered, and what they leave behind in the service's memory: over what
-    it had before the first of them, when it had answered small ones."""
+    """Whether calls with 5,000 whole nodes succeed, and memory after them over that before them."""
     say(f"measuring {rows.MEMORY_AFTER}")
     small, large = questions(AT_REST[0], random), questions(LARGEST, random)
     for _ in range(_WARM_UP):
@@ -267,7 +265,7 @@ def of_memory(service: Connection, pid: int, random: Random) -> Iterator[Measure
 
 
 def settled(read: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> float:
-    """What is read when it has stopped to fall, or the last of ten looks, a second between two."""
+    """Returns the value when it has stopped falling, or the last of ten, a second apart."""
     last = read()
     for _ in range(_LOOKS - 1):
         sleep(_EVERY)
@@ -278,7 +276,7 @@ def settled(read: Callable[[], float], sleep: Callable[[float], None] = time.sle
 
 
 def _resident(pid: int) -> float:
-    """MiB."""
+    """Returns MiB."""
     found = usage(pid)
     if found is None:
         raise ClusterError("the service has ended")

@@ -1,4 +1,4 @@
-"""A `Scheduler` with a cluster in this process, what it is told, and what that costs: for figures of the core."""
+"""A `Scheduler` with a cluster in this process, and the CPU time of its calls, for core figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Clock:
 
 
 class Cluster:
-    """Nodes of 16 CPU, each with as many bound pods of 1 CPU as there are for it."""
+    """Nodes of 16 CPU, with `pods` bound pods of 1 CPU spread evenly over them."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self.scheduler = Scheduler(_Clock())
@@ -42,7 +42,7 @@ class Cluster:
         self._made = count()
 
     def replace(self, kind: type[Fact], facts: Iterable[Fact]) -> None:
-        """These of the kind and no others exist, from one moment to the next."""
+        """Makes these the only objects of their kind, in one step."""
         for _ in self.scheduler.replace(kind, facts):
             pass
         self.do(self.scheduler.settle())
@@ -52,7 +52,7 @@ class Cluster:
         return Pod(PodUid(f"uid-{name}"), "team", name, requests, scheduler="escher", **facts)
 
     def gang(self, cpu: int, size: int) -> list[Pod]:
-        """Its members are known, and nobody has asked about them."""
+        """Returns members that the scheduler knows, and that were never filtered."""
         name = f"gang-{next(self._made)}"
         ask = GangAsk(GangKey("team", name), size)
         members = [self.pod(f"{name}-{number}", cpu, gang=ask) for number in range(size)]
@@ -61,13 +61,13 @@ class Cluster:
         return members
 
     def do(self, decided: Decided[T]) -> T:
-        """What is to be done is done by nobody."""
+        """Returns the answer, and drops the effects."""
         return decided.answer
 
 
 @contextmanager
 def collector_as_it_was() -> Iterator[None]:
-    """After the block; what was measured in it is not looked through with what comes next."""
+    """Restores the garbage collector after the block, and collects the block's objects."""
     thresholds, frozen = gc.get_threshold(), gc.get_freeze_count()
     try:
         yield
@@ -80,21 +80,21 @@ def collector_as_it_was() -> Iterator[None]:
 
 
 def as_in_a_service_that_is_ready() -> None:
-    """As `Application.settle_memory` leaves it."""
+    """Sets the collector as `Application.settle_memory` does."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 50, 50)
 
 
 def spent_on(work: Callable[[], object]) -> float:
-    """Seconds of CPU."""
+    """Returns CPU seconds."""
     began = time.process_time_ns()
     work()
     return (time.process_time_ns() - began) / 1e9
 
 
 def lines_of(life: Sequence[objects.Json]) -> Iterator[bytes]:
-    """What a watch tells of a pod that is made, looks like that from then on, and is gone."""
+    """Yields a watch's lines for a pod that is created, has these states in turn, and is gone."""
     for number, state in enumerate(life):
         yield objects.encoded({"type": "MODIFIED" if number else "ADDED", "object": state})
     yield objects.encoded({"type": "DELETED", "object": life[-1]})

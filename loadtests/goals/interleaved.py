@@ -1,7 +1,7 @@
-"""Interleaved: one client asks two sides the same, call by call, and times each. Knows nothing of HTTP.
+"""Interleaved: one client asks two sides the same, call by call, and times each.
 
-What disturbs the machine meets both sides alike. Which is asked first is drawn for each question. Calls are told in
-blocks, for those that follow each other share their luck: it is blocks that are drawn anew for an interval.
+Disturbances of the machine hit both sides alike. The first side of each question is random. Calls are grouped in
+blocks, because consecutive calls are correlated: the bootstrap draws blocks for an interval.
 """
 
 from __future__ import annotations
@@ -29,21 +29,20 @@ class Pairs(NamedTuple):
 
     @property
     def ratio(self) -> Estimate:
-        """Of the medians."""
+        """The ratio of the medians."""
         found = ratio(self.ours, self.theirs)
         assert found is not None, "nothing was asked"
         return found
 
     @property
     def milliseconds(self) -> str:
-        """The medians of both, as they are told to people: they are this machine's, and of this hour."""
+        """The medians of both, for people: they hold for this machine and time only."""
         ours, theirs = (median(chain.from_iterable(side.values())) * 1000 for side in self)
         return f"{ours:.2f} ms, {theirs:.2f} ms"
 
 
 class Taken(NamedTuple):
-    """`passed`: the time of each call. `spent`: CPU time of each side, of every block for each call, with what the side
-    did between calls."""
+    """`passed`: time of each call. `spent`: CPU time a call by block, with work between calls."""
 
     passed: Pairs
     spent: Pairs
@@ -57,8 +56,7 @@ def _nothing() -> tuple[dict[int, list[float]], dict[int, list[float]]]:
 
 
 class Interleaved(Generic[Question, Answer]):
-    """`check` raises if something is wrong with the two answers, ours first: what fails is not to count as fast.
-    `spent`: CPU time of each side so far."""
+    """`check` raises if the two answers, ours first, are wrong. `spent`: CPU time so far."""
 
     def __init__(
         self,
@@ -74,8 +72,10 @@ class Interleaved(Generic[Question, Answer]):
         self._clock, self._spent = clock, spent
 
     def run(self, question: Callable[[], Question], blocks: int, calls: int) -> Taken:
-        """So many calls of each side in each of so many blocks, after one block to warm up, which does not count. Every
-        `question` is made before it is timed, and is put to both."""
+        """Returns `calls` calls of each side in each of `blocks` blocks, after a block to warm up.
+
+        Each `question` is made before it is timed, and goes to both sides.
+        """
         passed, spent = _nothing(), _nothing()
         for block in range(-1, blocks):
             before = [so_far() for so_far in self._spent]

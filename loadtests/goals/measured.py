@@ -1,4 +1,4 @@
-"""What was measured of one figure, and how far it reaches. Pure."""
+"""A measured figure, and which bounds it reaches. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from loadtests.goals.rows import Row
 
 @dataclass(frozen=True)
 class Measured:
-    """`now`, and an interval for it, in the unit of the row; `samples`: of so many repetitions, whole ones of which
-    were drawn anew for the interval."""
+    """`now` and its interval, in the row's unit. `samples`: repetitions drawn for the interval."""
 
     row: str
     now: float
@@ -34,8 +33,7 @@ class Standing(Enum):
 
 
 def standing(row: Row, found: Measured) -> Standing:
-    """By the whole interval, as `escher compare` judges claims: what lies on both sides of a bound has not reached it,
-    and has not missed it either; fewer than ROUNDS repetitions decide nothing."""
+    """By the whole interval. Undecided: both sides of a bound, or fewer than ROUNDS samples."""
     best, worst = (found.high, found.low) if row.more_is_better else (found.low, found.high)
     if found.samples < ROUNDS or isnan(best) or isnan(worst):
         return Standing.UNDECIDED

@@ -1,16 +1,16 @@
-"""Memory limit: the service in a control group of its own, with little more memory than it has in use, asked for much.
+"""Memory limit: loads a service in its own control group, with little more memory than it uses.
 
     python -m loadtests.goals.memory_limit                 # 5,000 nodes, 50,000 pods; as root, on Linux; two minutes
     python -m loadtests.goals.memory_limit --more 32       # 32 MiB more than it has when it is ready
 
-The service is a process of its own, as in a container: the group that it is in is all that it sees of control groups.
-Its API server is an embedded one outside of it. Once it is ready the limit is set; then callers ask without a pause, so
-many at a time: for dumps of the state, for what would be (in copies of the process), for pages of the cluster's state,
-and as kube-scheduler asks about ordinary pods. What each was answered is told, how much was in use at most, and how
-often the kernel ended a process of the group for want of memory: copies, or the service itself. Swap is not touched:
-where there is any, the kernel may use it.
+The service is a separate process, as in a container: it sees only its own control group. Its embedded API server is
+outside of the group. The limit is set once the service is ready. Then callers of each kind send requests without a
+pause: state dumps, what-ifs (in copies of the process), pages of the cluster's state. One caller sends filter calls for
+ordinary pods. The output has the status of each answer, the slowest verb and the most memory in use. It also has the
+number of processes that the kernel killed for lack of memory: copies, or the service itself. Swap is not limited: if
+there is any, the kernel may use it.
 
-Exit code 1 if a verb failed, or the service ended or was not ready afterwards; 2 where there can be no such group.
+Exit code 1 if a verb failed, or the service ended or was not ready afterwards; 2 if no such group can be created.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from loadtests.recorded.calls import load, select
 NODES, PODS, MORE, SECONDS, CALLERS = 5000, 50_000, 64, 30.0, 8
 VERB = "filter"
 NO_GROUP = 2
-"""The exit code."""
+"""The exit code if no group can be created."""
 _MIB = 2**20
 _ROOT = Path("/sys/fs/cgroup")
 _ENTER = 'echo $$ > "$0/cgroup.procs" && mount --bind "$0" "$1" && shift && exec "$@"'
@@ -51,14 +51,14 @@ Ask = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 
 
 class NoGroup(RuntimeError):
-    """There can be no control group of our own; `str()` says why."""
+    """No control group can be created; `str()` says why."""
 
 
 class Group:
     """A control group for memory, of version 1 or 2."""
 
     seen_at = _ROOT / "memory" if (_ROOT / "memory").is_dir() else _ROOT
-    """Where groups are, and where whoever is in one of them alone finds that."""
+    """Where groups are; a process inside a group sees only its own group there."""
     _is_old = seen_at != _ROOT
 
     def __init__(self, path: Path) -> None:
@@ -67,7 +67,7 @@ class Group:
     @classmethod
     @contextmanager
     def made(cls) -> Iterator[Group]:
-        """It is there until the block ends, and can be entered. Raises NoGroup."""
+        """Yields a new group, which exists until the block ends. Raises NoGroup."""
         if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
             raise NoGroup("nobody may have mounts of its own here")
         group = cls(cls.seen_at / f"escher-{os.getpid()}")
@@ -88,34 +88,33 @@ class Group:
 
     @property
     def entered(self) -> tuple[str, ...]:
-        """A command that runs what is appended to it in this group, as in a container."""
+        """A command prefix that runs a command in this group, as in a container."""
         return ("unshare", "--mount", "sh", "-c", _ENTER, str(self.path), str(self.seen_at))
 
     def leave(self, more: int) -> None:
-        """It may use so many bytes more than it does."""
+        """Sets the limit to the memory in use plus `more` bytes."""
         self._limit.write_text(str(self.used + more))
 
     @property
     def used(self) -> int:
-        """Bytes."""
+        """Bytes in use."""
         return int((self.path / ("memory.usage_in_bytes" if self._is_old else "memory.current")).read_text())
 
     @property
     def most(self) -> int:
-        """Bytes that were in use at most."""
+        """The most bytes in use so far."""
         return int((self.path / ("memory.max_usage_in_bytes" if self._is_old else "memory.peak")).read_text())
 
     @property
     def ended(self) -> int:
-        """Processes that the kernel has ended for want of memory."""
+        """How many processes the kernel has killed for lack of memory."""
         said = (self.path / ("memory.oom_control" if self._is_old else "memory.events")).read_text()
         lines = (line.split() for line in said.splitlines())
         return next((int(value) for name, value in lines if name == "oom_kill"), 0)
 
 
 class Told:
-    """What callers were answered: by what they asked for, each status and how often. `late`: seconds that the slowest
-    verb took."""
+    """Callers' answers: counts by request and status. `late`: seconds of the slowest verb."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Counter[str]] = defaultdict(Counter)
@@ -126,7 +125,7 @@ class Told:
 
 
 async def ask_for_much(address: str, nodes: int, seconds: float, callers: int) -> Told:
-    """By so many callers of each kind at a time."""
+    """Sends filter calls from one caller, and each other kind of request from `callers`."""
     told, until = Told(), time.monotonic() + seconds
     async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=60, limits=httpx.Limits()) as client:
 
@@ -149,7 +148,7 @@ async def ask_for_much(address: str, nodes: int, seconds: float, callers: int) -
 
 
 def _verb(nodes: int) -> Ask:
-    """About a pod that nobody has seen, each time."""
+    """Returns a filter call that is about a new pod each time."""
     [call] = select(load(), verb=VERB, kind="ordinary", profile="escher", whole=False, cluster=5000)[:1]
     drawn = random.Random(1)
     ready = call.prepare(drawn)
@@ -183,7 +182,7 @@ _MANAGEMENT: dict[str, Ask] = {
 
 
 def run(nodes: int, pods: int, more: int, seconds: float, callers: int) -> int:
-    """The exit code. Raises NoGroup."""
+    """Runs the measurement and returns the exit code. Raises NoGroup."""
     with tempfile.TemporaryDirectory() as made, Group.made() as group:
         folder, log = Path(made), Path(made) / "log"
         say(f"making an API server with {nodes} nodes and {pods} pods")

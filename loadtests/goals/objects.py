@@ -1,7 +1,7 @@
-"""Pods and nodes as a cluster that has been running for a while has them, with all that nobody asks about.
+"""Pods and nodes as in a cluster in use, with all the fields that no component reads.
 
-Pods are of Deployments: those of one are alike but for name, UID, node, times and addresses. A tenth are members of
-gangs. A pod is about 3.5 KB of JSON, a node about 5.
+Pods are of Deployments: pods of one Deployment differ only by name, UID, node, times and addresses. A tenth are members
+of gangs. A pod is about 3.5 KB of JSON, a node about 5 KB.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 Json = dict[str, Any]
 
 IN_ONE = 50
-"""Pods of one Deployment, about."""
+"""Pods of one Deployment."""
 GANG_OF = 8
 NAMESPACES = tuple(f"team-{number}" for number in range(40))
 _CPU = ("100m", "250m", "500m", "1")
@@ -68,7 +68,7 @@ def nodes(count: int) -> Iterator[Json]:
 
 
 def bound_pods(count: int, of_nodes: int, seed: int = 1) -> Iterator[Json]:
-    """Running ones, evenly over the nodes."""
+    """Yields running pods, evenly over the nodes."""
     rng = random.Random(seed)
     for number in range(count):
         template, copy = divmod(number, IN_ONE)
@@ -77,7 +77,7 @@ def bound_pods(count: int, of_nodes: int, seed: int = 1) -> Iterator[Json]:
 
 
 def pod(template: int, copy: int, drawn: int, *, node: str | None, gang: str | None = None) -> Json:
-    """One of a Deployment: those of one `template` differ by the rest only. On no node: it has just been made."""
+    """Returns a pod of Deployment number `template`. Without a node it has just been created."""
     app, short = f"app-{template}", f"{drawn:08x}"
     owner, name = f"{app}-6d4cf56db6", f"{app}-6d4cf56db6-{copy:02}{short[:3]}"
     asks = {"cpu": _CPU[template % len(_CPU)], "memory": _MEMORY[template % len(_MEMORY)]}
@@ -161,7 +161,7 @@ def pod(template: int, copy: int, drawn: int, *, node: str | None, gang: str | N
 
 
 def life(template: int, copy: int, drawn: int, node: str) -> list[Json]:
-    """How a pod looks from its making until it is gone: made, bound, running, told to end."""
+    """Returns a pod's states until it is gone: created, bound, running, being deleted."""
     made = pod(template, copy, drawn, node=None)
     bound = {**made, "spec": {**made["spec"], "nodeName": node}}
     runs = {**bound, "status": running(bound)}
@@ -169,7 +169,7 @@ def life(template: int, copy: int, drawn: int, node: str) -> list[Json]:
 
 
 def running(made: Json) -> Json:
-    """The status of the pod, once its containers run."""
+    """Returns the status of the pod with running containers."""
     started = made["metadata"]["creationTimestamp"]
     [container] = made["spec"]["containers"]
     return {

@@ -1,20 +1,19 @@
-"""What ephemeral resources cost those who ask for none, for many, and for the node that has their data.
+"""Measures the cost of ephemeral resources: for pods without any, with many, and near their data.
 
     python -m loadtests.goals.resource_costs                                   # a real control plane (Go); ten minutes
     python -m loadtests.goals.resource_costs --only locality
     python -m loadtests.goals.resource_costs --embedded --nodes 20 --rounds 2  # a look: its times are its own
 
-Three comparisons on one control plane, each in rounds of which every one has both sides, in an order that is drawn:
+Three comparisons on one control plane, each in rounds; every round has both sides, in a random order:
 
-    many        a batch of pods that ask for none, where there are a thousand resources, and where there is none
-    asking      a batch of pods that ask for a hundred resources each, and one that asks for one of these
-    locality    tasks that are to be where their data is, by an ephemeral resource through the extender, and by node
-                affinity, in the scheduler without extender
+    many        a batch of pods that request none, with a thousand resources in the cluster, and with none
+    asking      a batch of pods that request a hundred resources each, and a batch that requests one of these
+    locality    tasks that must run at their data, by an ephemeral resource (extender), and by node affinity (without)
 
-A batch's time is from its first creation until this process's own watch shows its last pod bound; a hundred resources
-are on every node, a thousand each on one. Tasks of `locality` come one after the other, in each of a few places at
-every node that has data: the next is created when the one before has run for a second. Makespan is from the first
-creation until the last task has run. Who is not where its data is, or was not bound, ends the measurement.
+A batch's time is from its first creation until this process's watch shows its last pod bound. In `asking` every node
+has a hundred resources, in `many` each of a thousand is on one node. Tasks of `locality` run in sequence, in places at
+every node with data: the next is created when the one before has run for a second. Makespan is from the first creation
+until the last task has run. A misplaced or unbound pod ends the measurement.
 """
 
 from __future__ import annotations
@@ -57,18 +56,20 @@ COMPARISONS = (MANY, ASKING, NEAR)
 
 _PATIENCE = 60.0
 _SETTLES = 1.0
-"""Watches of schedulers and service have seen the last of what was set, or deleted."""
+"""Seconds until watches of schedulers and service have seen the last write."""
 _EVERY, _WRITTEN_WITHIN = 0.1, 120.0
 _NODES = address("api", "v1", "nodes")
 _LABEL = "locality.test/"
 _ENOUGH = 1000
-"""Units of what is not to be short."""
+"""Units of a resource that must not be scarce."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """`pods` of a batch; `resources` that nobody asks for, `asked` for by each pod; nodes that have `data`, `places` at
-    each, `tasks` one after the other in each of these, which run for `lasts` seconds."""
+    """`pods` of a batch; `resources` that no pod requests; `asked` for by each pod.
+
+    `data`: nodes with data, with `places` each; a place runs `tasks` in sequence, for `lasts` seconds each.
+    """
 
     nodes: int = 100
     pods: int = 64
@@ -89,7 +90,7 @@ class Took:
     cpu: dict[str, dict[int, list[float]]] = field(default_factory=dict)
 
     def add(self, side: str, number: int, passed: Iterable[float], cpu: float | None = None) -> None:
-        """Of a round; one below 0 has warmed up, and does not count."""
+        """Adds a round's values; a round below 0 is a warm-up and does not count."""
         if number >= 0:
             self.passed.setdefault(side, {})[number] = list(passed)
             if cpu is not None:
@@ -105,7 +106,7 @@ def _told(row: str, ours: Sample, theirs: Sample) -> Iterator[Measured]:
 
 
 class Bench:
-    """Batches on one cluster. `spent`: CPU seconds of all its processes so far."""
+    """Runs batches on one cluster. `spent`: CPU seconds of all its processes so far."""
 
     def __init__(self, site: RealSite, outside: Outside, spent: Callable[[], float], sizes: Sizes, seed: int) -> None:
         self._site, self._outside, self._spent, self._sizes = site, outside, spent, sizes
@@ -113,7 +114,7 @@ class Bench:
         self._made = 0
 
     def _sides(self, *sides: str) -> Iterator[tuple[int, str]]:
-        """Of every round each of them, in an order that is drawn; one round warms up."""
+        """Yields both sides of every round in a random order, after a round to warm up."""
         for number in range(-1, self._sizes.rounds):
             for side in self._random.sample(sides, len(sides)):
                 yield number, side
@@ -129,7 +130,7 @@ class Bench:
         await self._site.make(PODS, made)
 
     async def _batch(self, scheduler: str, **asks: Any) -> tuple[float, float]:
-        """Seconds until all were bound, and of CPU until they were gone. Leaves no pod. Raises Late."""
+        """Returns seconds until all were bound, and CPU until they were gone. Raises Late."""
         self._outside.forget()
         pods = [self._pod(scheduler, **asks) for _ in range(self._sizes.pods)]
         bound, before = self._outside.bound_at, self._spent()
@@ -143,7 +144,7 @@ class Bench:
             await asyncio.sleep(_SETTLES)
         return took, self._spent() - before
 
-    # -- resources that nobody asks for
+    # -- resources that no pod requests
 
     async def many(self) -> Iterator[Measured]:
         found = Took()
@@ -168,7 +169,7 @@ class Bench:
         )
 
     async def _have(self, wanted: Mapping[str, str]) -> None:
-        """Of all resources these are there, one unit each on its node, and status of nodes says so. Raises Late."""
+        """Makes these the only resources, a unit each, also in node status. Raises Late."""
         there = await self._stated()
         if there == (len(wanted), len(wanted)):
             return
@@ -180,7 +181,6 @@ class Bench:
         await self._until_stated(len(wanted), len(wanted))
 
     async def _stated(self) -> tuple[int, int]:
-        """How many ephemeral resources status of nodes has, by name and on all nodes together."""
         listed = msgspec.json.decode(await self._site.connection.request("GET", _NODES))["items"]
         keys = [key for each in listed for key in each["status"]["allocatable"] if key.startswith(f"{DOMAIN}/")]
         return len(set(keys)), len(keys)
@@ -193,7 +193,7 @@ class Bench:
         await until(stated, lambda: what, within=_WRITTEN_WITHIN, every=_EVERY)
         await asyncio.sleep(_SETTLES)
 
-    # -- resources that everybody asks for
+    # -- resources that every pod requests
 
     async def asking(self) -> Iterator[Measured]:
         sizes, found = self._sizes, Took()
@@ -255,7 +255,7 @@ class Bench:
         return made
 
     async def _tasks(self, holders: Mapping[str, str], way: Callable[[str], Json]) -> tuple[float, list[float]]:
-        """Seconds until the last has run, and of each until it was bound. Leaves no pod. Raises Late, RuntimeError."""
+        """Returns makespan and latencies, in seconds. Leaves no pod. Raises Late, RuntimeError."""
         self._outside.forget()
         latencies: list[float] = []
 
@@ -295,7 +295,7 @@ class Bench:
 def measures(
     sizes: Sizes = Sizes(), *, seed: int = 1, embedded: bool = False, only: Sequence[str] = COMPARISONS
 ) -> Iterator[Measured]:
-    """On a cluster of its own. Raises ClusterError, and RuntimeError where something did not come about."""
+    """Measures on a new cluster. Raises ClusterError, and RuntimeError if a step failed."""
     kind = EmbeddedCluster if embedded else RealCluster
     say(f"starting a control plane of {sizes.nodes} nodes")
     with kind.start(nodes=sizes.nodes) as cluster:
@@ -303,7 +303,7 @@ def measures(
 
 
 async def measure(cluster: LocalCluster, sizes: Sizes, seed: int, only: Sequence[str]) -> list[Measured]:
-    """Leaves the cluster as it was. Raises RuntimeError where something did not come about."""
+    """Leaves the cluster as it was. Raises RuntimeError if a step failed."""
 
     def spent() -> float:
         return sum(cpu_seconds(pid) for pid in cluster.pids().values())
@@ -311,7 +311,7 @@ async def measure(cluster: LocalCluster, sizes: Sizes, seed: int, only: Sequence
     async with connected(cluster.kubeconfig, cluster.service_url) as (site, outside):
         bench = Bench(site, outside, spent, sizes, seed)
         comparisons = {MANY: bench.many, ASKING: bench.asking, NEAR: bench.locality}
-        # What is raised inside the block would come out of it as a group.
+        # An exception raised inside the block would leave it as a group.
         try:
             return [each for name in COMPARISONS if name in only for each in await comparisons[name]()]
         except (EscherError, Late, Refused, RuntimeError, Unavailable) as error:

@@ -1,6 +1,6 @@
-"""Rows: the figures that are to be reached, each with its goal and with what it must reach. Data, and nothing else.
+"""Rows: the figures that Escher should reach, each with its goal and the least result. Data only.
 
-A row that no measure gives yet is here as well, so that it is told as what it is: not measured.
+A row without a measure is here as well, so that it is shown as not measured.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ HTTP, COMPARE, CORE, SCALE, RESOURCES = "http", "compare", "core", "scale", "res
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`name`: what measures and history call it. `of`: its unit, or what it is a ratio to. `measure` that gives it;
-    "": there is none yet. A figure reaches a bound that it is at, or below; at or above if `more_is_better`."""
+    """`of`: its unit, or what it is a ratio to. `measure`: what gives the figure; "": none yet."""
 
     name: str
     of: str
@@ -42,7 +41,7 @@ _BURSTS = tuple(each for each in SIZES if each[1] == BURST)
 
 LARGE = (500, 2000)
 LARGE_NODES = 5000
-"""Members of a gang for which the number of nodes is not told, and on how many they are measured."""
+"""`LARGE`: gang sizes whose goals name no number of nodes. `LARGE_NODES`: nodes when measured."""
 RATE_NODES, RATE_GANGS, RATE_SIZE = 5000, 3000, 3
 
 

@@ -1,4 +1,4 @@
-"""Table: goal, must and now of every row, as Markdown whose columns are aligned. Pure."""
+"""Table: goal, must and now of every row, as Markdown with aligned columns. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ def table(
     measures: Collection[str],
     rows: Sequence[Row] = ROWS,
 ) -> str:
-    """By the names of rows: what was `found`, and what was found `before`. What no row is about stands at the end.
-    `measures`: those that there are, by name."""
+    """`found` and `before` are by row; figures of no row are last. `measures`: existing ones."""
     lines = [HEAD, *(_line(row, found.get(row.name), before, row.measure in measures) for row in rows)]
     known = {row.name for row in rows}
     lines += [_beside(each, before) for each in found.values() if each.row not in known]

@@ -1,12 +1,11 @@
-"""Break-ups: of a gang some were taken, by the service or by kube-scheduler. Has the rest followed, or is it enough?
+"""Break-ups: if a gang lost some members, did the rest follow, or is the rest enough?
 
-(Issue 11, point 5: a gang goes as a whole or not at all.) Who was there from the beginning is enough where it is the
-quorum without those who were taken. With members made anew it is enough only where there is nobody left to go for:
-where kube-scheduler took all of them, for pods that are all gone themselves. Then to take the rest of a gang that is
-whole would be the harm. That is put down as a warning.
+The service or kube-scheduler took the members. By issue 11, point 5, a gang goes as a whole or not at all. The members
+that were there at the beginning are enough if they are the quorum without the taken ones. Re-created members are enough
+only if kube-scheduler took all of them, for pods that are all gone themselves. To take the rest of such a gang, which
+is whole again, would be the harm; the witness records a warning.
 
-Knows who was taken, and for whom kube-scheduler keeps room; must not know whether they might have been: `preemptions`.
-Time is an argument.
+`preemptions` judges whether the members might have been taken. Time is an argument.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from loadtests.harm.history import History, Seen
 from loadtests.harm.owners import DaemonSets
 
 SERVICE, KUBE_SCHEDULER = "the service", "kube-scheduler"
-"""Who takes somebody."""
+"""Who takes pods."""
 
 
 @dataclass(slots=True)
 class _Breakup:
-    """A gang of which some were taken: who ran then, and who was taken."""
+    """A gang that lost members: which ran then, and which were taken."""
 
     key: str
     quorum: int | None
@@ -40,16 +39,17 @@ class _Breakup:
     together: dict[str, Seen] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
     preemptors: dict[str, Seen] = field(default_factory=dict)
-    """By UID: for whom kube-scheduler kept the room that it made."""
+    """By UID: the pods for which kube-scheduler kept the room that it made."""
     unexplained: set[str] = field(default_factory=set)
-    """Nodes where it took somebody, and nobody is known for whom."""
+    """Nodes where kube-scheduler took a pod, and no nominated pod is known yet."""
     by_service: bool = False
-    """Whether the service took somebody."""
+    """Whether the service took a member."""
 
 
 class Breakups:
-    """`call_at` has something done at a time, and `within` is how long the rest has to follow. `hindered` tells what,
-    since a time, has kept the service from taking these pods as well; empty if nothing did."""
+    """`call_at` calls a function at a time. `within`: seconds within which the rest has to follow.
+
+    `hindered`: what kept the service since a time from taking these pods as well; empty if nothing did."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class Breakups:
     # -- what happens --------------------------------------------------------------------------------------------
 
     def pod_changed(self, pod: Seen) -> None:
-        """kube-scheduler may say only now for whom it took somebody."""
+        """Notes the preemptor, if kube-scheduler nominates it only after it took members."""
         node = pod.facts.nominated
         for breakup in self._open.values() if node else ():
             if node in breakup.unexplained:
@@ -79,7 +79,7 @@ class Breakups:
                 breakup.preemptors[pod.facts.uid] = pod
 
     def broken_up(self, pod: Seen, at: float, *, by: str) -> None:
-        """A pod was taken; if it is a gang's member, the others must go as well, or be enough without it."""
+        """Notes that a pod was taken; the rest of its gang must follow, or be enough."""
         facts = pod.facts
         if facts.gang is None or facts.scheduler not in self._history.schedulers or not facts.node or pod.had_ended:
             return
@@ -110,11 +110,11 @@ class Breakups:
         return breakup
 
     def is_daemon(self, pod: Facts, there: Iterable[Facts]) -> bool:
-        """Whether a DaemonSet makes it anew on its node; `there`: the pods that live."""
+        """Whether a DaemonSet re-creates it on its node; `there`: the pods that live."""
         return self.daemon_sets.made(pod, self._history.nodes.get(pod.node), there)
 
     def is_broken_up(self, pod: Seen) -> bool:
-        """Whether others of its gang have been taken lately: then it is to follow."""
+        """Whether other members of its gang were taken lately, so that it has to follow."""
         gang = pod.facts.gang
         return gang is not None and gang.id in self._open
 
@@ -123,7 +123,7 @@ class Breakups:
     def _weigh(self, breakup: _Breakup) -> None:
         del self._open[breakup.key]
         there = [pod.facts for pod in self._history.pods.values() if pod.lives]
-        # A DaemonSet's pod stays, whatever gang it says it is of.
+        # A DaemonSet's pod stays, whatever gang its labels name.
         left = [pod for pod in breakup.together.values() if pod.lives and not self.is_daemon(pod.facts, there)]
         if not left or (breakup.quorum is not None and len(left) + breakup.done >= breakup.quorum):
             return
@@ -142,7 +142,7 @@ class Breakups:
         self._find(Harm(rule, f"gang {breakup.key}", breakup.began, why))
 
     def _is_whole_again(self, breakup: _Breakup) -> bool:
-        """Whether it has its quorum with members made anew, and nobody is left of those for whom it lost the others."""
+        """Whether re-created members complete its quorum, and all preemptors are gone."""
         if breakup.by_service or breakup.unexplained or not breakup.preemptors:
             return False
         if any(pod.leaving_at is None for pod in breakup.preemptors.values()):

@@ -1,7 +1,7 @@
-"""Budgets: how many pods PodDisruptionBudgets allowed to go, now and a moment ago.
+"""Budgets: how many evictions PodDisruptionBudgets allowed, now and a moment ago.
 
-A moment ago counts, for an eviction spends its budget before anybody hears of it. Knows selectors as the documentation
-of labels has them; judges nothing.
+The moment counts, because an eviction spends its budget before a watch shows it. Selectors work as the documentation of
+labels says.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MOMENT = 3.0
 class _Budget:
     selector: Json
     allowed: list[tuple[float, int]] = field(default_factory=list)
-    """Since when so many were allowed, the latest last; older ones are forgotten."""
+    """Pairs of a time and the number allowed from then on, the latest last; old ones are lost."""
 
     def lately(self, at: float) -> int:
-        """The most that was allowed within the last seconds."""
+        """The most that was allowed within the last `_MOMENT` seconds."""
         # The last one before the moment was in force at its beginning.
         while len(self.allowed) > 1 and self.allowed[1][0] <= at - _MOMENT:
             del self.allowed[0]
@@ -50,7 +50,7 @@ class Budgets:
         budget.see(int((obj.get("status") or {}).get("disruptionsAllowed") or 0), at)
 
     def objection(self, pods: Iterable[Facts], at: float) -> str:
-        """Why these could not all have gone, as far as budgets say; empty if they could."""
+        """Why budgets did not allow all these pods to go together; empty if they did."""
         asked: dict[tuple[str, str], int] = {}
         for pod in pods:
             labels = dict(pod.labels)
@@ -67,7 +67,7 @@ class Budgets:
 
 
 def selects(selector: Mapping[str, object], labels: Mapping[str, str]) -> bool:
-    """Whether a label selector (matchLabels and matchExpressions) takes what bears these labels; an empty one does."""
+    """Whether a label selector (matchLabels, matchExpressions) matches; an empty one always."""
     wanted, lines = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
     assert isinstance(wanted, dict)
     assert isinstance(lines, list | tuple)

@@ -1,4 +1,4 @@
-"""The witness of a control plane that runs: follows its watches through restarts, and reads its audit log as it grows.
+"""Control plane: the witness of a running control plane, through its watches and its audit log.
 
     with following(cluster.admin, cluster.audit_log) as follower:
         ...
@@ -7,9 +7,9 @@
         follower.finish()
         follower.violations()
 
-The cluster is one started with `audit=True`. Watches and log are put in one order by time: the log says when a request
-was answered, and a watch's event has the time at which it came, on the same machine. Both are waited for a little
-before anything is judged.
+The cluster is one started with `audit=True`. The follower orders watches and log by time: the log has the time of each
+answer. A watch's event has the time at which it came, on the same machine. Both are delayed a little before they are
+judged, and watches continue through restarts.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ PATHS = {
     "/apis/scheduling.x-k8s.io/v1alpha1/podgroups": "PodGroup",
 }
 _LAG = 3.0
-"""So many seconds are what is told by several compared, before it is put in order."""
+"""Seconds for which events of all sources are collected before they are put in order."""
 _EVERY = 0.5
 
 
 class AuditLog:
-    """Reads on from where it was; a line that is not written to its end is left for the next time."""
+    """Continues reading where it was; an incomplete last line waits for the next call."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,7 @@ def _read(line: bytes) -> Json | None:
 
 
 class Follower:
-    """Start it, and `finish` it. The witness is fed by one thread, some seconds after the events."""
+    """Call `start`, and `finish` at the end. One thread feeds the witness, some seconds late."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class Follower:
 
     @property
     def gaps(self) -> int:
-        """How often a watch had to be begun anew with a list."""
+        """How many times a watch had to begin again with a list."""
         return sum(each.gaps for each in self._collections)
 
     def start(self) -> None:
-        """What there was is known when this returns."""
+        """Begins to follow; the objects that exist are known when it returns."""
         for each in self._watching:
             each.start()
         for each in self._watching:
@@ -115,7 +115,7 @@ class Follower:
             self.witness.interrupted(self._now())
 
     def finish(self) -> None:
-        """All that happened until now is judged. Raises what the witness itself failed by."""
+        """Judges all that happened until now. Raises the error of the witness, if it failed."""
         self._ending.wait(self._lag)
         self.close()
         self._feed(self._now())
@@ -123,7 +123,7 @@ class Follower:
             self.witness.finish(self._now())
 
     def close(self) -> None:
-        """Nothing is followed any more."""
+        """Ends all watches."""
         self._ending.set()
         for each in self._watching:
             each.end()
@@ -139,7 +139,7 @@ class Follower:
             return self.witness.warnings()
 
     def new_violations(self) -> list[Harm]:
-        """Those that were found since this was asked last."""
+        """The violations found since the last call."""
         found = self.violations()
         new, self._reported = found[self._reported :], len(found)
         return new
@@ -149,7 +149,7 @@ class Follower:
             path,
             kind,
             lambda sighting: self._hear({"type": sighting.type, "object": sighting.seen}),
-            # Items of a list do not say what they are.
+            # Items of a list do not state their kind.
             read=lambda found: {**found, "kind": kind},
         )
 
@@ -170,7 +170,7 @@ class Follower:
                 raise
 
     def _feed(self, until: float) -> None:
-        """What happened before is told to the witness, in order."""
+        """Passes the events before `until` to the witness, in order."""
         with self._feeding:
             for event in self._log.more():
                 self._put(
@@ -189,7 +189,7 @@ class Follower:
 
 @contextmanager
 def following(api: Api, audit_log: Path, **about: Any) -> Iterator[Follower]:
-    """A follower that has begun, and ends with the block; `finish` it before."""
+    """A started follower, which ends with the block; call `finish` in the block."""
     follower = Follower(api, audit_log, **about)
     follower.start()
     try:

@@ -1,7 +1,7 @@
-"""The witness of a simulation: taps the store and the audit of the embedded cluster, in the order of what happens.
+"""Embedded: the witness of a simulation, fed by the embedded cluster's store and audit, in order.
 
-Reads no object of the service. Must not change anything: it draws no chance and waits for nothing, so that the same
-seed gives the same days with it and without.
+It reads no object of the service and changes nothing. It draws no random numbers and waits for nothing, so that the
+same seed gives the same days with it and without.
 """
 
 from __future__ import annotations
@@ -31,17 +31,16 @@ class Stage(Protocol):
 
 
 def attach(simulation: Stage, **about: Any) -> HarmWitness:
-    """A witness of the simulation from now on, entered already. `about`: what HarmWitness takes.
+    """A witness of the simulation from now on, already entered. `about`: what HarmWitness takes.
 
-    What is there is taken for what it is; how it came to be so is not known. Ends with the simulation.
-    """
+    It knows the objects that exist, but not how they came to be so. It ends with the simulation."""
     witness = HarmWitness(**about)
     api, clock = simulation.cluster.api, simulation.clock
 
     def hear(change: Any) -> None:
         kind = _KINDS.get((change.kind.group, change.kind.plural))
         if kind is not None:
-            # Stored objects need not say what they are.
+            # Stored objects need not state their kind.
             witness.watched({"type": change.type, "object": {**change.object, "kind": kind}}, clock.now())
 
     for served in api.served.all():

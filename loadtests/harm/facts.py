@@ -1,7 +1,6 @@
-"""Facts: what the JSON of a pod says, as far as harm is judged by it.
+"""Facts: what the JSON of one pod says, as far as harm is judged by it.
 
-What labels and annotations mean is `loadtests.reading`'s. Knows one object at a time; must not know
-what happened before.
+`loadtests.reading` interprets labels and annotations.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ PLACES = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 MIRROR = "kubernetes.io/config.mirror"
 
 SYSTEM_CRITICAL = 2_000_000_000
-"""Priorities from here on are those of pods that a cluster cannot do without."""
+"""The least priority of pods that a cluster cannot do without."""
 
 
 class Facts(NamedTuple):
@@ -35,9 +34,9 @@ class Facts(NamedTuple):
     ready: bool
     deleting: bool
     preempted_by: str
-    """The scheduler that says it preempts the pod, by the name in its profile; empty if none does."""
+    """The scheduler that says it preempts the pod, by the name in its profile; empty: none does."""
     nominated: str
-    """The node on which room is kept for it, since others have to leave there for it."""
+    """The node where room is kept for the pod, because others have to leave there for it."""
     attempt_text: str
     attempt: Attempt | None
 
@@ -51,7 +50,7 @@ class Facts(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What stays the same when the pod is made anew: its controller, its gang, its own labels, or its name."""
+        """What a re-created pod keeps: its controller, its gang, its own labels, or its name."""
         if self.owner is not None:
             return f"{self.owner.kind} {self.owner.uid}"
         if self.gang is not None:

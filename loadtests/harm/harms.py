@@ -27,7 +27,7 @@ WARNINGS = (IN_PART, INTERRUPTED, HALF_LEFT, WHOLE_AGAIN)
 
 @dataclass(frozen=True)
 class Harm:
-    """`rule`: one of RULES, or of WARNINGS. `pod`: namespace and name, or those of a gang. `at`: seconds since 1970."""
+    """`rule`: of RULES or WARNINGS. `pod`: namespace and name (or a gang). `at`: epoch seconds."""
 
     rule: str
     pod: str

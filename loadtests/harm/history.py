@@ -1,7 +1,7 @@
-"""History: pods, gangs and attempts as the watches have shown them, and what of it can never be undone.
+"""History: pods, gangs and attempts as the watches have shown them, and their permanent facts.
 
-Kept event by event, at a cost that does not grow with what was before: which members of a gang were ever bound
-together, which of an attempt's, how each pod came to its node. Knows nothing of who asked for what, and judges nothing.
+Permanent is which members of a gang, or of an attempt, were ever bound together, and how each pod came to its node.
+Each event updates the history, at a cost that does not grow with the past. It does not judge.
 """
 
 from __future__ import annotations
@@ -22,51 +22,51 @@ class Seen:
     """When it was seen first."""
     bound_at: float | None = None
     marked_by_binding: bool = False
-    """Its attempt came with its node, in one write, or it was bound before anybody looked."""
+    """Its attempt came with its node in one write, or it was bound before its first sighting."""
     was_whole: bool = False
-    """It was bound while its gang's quorum was."""
+    """It was bound while its gang's quorum was bound."""
     leaving_at: float | None = None
-    """When it began to go: it is deleted, or was told to."""
+    """When it began to go: it is deleted, or was asked to go."""
     gone_at: float | None = None
     had_ended: bool = False
     """Whether it had succeeded or failed before it began to go."""
     healthy: bool = False
     """Whether it was Running and Ready when it began to go, or is."""
     left_by: str = ""
-    """Who asked for its end first; empty while that is not known."""
+    """The user who asked first for its end; empty while unknown."""
     refused: bool = False
     """Its Binding was refused for good, and it was never bound."""
 
     @property
     def lives(self) -> bool:
-        """It is bound, and neither on its way out nor at its end."""
+        """It is bound, and is neither leaving nor finished."""
         return bool(self.facts.node) and self.leaving_at is None and not self.facts.finished
 
     @property
     def waits(self) -> bool:
-        """It is there, and not bound."""
+        """It exists and is not bound."""
         return not self.facts.node and self.leaving_at is None and not self.facts.finished
 
 
 @dataclass(slots=True, eq=False)
 class GangSeen:
-    """A gang while some member of it exists. `key`: its `reading.Gang.id`."""
+    """A gang while a member of it exists. `key`: its `reading.Gang.id`."""
 
     key: str
     members: dict[str, Seen] = field(default_factory=dict)
     bound: dict[str, Seen] = field(default_factory=dict)
-    """Those that live."""
+    """The members that live."""
     fresh: dict[str, Seen] = field(default_factory=dict)
-    """Those of them that never were together with a whole quorum."""
+    """Those in `bound` that were never bound together with a whole quorum."""
     done: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """UIDs of members that succeeded without being asked to go, by the UID of their controller."""
+    """UIDs of members that succeeded before they were asked to go, by their controller's UID."""
     quorum: int | None = None
     partly_since: float | None = None
-    """Since when some are bound, and never was the quorum."""
+    """Since when some members are bound, while the quorum never was."""
 
     @property
     def placed(self) -> int:
-        """How many count for the quorum: those that live, and those that did their work for the same controllers."""
+        """The members that count for the quorum: living, or succeeded for the same controllers."""
         owners = {_owner(pod) for pod in self.members.values() if not pod.facts.finished} if self.done else ()
         return len(self.bound) + sum(len(self.done[owner]) for owner in owners if owner in self.done)
 
@@ -76,18 +76,18 @@ class GangSeen:
 
     @property
     def lowest(self) -> int:
-        """The lowest priority of its members."""
+        """The lowest priority of its unfinished members."""
         living = [pod.facts.priority for pod in self.members.values() if not pod.facts.finished]
         return min(living, default=0)
 
 
 @dataclass(slots=True, eq=False)
 class AttemptSeen:
-    """An attempt to bind members of a gang together, as the marks on those that were bound tell it."""
+    """An attempt to bind members of a gang together, according to the marks on bound members."""
 
     gang: str
     began: float
-    """When the first that bears its mark was bound."""
+    """When the first pod with its mark was bound."""
     needed: int
     size: int
     named: set[str] = field(default_factory=set)
@@ -95,7 +95,7 @@ class AttemptSeen:
     """UIDs of its members that exist."""
     bound: set[str] = field(default_factory=set)
     peak: int = 0
-    """How many of it were ever bound at the same time."""
+    """The most members of it that were ever bound at one time."""
 
 
 def _owner(pod: Seen) -> str:
@@ -103,14 +103,13 @@ def _owner(pod: Seen) -> str:
 
 
 class History:
-    """`schedulers`: those whose pods are the service's. `forget_after`: seconds that a pod is remembered after its
-    end."""
+    """`schedulers`: the service's. `forget_after`: seconds for which an ended pod is remembered."""
 
     def __init__(self, schedulers: frozenset[str], forget_after: float) -> None:
         self.schedulers = schedulers
         self.pods: dict[str, Seen] = {}
         self.latest: dict[str, Seen] = {}
-        """By namespace and name: the last pod so called, there or not."""
+        """By namespace and name: the last pod with that name, even if it is gone."""
         self.gangs: dict[str, GangSeen] = {}
         self.attempts: dict[tuple[str, str], AttemptSeen] = {}
         self.nodes: dict[str, Json] = {}
@@ -133,7 +132,7 @@ class History:
         return seen, before
 
     def lose_pod(self, obj: Json, at: float) -> tuple[Seen, Facts | None]:
-        """The pod is gone; what is said is its last state."""
+        """Notes that the pod is gone; `obj` is its last state."""
         seen, before = self.see_pod(obj, at)
         if seen.leaving_at is None:
             seen.leaving_at = at
@@ -150,7 +149,7 @@ class History:
         if facts.node and (before is None or not before.node):
             seen.bound_at = at
             seen.refused = False
-            # What bore the mark before it had a node was marked by somebody else.
+            # A mark that came before the node was not written by the Binding.
             unmarked = before is None or before.attempt_text != facts.attempt_text
             seen.marked_by_binding = facts.attempt is not None and unmarked
         if before is not None and before.gang != facts.gang:
@@ -171,14 +170,14 @@ class History:
             self._note_attempt(seen, facts.attempt, at)
 
     def gang_of(self, seen: Seen) -> GangSeen | None:
-        """The gang of a pod that is the service's to place."""
+        """The gang of a pod that the service has to place."""
         gang = seen.facts.gang
         if gang is None or seen.facts.scheduler not in self.schedulers:
             return None
         return self.gangs.get(gang.id)
 
     def gang_called(self, name: str) -> GangSeen | None:
-        """The gang that the service means; of several that share the name, one with members that wait comes first."""
+        """The gang that the service means by a name; gangs with waiting members come first."""
         key, _, of_group = name.partition("@")
         uid = of_group.partition("@")[2]
         found = [
@@ -219,7 +218,7 @@ class History:
         self._heed(gang, at)
 
     def _reckon(self, gang: GangSeen) -> None:
-        """Its quorum is the most that a member asks for."""
+        """Sets its quorum to the largest one that a member asks for."""
         asked = [self._quorum_of(pod) for pod in gang.members.values() if not pod.facts.finished]
         gang.quorum = max((each for each in asked if each is not None), default=gang.quorum)
 
@@ -230,7 +229,7 @@ class History:
         return self._groups.get(gang.key) if gang.quorum is None else gang.quorum
 
     def _heed(self, gang: GangSeen, at: float) -> None:
-        """Whether its quorum is bound in this moment."""
+        """Notes whether its quorum is bound at this moment."""
         if gang.quorum is not None and gang.fresh and gang.placed >= gang.quorum:
             for pod in gang.fresh.values():
                 pod.was_whole = True
@@ -253,7 +252,7 @@ class History:
             gang = seen.facts.gang
             attempt = AttemptSeen("" if gang is None else gang.id, at, said.needed, said.size)
             self.attempts[key] = attempt
-        # A mark that was written later may tell of more members.
+        # A later mark may name more members.
         attempt.needed, attempt.size = min(attempt.needed, said.needed), max(attempt.size, said.size)
         attempt.there.add(uid)
         attempt.named.update(said.named)

@@ -1,7 +1,7 @@
-"""Owners: is a pod of a DaemonSet that exists and wants it, or the mirror of a static pod? By objects, not by its word.
+"""Owners: whether a pod is a DaemonSet's own, or the mirror of a static pod, according to objects.
 
-A DaemonSet wants a pod on a node that has the labels of its template's nodeSelector; its other rules are left out, so
-that too many pods are taken for its own, and none too few. Judges nothing.
+A DaemonSet wants a pod on a node with the labels of its template's nodeSelector. Its other rules are left out, so that
+too many pods count as its own, and none too few.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class DaemonSets:
             self._by_uid[obj["metadata"]["uid"]] = obj
 
     def made(self, pod: Facts, node: Json | None, others: Iterable[Facts]) -> bool:
-        """Whether it makes the pod anew on the node. Of several there it keeps one: the `others` are still there."""
+        """Whether its DaemonSet re-creates the pod on the node: not if another of it is there."""
         owner = pod.owner
         found = None if owner is None or owner.kind != "DaemonSet" else self._by_uid.get(owner.uid)
         if owner is None or found is None or found["metadata"].get("deletionTimestamp"):
@@ -43,7 +43,7 @@ class DaemonSets:
 
 
 def is_static(pod: Facts) -> bool:
-    """Whether only a kubelet can have made the pod, as the mirror of a static one."""
+    """Whether only a kubelet can have created the pod, as the mirror of a static pod."""
     owner = pod.owner
     of_its_node = owner is not None and (owner.kind, owner.name) == ("Node", pod.node)
     return pod.mirror and of_its_node and pod.namespace == _STATIC

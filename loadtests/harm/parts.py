@@ -1,8 +1,7 @@
-"""Parts: may this member have been evicted because its gang was never whole? (Issue 11, points 2 and 3.)
+"""Parts: whether a member may be evicted because its gang was never whole (issue 11, points 2, 3).
 
-Only where it is known, not inferred: the pod bears the mark of an attempt, written for it by the Binding itself, and of
-that attempt so many members still exist unbound, or had their Binding refused for good, that the quorum cannot have
-been bound. That others are absent proves nothing. Reads the history as it is at the moment of the eviction.
+This must be known, not inferred. The Binding itself wrote the pod's mark of an attempt. Enough members of the attempt
+still exist unbound, or were refused for good: the quorum cannot have been bound. Absent members prove nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +11,13 @@ from collections.abc import Container
 from loadtests.harm.history import AttemptSeen, History, Seen
 
 _ALL_NAMED = 17
-"""In attempts of up to so many members each mark names all."""
+"""In attempts with up to this many members each mark names all."""
 
 
 def fault(pod: Seen, history: History, refused: Container[str], bound_by_others: Container[str]) -> str:
-    """Why it may not; empty if it may. `refused`: UIDs whose Binding was refused for good. `bound_by_others`: UIDs of
-    pods whose Binding somebody else than the service wrote."""
+    """Why it may not at this moment; empty if it may. `refused`: UIDs of pods refused for good.
+
+    `bound_by_others`: UIDs of pods with a Binding that was not the service's."""
     facts = pod.facts
     if pod.was_whole:
         return "it was bound together with the whole quorum of its gang"
@@ -48,7 +48,7 @@ def fault(pod: Seen, history: History, refused: Container[str], bound_by_others:
 
 
 def _members(attempt: AttemptSeen, history: History) -> set[str]:
-    """Those that are known to belong to it: named by a mark; where marks name but a few, also who was there before."""
+    """The members known by marks; in large attempts also those of the gang that existed before."""
     gang = history.gangs.get(attempt.gang)
     if gang is None or attempt.size <= _ALL_NAMED:
         return attempt.named

@@ -1,7 +1,7 @@
-"""Preemptions: may this pod have been evicted so that a gang, or another pod, has room? (Issue 11, points 3 and 5.)
+"""Preemptions: whether a pod might be evicted to make room for a gang or for another pod.
 
-Looks at who was taken, for whom, how often, and whether it came to anything. Whether the rest of a gang followed:
-`breakups`. Time is an argument.
+(Issue 11, points 3 and 5.) It judges the victim, the preemptor, how frequent evictions are, and whether they had an
+effect. `breakups` judges whether the rest of a gang followed. Time is an argument.
 """
 
 from __future__ import annotations
@@ -20,25 +20,24 @@ from loadtests.harm.owners import is_static
 
 _FOR = re.compile(r"\bfor (gang|pod) ([a-z0-9-]+/[A-Za-z0-9_.@%-]*[A-Za-z0-9])")
 _APART = re.compile(r"\bfor a (gang|pod) of higher priority")
-"""What is said on a pod of another namespace: it names nobody there."""
+"""The note on a pod of another namespace, which has to name no pod there."""
 _ALONE = "evicted for pod "
-"""How it is said that a pod was evicted for one of no gang, and not since kube-scheduler took others of its gang."""
+"""Begins a note: the preemptor is a single pod, and kube-scheduler took no member before."""
 _HOUR = 3600.0
 _ORDERED_WITHIN = 1.0
-"""Seconds from the service's last look at the API server for the preemptor to the eviction that it asks for then."""
+"""Seconds from the service's last look at the preemptor to the eviction that it then asks for."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is put up with. Times in seconds.
+    """What is tolerated. Times in seconds.
 
-    `foreign_victims`: whether pods of other schedulers may be taken at all. `rounds_an_hour`: how often evictions may
-    begin for a gang that is not bound by them. `round_gap`: evictions that follow one another faster are one round.
-    `back_off`: how long the pod that an owner made anew in the same place is left alone the first time; it doubles up
-    to `longest_back_off`. `whole_within`: how soon the rest of a gang must have followed the first that was taken.
-    `placed_within`: how soon after its victims are gone a gang must be bound, if nothing else changes meanwhile.
-    `despite_budgets`: whether a pod may be deleted for a higher priority where its budget does not let it go.
-    """
+    `foreign_victims`: whether pods of other schedulers may be victims. `rounds_an_hour`: how many rounds of evictions
+    may begin in an hour for a gang that is not bound by them. `round_gap`: evictions with shorter gaps are one round.
+    `back_off`: how long a pod that its owner re-created on the same node is left alone the first time; it doubles up to
+    `longest_back_off`. `whole_within`: how soon the rest of a gang must follow the first victim. `placed_within`: how
+    soon after its victims are gone a gang must be bound, if nothing else changes. `despite_budgets`: whether a pod may
+    be deleted for a higher priority although its budget does not let it go."""
 
     foreign_victims: bool = False
     rounds_an_hour: int = 8
@@ -55,7 +54,7 @@ USUAL = Bounds()
 
 @dataclass(slots=True)
 class _Course:
-    """What was done for one gang, since it was bound last."""
+    """What was done for one preemptor, since it was last bound."""
 
     began: float = 0.0
     first: str = ""
@@ -65,16 +64,16 @@ class _Course:
     victims: list[Seen] = field(default_factory=list)
     last: float = 0.0
     taken: dict[str, float] = field(default_factory=dict)
-    """By identity: since when pods of it have been taken."""
+    """By identity: since when pods of it were victims."""
     places: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By identity and node: when a pod there was taken, once for each time that it was made anew."""
+    """By identity and node: when a pod was a victim there, once for each re-creation."""
     changed: bool = False
-    """Whether since the last round anything has changed but the victims themselves."""
+    """Whether more than the victims has changed since the last round."""
     ever_changed: bool = False
 
 
 class Preemptions:
-    """Told of each victim, and of all that changes. `call_at` has something done at a time."""
+    """Receives each victim, and all changes. `call_at` calls a function at a time."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class Preemptions:
         self._breakups = breakups
         self._courses: dict[str, _Course] = {}
         self._victims: dict[str, list[Seen]] = defaultdict(list)
-        """By gang: those evicted for it since nodes have changed last, or its members."""
+        """By gang: the victims for it since its members, or any nodes, last changed."""
 
     # -- what happens --------------------------------------------------------------------------------------------
 
@@ -101,11 +100,11 @@ class Preemptions:
         self._victims.clear()
 
     def binding_refused(self, pod: Seen) -> None:
-        """For good: its gang's plan has come to nothing, and what its victims have left is anybody's."""
+        """A Binding was refused for good: the plan failed; its victims' room is free for all."""
         self._victims.pop(pod.facts.key if pod.facts.gang is None else pod.facts.gang.key, None)
 
     def pod_changed(self, pod: Seen, before: Facts | None) -> None:
-        """A pod came, was bound, went or ended: is there room now that was not there, or a gang that is another?"""
+        """Notes a pod that came, was bound, went or ended: it may change the room, or a gang."""
         if pod.facts.gang is not None and (before is None or pod.gone_at is not None):
             self._victims.pop(pod.facts.gang.key, None)
         if not self._courses:
@@ -117,10 +116,10 @@ class Preemptions:
         for name in list(self._courses):
             course, gang = self._courses[name], self._preemptor(name)
             if gang is None or (gang.quorum is not None and gang.placed >= gang.quorum):
-                # It came to something, or there is nobody left to do it for.
+                # It was bound, or does not exist any more.
                 del self._courses[name]
             elif bound and name not in of_its_own and self._is_intruder(pod, course, gang):
-                # What is made free for a gang is the gang's: that is no excuse.
+                # A pod that takes a gang's freed room is no excuse.
                 pass
             elif (
                 came or pod.gone_at is not None
@@ -130,23 +129,24 @@ class Preemptions:
                 course.changed = course.ever_changed = True
 
     def _is_intruder(self, pod: Seen, course: _Course, gang: GangSeen) -> bool:
-        """Whether the pod was let onto a node that a victim has left, and is not before the gang in turn: what is made
-        free for a gang is the gang's. Pods of other schedulers, and gangs of the same priority, may come before it."""
+        """Whether a pod that may not overtake the gang is bound to a node that a victim has left.
+
+        The freed room belongs to the gang. Pods of other schedulers, and gangs of the same priority, may overtake it.
+        """
         facts = pod.facts
         if facts.scheduler not in self._history.schedulers or facts.priority > gang.lowest:
             return False
         if facts.identity in course.taken:
-            # Made anew: judged by what becomes of it.
+            # It was re-created: its own end will be judged.
             return False
         if facts.gang is not None and facts.priority == gang.lowest:
             return False
         return any(victim.facts.node == facts.node and victim.gone_at is not None for victim in course.victims)
 
     def evicted(self, pod: Seen, note: str, at: float, *, followed: bool) -> None:
-        """The service has had the pod evicted, and says so in the note: for which gang, or for which pod.
+        """Judges a pod that the service evicted; the note names the gang or pod that preempts.
 
-        `followed`: others of its gang had been taken before, so that it had to go as well.
-        """
+        `followed`: other members of its gang had been taken before, so that it had to go as well."""
         self._breakups.broken_up(pod, at, by=SERVICE)
         said = _FOR.search(note)
         if said is None and not followed and not _APART.search(note):
@@ -159,12 +159,12 @@ class Preemptions:
                 whom = f"gang {gang.key}"
             gang = self._preemptor(whom)
             if gang is None and (said[1] == "pod" or self._was_there(said[2], at - _ORDERED_WITHIN)):
-                # It was there when that was ordered, and there is nobody left to have harmed for it.
+                # The preemptor existed when the eviction was ordered, and no longer does: nothing to judge.
                 return
             if gang is None:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which has no member")
                 return
-            # It may be bound by the time at which the reason is told.
+            # It may be bound by the time at which the reason is known.
             placed_since = any((each.bound_at or 0.0) > at for each in gang.bound.values())
             for why in self._wrong_preemptor(pod, gang, whom, followed=followed or placed_since):
                 self._harm(harms.VICTIM, pod, at, why)
@@ -177,12 +177,12 @@ class Preemptions:
                 self._harm(harms.VICTIM, pod, at, f"it was evicted for {whom}, which {higher}")
 
     def _was_there(self, gang: str, at: float) -> bool:
-        """Whether a member of the gang that is called so went after that."""
+        """Whether a member of the gang with this name left after that."""
         of_gang = (pod for pod in self._history.pods.values() if pod.facts.gang and pod.facts.gang.key == gang)
         return any(pod.gone_at is not None and pod.gone_at > at for pod in of_gang)
 
     def _preemptor(self, whom: str) -> GangSeen | None:
-        """Whom others were evicted for, as it is now: a pod of no gang is as a gang of one."""
+        """The preemptor as it is now; a pod without a gang is as a gang of one."""
         kind, _, key = whom.partition(" ")
         if kind == "gang":
             return self._history.gangs.get(key)
@@ -195,7 +195,7 @@ class Preemptions:
     # -- judgements ----------------------------------------------------------------------------------------------
 
     def _look_for_success(self, key: str, course: _Course, now: float) -> None:
-        """Some time after the last victim went: it has come to something, or more than the victims has changed."""
+        """Finds a preemption without effect, some time after the last victim left."""
         if self._courses.get(key) is not course or course.ever_changed:
             return
         within = self._bounds.placed_within
@@ -235,12 +235,12 @@ class Preemptions:
         return wrong
 
     def _heed_intruder(self, pod: Seen, gang: GangSeen, at: float) -> None:
-        """Who is let into the place of a victim, and then evicted for the same gang, was evicted in vain."""
+        """Finds a pod that was bound to a victim's node and then evicted for the same gang."""
         earlier, facts = self._victims[gang.key], pod.facts
         for victim in earlier:
             if victim.facts.node != facts.node or victim.gone_at is None or (pod.bound_at or 0.0) <= victim.gone_at:
                 continue
-            # Who is made anew is judged by what becomes of it.
+            # A re-created pod is judged by its own end.
             if victim.facts.identity != facts.identity or pod.seen_at < victim.gone_at:
                 why = f"it was let into the place that {victim.facts.key} had left for gang {gang.key}, and left too"
                 self._harm(harms.IN_VAIN, pod, at, why)
@@ -282,7 +282,7 @@ class Preemptions:
         course.taken[facts.uid] = at
 
     def _heed_place(self, pod: Seen, course: _Course, whom: str, at: float) -> None:
-        """A pod made anew in the same place is left alone, each time for longer."""
+        """Finds a pod, re-created on the same node, that was not left alone for long enough."""
         bounds, times = self._bounds, course.places[pod.facts.identity, pod.facts.node]
         if times and pod.seen_at <= times[-1]:
             # It was there beside the other.

@@ -1,7 +1,7 @@
-"""Statements: what the service says in Events of whom it has evicted, and of gangs that are bound in part.
+"""Statements: the service's Events about evicted pods, and about gangs that are bound in part.
 
-An eviction waits for its Event, and is judged by what that says: as a part of a gang, or as a victim. Pure: time is
-what the events say.
+An eviction waits for its Event, which says whether it is judged as a part of a gang or as a victim. Time is what the
+events say.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from loadtests.harm.history import History, Seen
 from loadtests.harm.preemptions import Bounds, Preemptions
 
 PART_REASON, VICTIM_REASON, IN_PART_REASONS = "GangEvicted", "Preempted", ("GangInPart", "GangInDoubt")
-"""Reasons of the service's Events: for a part that is evicted; in the reason for a victim; for a gang in part."""
+"""Reasons of Events: for an evicted part; in the reason for a victim; for a gang in part."""
 PAST_BUDGETS = "despite disruption budget"
-"""In the note about a pod whose budget did not let it go."""
+"""In the note about a pod that left although its budget did not let it go."""
 SHORTLY = 3.0
 _STATED_WITHIN = 150.0
-"""The service tries to write an Event for two minutes, for the API server may be away."""
+"""The service tries to write an Event for two minutes, because the API server may be away."""
 _CLOSE = 5.0
 _MOST = 100_000
-"""Pods of which statements are remembered."""
+"""The most pods with remembered statements."""
 
 Found = Callable[[Harm], None]
 CallAt = Callable[[float, Callable[[], None]], None]
@@ -45,9 +45,9 @@ class Eviction:
     not_a_part: str
     """Why it may not have been evicted as a part; empty if it may."""
     followed: bool
-    """Others of its gang had been taken."""
+    """Other members of its gang had been taken."""
     past_budgets: bool = False
-    """It was deleted, for a budget did not let it go: only for a higher priority, and said so."""
+    """It was deleted because a budget was in the way: only for a higher priority, and said so."""
     judged: bool = False
 
 
@@ -72,22 +72,22 @@ class Statements:
         self._said: dict[str, list[Statement]] = {}
         """By UID."""
         self._waiting: dict[str, list[Eviction]] = {}
-        """By UID: evictions whose reason is not known yet."""
+        """By UID: evictions with an unknown reason."""
 
     def evicted(self, eviction: Eviction) -> None:
-        """The service had the pod evicted, and says why in an Event, a little earlier or later."""
+        """Judges an eviction by its Event, which comes a little earlier or later."""
         uid, at = eviction.pod.facts.uid, eviction.at
         close = [each for each in self._said.get(uid, ()) if abs(each.at - at) <= _CLOSE]
         if close:
             self._judge(eviction, close[-1])
             return
         self._waiting.setdefault(uid, []).append(eviction)
-        # An Event is not repeated: one that is older may have been the word for this as well.
+        # Events are not repeated: an older one may have meant this eviction as well.
         self._call_at(at + _CLOSE, lambda: self._judge_by_older(eviction))
         self._call_at(at + _STATED_WITHIN, lambda: self._judge_unstated(eviction))
 
     def said(self, uid: str, statement: Statement) -> None:
-        """It said so of the end of that pod."""
+        """Judges the pod's waiting evictions by this statement."""
         self._said.setdefault(uid, []).append(statement)
         if len(self._said) > _MOST:
             del self._said[next(iter(self._said))]
@@ -95,7 +95,7 @@ class Statements:
             self._judge(eviction, statement)
 
     def finish(self, at: float) -> None:
-        """What waits for another word is judged, unless there was no time for it."""
+        """Judges the evictions that still wait, unless they are too recent."""
         for held in list(self._waiting.values()):
             for eviction in held:
                 if at - eviction.at > _CLOSE:
@@ -135,7 +135,7 @@ class Statements:
             why = "the service deleted it and wrote no Event that says why"
             self._found(Harm(harms.DELETED, pod.facts.key, at, why))
         if not eviction.not_a_part:
-            # It was allowed, whatever was said.
+            # It was allowed, with or without an Event.
             return
         if eviction.followed:
             self._preemptions.evicted(pod, "", at, followed=True)
@@ -152,7 +152,7 @@ class Statements:
 
 
 class PartsTold:
-    """A gang may be bound in part for `seconds` without a word."""
+    """A gang may be bound in part for `seconds` without an Event."""
 
     def __init__(self, history: History, seconds: float, found: Found, call_at: CallAt) -> None:
         self._history = history
@@ -160,11 +160,11 @@ class PartsTold:
         self._found = found
         self._call_at = call_at
         self._since: dict[str, float] = {}
-        """By gang: since when it has been in part, where that is looked at later."""
+        """By gang: since when it has been in part, if a later look is planned."""
         self._said: dict[str, float] = {}
 
     def heed(self, pod: Seen, at: float) -> None:
-        """Something about the pod has changed."""
+        """Plans a look if the pod's gang has just become a part."""
         gang = self._history.gang_of(pod)
         if gang is None or gang.partly_since != at or self._since.get(gang.key) == at:
             return
@@ -186,7 +186,7 @@ class PartsTold:
         self._call_at(at + self._seconds, look)
 
     def said(self, uid: str, at: float) -> None:
-        """The service has said so, on that pod."""
+        """Notes an Event that says so, on that pod."""
         seen = self._history.pods.get(uid)
         if seen is not None and seen.facts.gang is not None:
             self._said[seen.facts.gang.id] = at

@@ -1,20 +1,19 @@
-"""The witness: is fed with all that the API server tells, in order, and says what harm was done.
+"""Witness: takes all events of the API server, in order, and finds what harm the service did.
 
     witness.watched({"type": "MODIFIED", "object": {...}}, at)      # pods, nodes, PodGroups, budgets, DaemonSets
     witness.audited({"verb": "create", "user": ..., "objectRef": ...})    # audit.k8s.io/v1, with the objects sent
     witness.finish(at); witness.violations(); witness.warnings()
 
-Judged is every eviction and deletion that the service asked for and that was done (`parts`, `preemptions`,
-`breakups`); every victim of kube-scheduler's, so far as it is a member of the service's gangs; and every pod that was
-Running and Ready when it began to go: somebody must have asked for it, who may: an owner or a user, kubelets and
-controllers after others or after the loss of its node, kube-scheduler, or the service with a reason that it stated in
-an Event.
+It judges every eviction and deletion that the service asked for and that was done (`parts`, `preemptions`, `breakups`).
+It judges every victim of kube-scheduler's that is a member of the service's gangs. It judges every pod that was Running
+and Ready when it began to go. Its end must have a permitted cause: an owner, a user or kube-scheduler asked; or
+kubelets and controllers, after others or after the loss of its node; or the service, with a stated reason.
 
-Not judged: whom kube-scheduler preempts among pods of no gang of the service's (it does so without the service too), or
-for a pod of a profile that does not call the service; and kube-scheduler's own choice by priority.
+Not judged: kube-scheduler's victims outside the service's gangs (it preempts them without the service too), or for a
+pod whose profile does not call the service; and kube-scheduler's own choice by priority.
 
-Watches and audit come from two places, and a request's effect may be told before the request: so whoever left is
-looked up a little later, and an eviction waits for its Event. Pure: time is what the events say.
+Watches and audit are two sources, and the effect of a request may come before the request. So the cause of a pod's end
+is looked up a little later, and an eviction waits for its Event. Time is what the events say.
 """
 
 from __future__ import annotations
@@ -46,23 +45,24 @@ KUBELETS = ("system:nodes", "kwok")
 OURS = ("escher", "escher-ledger")
 
 _ATTRIBUTED_WITHIN = 10.0
-"""Seconds by which what a watch tells and what the audit log tells may be apart."""
+"""The most seconds between the watch's and the audit log's event about one change."""
 _REMEMBERED = 600.0
 _MASS_END = ("deletecollection", "pods", "")
 _ENDS = (("delete", "pods", ""), ("create", "pods", "eviction"))
 _REFUSED_FOR_GOOD = (404, 409, 422)
 _MOST = 100_000
-"""Pods of which something is remembered beyond their end."""
+"""The most pods that are remembered beyond their end."""
 _BUDGETS_COUNT_WITHIN = 10.0
-"""Seconds after which a budget's status counts a pod that was evicted."""
+"""Seconds within which a budget's status counts an evicted pod."""
 _SAME = 0.001
-"""Seconds: closer than that is at the same time."""
+"""Seconds: times that are closer are the same time."""
 
 
 class HarmWitness:
-    """`schedulers`: the service's profiles. `services`: the user names that it has. `kubelets`: those that may finish
-    what others began, and begin nothing. `audited`: False where nobody tells who asked for what; then only what was
-    evicted with an Event is judged. `part_seconds`: how long a gang may be bound in part without a word."""
+    """`schedulers`: the service's profiles. `services`: its users. `part_seconds`: see `PartsTold`.
+
+    `kubelets`: users that may finish what others began, but begin nothing. `audited`: False if there is no audit log;
+    then pods that vanish are not judged."""
 
     def __init__(
         self,
@@ -84,26 +84,26 @@ class HarmWitness:
         self._is_audited = audited
         self._bounds = bounds
         self._ended_lately: list[tuple[float, Facts]] = []
-        """Pods whose end the service has asked for, and when: what they have spent of budgets is told later."""
+        """When the service asked for a pod's end, and the pod: budgets count it only later."""
         self._found: list[Harm] = []
         self._breakups = Breakups(self.history, bounds.whole_within, self._found.append, self._call_at, self._hindered)
         self._preemptions = Preemptions(self.history, bounds, self._found.append, self._call_at, self._breakups)
         self._refused: dict[str, None] = {}
         self._not_let_go: dict[str, float] = {}
-        """By UID: when the eviction of a pod was last refused to the service."""
+        """By UID: when the service's eviction of a pod was last refused."""
         self._bound_by_others: dict[str, None] = {}
         self._leaving: dict[str, Seen] = {}
-        """By UID: pods that began to go, and nobody knows yet by whom."""
+        """By UID: pods that began to go, with the cause still unknown."""
         self._unanswered: dict[str, tuple[Seen, str, bool]] = {}
-        """By audit ID: requests for the end of a pod, by whom, and whether by eviction, whose outcome is not known."""
+        """By audit ID: unanswered requests for a pod's end: pod, user, and whether by eviction."""
         self._finished_by: dict[str, str] = {}
-        """By UID: which kubelet took away what is leaving."""
+        """By UID: which kubelet deleted a pod that was leaving."""
         self._early: dict[str, tuple[float, str, bool]] = {}
-        """By namespace and name: ends of pods that no watch has told of yet: when, by whom, and whether by eviction."""
+        """By namespace and name: ends of pods unknown to the watch: time, user, if by eviction."""
         self._open_masses: dict[str, tuple[str, str]] = {}
-        """By audit ID: collections of pods that are being deleted: the namespace, and by whom."""
+        """By audit ID: collections of pods that are being deleted: namespace and user."""
         self._mass: list[tuple[float, str, str]] = []
-        """Collections of pods that were deleted: when, the namespace, by whom."""
+        """Collections of pods that were deleted: time, namespace, user."""
         self._ended_namespaces: set[str] = set()
         self._interruptions: list[float] = []
         self._statements = Statements(
@@ -123,22 +123,22 @@ class HarmWitness:
         return [each for each in self._found if each.rule in harms.WARNINGS]
 
     def finish(self, at: float) -> None:
-        """No more comes after this: what waits for another word is judged, unless there was no time for it."""
+        """Ends the input: judges what still waits for another event, unless it is too recent."""
         self._advance(at)
         self._statements.finish(at)
 
     # -- what happens --------------------------------------------------------------------------------------------
 
     def follow(self, earlier: HarmWitness) -> None:
-        """It takes over from another, when etcd was restored: a Binding that was refused for good stays refused."""
+        """Takes over refused Bindings from the witness before a restore: they stay refused."""
         self._refused |= earlier._refused
 
     def interrupted(self, at: float) -> None:
-        """The service was killed: what it had just done it may not have been able to say."""
+        """The service was killed: it may not have written the Events on its last acts."""
         self._interruptions.append(at)
 
     def watched(self, event: Json, at: float) -> None:
-        """An event of a watch, `at` seconds since the epoch."""
+        """Takes an event of a watch, at `at` seconds since the epoch."""
         kind, obj = event["type"], event["object"]
         if kind not in ("ADDED", "MODIFIED", "DELETED"):
             return
@@ -163,7 +163,7 @@ class HarmWitness:
                 self._ended_namespaces.discard(obj["metadata"]["name"])
 
     def audited(self, event: Json) -> None:
-        """An event of the audit log. Requests that have no outcome there (the API server was killed) may have one."""
+        """Takes an audit event. A request without outcome (API server killed) may have one."""
         at = seconds(event.get("stageTimestamp") or event.get("requestReceivedTimestamp"))
         self._advance(at)
         self.events += 1
@@ -219,7 +219,7 @@ class HarmWitness:
             self._call_at(at + _ATTRIBUTED_WITHIN, lambda: self._has_vanished(pod, at))
 
     def _has_vanished(self, pod: Seen, at: float) -> None:
-        """It began to go some time ago, and no request that was answered explains it."""
+        """Judges a pod that began to go some time ago, without an answered request for it."""
         facts = pod.facts
         if self._leaving.pop(facts.uid, None) is None:
             return
@@ -248,7 +248,7 @@ class HarmWitness:
                 self._attribute(pod, user, at, evicted=False)
 
     def _asked(self, event: Json, about: Json, user: str) -> None:
-        """Its outcome will be told, unless the API server ends before."""
+        """Notes a request; its outcome follows, unless the API server ends before."""
         pod = self._pod_of(event, about)
         if pod is not None:
             evicted = about.get("subresource") == "eviction"
@@ -257,21 +257,21 @@ class HarmWitness:
     def _ended(self, event: Json, about: Json, user: str, at: float, *, evicted: bool) -> None:
         pod = self._pod_of(event, about)
         if pod is None:
-            # The watch is behind: it will tell of the pod's whole life at once.
+            # The watch is behind: it will show the pod's whole life at once.
             self._early[f"{about.get('namespace') or ''}/{about.get('name') or ''}"] = (at, user, evicted)
             return
-        # What was asked for when it was on its way already has not begun it. (A collection is told of at its end.)
+        # A request for a pod that was leaving already did not begin it. (A collection's request comes at its end.)
         late = pod.leaving_at is not None and _received(event) > pod.leaving_at + _SAME
         if pod.left_by or late:
             return
         if user in self._kubelets:
-            # It finishes what others have begun, of which may be told later.
+            # It finishes what others have begun, which may be seen later.
             self._finished_by[pod.facts.uid] = user
         else:
             self._attribute(pod, user, at, evicted=evicted)
 
     def _pod_of(self, event: Json, about: Json) -> Seen | None:
-        """The pod that a request was about: by UID where one is told, else by its name."""
+        """The pod of a request: by UID if one is given, else by its name."""
         sent, answered = event.get("requestObject") or {}, event.get("responseObject") or {}
         options = sent.get("deleteOptions") or sent
         uid = (options.get("preconditions") or {}).get("uid")
@@ -282,7 +282,7 @@ class HarmWitness:
         return self.history.latest.get(f"{about.get('namespace') or ''}/{about.get('name') or ''}")
 
     def _attribute(self, pod: Seen, user: str, at: float, *, evicted: bool) -> None:
-        """It was this user who first asked for the end of the pod."""
+        """Notes that this user was the first to ask for the pod's end, and judges it."""
         facts = pod.facts
         pod.left_by = user
         self._leaving.pop(facts.uid, None)
@@ -300,7 +300,7 @@ class HarmWitness:
         self.evictions += 1
         facts = pod.facts
         self._ended_lately = [each for each in self._ended_lately if each[0] > at - _BUDGETS_COUNT_WITHIN]
-        # For whom the first of its gang was evicted may not be told yet.
+        # The preemptor of its gang's first victim may not be known yet.
         lately = {each.gang.id for _, each in self._ended_lately if each.gang is not None}
         followed = self._breakups.is_broken_up(pod) or (facts.gang is not None and facts.gang.id in lately)
         self._ended_lately.append((at, facts))
@@ -311,7 +311,7 @@ class HarmWitness:
         self._statements.evicted(Eviction(pod, at, not_a_part, followed, past_budgets=not evicted and not why))
 
     def _no_last_resort(self, at: float) -> str:
-        """Why the service was to ask for the eviction of what it has deleted; empty if a budget was in the way."""
+        """Why the service had to evict instead of delete; empty if a budget was in the way."""
         asked = "the service deleted it, and did not ask for its eviction"
         if not self._bounds.despite_budgets:
             return f"{asked}: no budget was heeded"
@@ -324,7 +324,7 @@ class HarmWitness:
             self._not_let_go[pod.facts.uid] = at
 
     def _hindered(self, since: float, rest: Sequence[Seen]) -> str:
-        """What has kept the service from evicting the rest, from then on; empty if nothing did."""
+        """What has kept the service from evicting the rest, since then; empty if nothing did."""
         if any(since - SHORTLY < each for each in self._interruptions):
             return "the service was killed meanwhile"
         if any(self._not_let_go.get(pod.facts.uid, 0.0) >= since for pod in rest):
@@ -364,7 +364,7 @@ class HarmWitness:
         heapq.heappush(self._due, (at, next(self._order), what))
 
     def _advance(self, at: float) -> None:
-        """All that was due before is done."""
+        """Does all that was due before."""
         while self._due and self._due[0][0] <= at:
             heapq.heappop(self._due)[2]()
         self._now = max(self._now, at)

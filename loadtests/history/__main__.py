@@ -1,11 +1,11 @@
-"""Put Escher into a real control plane with a history, and look whether others and the cluster are as they were.
+"""Put Escher into a real control plane with a history, and check that others are untouched.
 
     python -m loadtests.history --minutes 10
 
-There are 200 pods, other schedulers' gangs half bound, a budget, a quota, and nodes with what an earlier installation
-has left. Escher places gangs beside them, is killed once, and is uninstalled. Whatever was touched of others, harmed,
-or left behind is told. Exit code 1 if anything was, 0 if not. The control plane is built from source the first time
-(Go, some minutes).
+There are 200 pods, other schedulers' gangs half bound, a budget, a quota, and nodes with leftovers of an earlier
+installation. Escher places gangs beside them, is killed once, and is uninstalled. The command prints everything of
+others that was touched, harmed, or left behind. Exit code 1 if there is anything, 0 if not. The control plane is built
+from source the first time (Go, some minutes).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loadtests.history.outcome import Outcome
 
 
 def told(outcome: Outcome) -> str:
-    """What was found, and what the service has written."""
+    """The findings, and the numbers of the service's writes."""
     rows = [f"{what:<40}{number:>8}" for what, number in sorted(outcome.writes.items())]
     findings = [f"found: {each}" for each in outcome.findings] or ["nothing was touched, harmed or left behind"]
     return "\n".join(["writes of the service:", *rows, "", *findings])

@@ -1,7 +1,4 @@
-"""Asks: requests to the API server as data, so that one script is played on every cluster.
-
-Knows paths and bodies; must not know who sends them, nor what is made of an answer.
-"""
+"""Asks: requests to the API server as data, so that one script can be played on every cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from loadtests.pods import Json
 
 @dataclass(frozen=True)
 class Ask:
-    """`refused`: the API server is to say no. `needs_real`: only a real control plane has what is asked for."""
+    """`refused`: the API server has to refuse it. `needs_real`: only for a real control plane."""
 
     method: str
     path: str
@@ -26,7 +23,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class Placed:
-    """It is waited until these pods have a node: what follows is not to overtake them."""
+    """Waits until these pods have a node, so that what follows cannot overtake them."""
 
     paths: tuple[str, ...]
 
@@ -47,7 +44,7 @@ def delete(path: str) -> Ask:
 
 
 def core(namespace: str, plural: str, name: str = "", subresource: str = "") -> str:
-    """The path of something in a namespace: a collection, an object, or a part of one."""
+    """The path in a namespace of a collection, an object, or a part of an object."""
     return "/".join(filter(None, ("/api/v1/namespaces", namespace, plural, name, subresource)))
 
 
@@ -57,6 +54,6 @@ def bind(namespace: str, pod: str, node: str) -> Ask:
 
 
 def evict(namespace: str, pod: str, *, refused: bool = False) -> Ask:
-    """As `kubectl drain` does it. `refused`: a budget is against it."""
+    """An eviction as `kubectl drain` asks for it. `refused`: a budget is against it."""
     body: Json = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
     return Ask("POST", core(namespace, "pods", pod, "eviction"), body, refused)

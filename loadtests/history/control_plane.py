@@ -1,8 +1,7 @@
-"""The play on a real control plane, in real time.
+"""Control plane: plays the history on a real control plane, in real time.
 
-The cluster is one without the service, with an audit log and with the definitions of our kinds; the service is started
-in it when the scene has settled, and is gone when `escher cleanup` has its turn. Whoever is told of in the audit log as
-the service, or as a kube-scheduler, may touch nobody of the others.
+The cluster starts without the service, with an audit log and the service's kinds. The service starts after the scene
+has settled, and stops before `escher cleanup`. It may touch none of the others' objects, and harm none of their pods.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ from loadtests.pods import Json
 
 _WITHIN = 60.0
 _SERVED_WITHIN = 20.0
-"""Seconds until a kind that was just defined is served, and until a namespace has its account."""
+"""Seconds until a new kind is served, and until a new namespace has its account."""
 _LOOK_EVERY = 0.2
 _CLEANUP_WITHIN = 120.0
 
 
 def play(cluster: RealCluster, seconds: float) -> Outcome:
-    """Escher has been there for so long, and has gone again."""
+    """The outcome: Escher runs for this many seconds, and is then uninstalled."""
     api = cluster.admin
     failed = [wrong for ask in settle() if (wrong := _done(api, ask, patient=True))]
     if not _holds(lambda: _settled(api)):
@@ -68,7 +67,7 @@ def play(cluster: RealCluster, seconds: float) -> Outcome:
 
 
 def _carried_out(cluster: RealCluster, seconds: float, witness: Follower) -> list[str]:
-    """The course, each part at its time. What was answered otherwise than it should be."""
+    """Carries out the course, each part at its time; returns each answer that was wrong."""
     began, failed = time.monotonic(), []
     for moment in course():
         _sleep_until(began + moment.share * seconds)
@@ -90,7 +89,7 @@ def _sleep_until(when: float) -> None:
 
 
 def _holds(look: Callable[[], bool]) -> bool:
-    """Whether it does within a minute."""
+    """Whether it becomes true within a minute."""
     deadline = time.monotonic() + _WITHIN
     while not look():
         if time.monotonic() > deadline:
@@ -100,7 +99,7 @@ def _holds(look: Callable[[], bool]) -> bool:
 
 
 def _done(api: Api, ask: Ask, *, patient: bool = False) -> str:
-    """What is wrong with the answer; empty: nothing. `patient`: its kind or its namespace may be on the way."""
+    """What is wrong with the answer, or empty. `patient`: waits for its kind and namespace."""
     deadline = time.monotonic() + _SERVED_WITHIN
     while True:
         try:
@@ -128,7 +127,7 @@ def _placed(api: Api, placed: Placed) -> bool:
 
 
 def _settled(api: Api) -> bool:
-    """Whoever has a node runs there, budgets have counted them, and so has the quota."""
+    """Whether all bound pods run, and the budgets and the quota have counted them."""
     pods = api.list_all("/api/v1/pods")
     budgets = api.list_all("/apis/policy/v1/poddisruptionbudgets")
     quotas = api.list_all("/api/v1/resourcequotas")
@@ -139,7 +138,7 @@ def _settled(api: Api) -> bool:
     )
 
 
-# -- what there is ---------------------------------------------------------------------------------------------------
+# -- objects ----------------------------------------------------------------------------------------------------------
 
 
 def dumped(api: Api) -> Dump:
@@ -147,8 +146,9 @@ def dumped(api: Api) -> Dump:
 
 
 def stored(api: Api) -> Dump:
-    """All objects of all kinds that can be listed, but for what comes and goes by itself. A kind that is just being
-    installed or removed is told of and not served: that is waited out."""
+    """All objects of all kinds that can be listed, except `PASSING`.
+
+    The API server may already name, or still name, a kind that it does not serve; this waits."""
     deadline = time.monotonic() + _SERVED_WITHIN
     while True:
         try:
@@ -172,7 +172,7 @@ def _stored(api: Api) -> Dump:
 
 
 def _kinds(api: Api) -> list[tuple[str, str, str]]:
-    """The path, group and plural of each kind that can be listed, in the version that the API server prefers."""
+    """The path, group and plural of each kind that can be listed, in the preferred version."""
     roots = [("/api/v1", "")]
     for group in api.get("/apis")["groups"]:
         roots.append((f"/apis/{group['preferredVersion']['groupVersion']}", group["name"]))
@@ -185,12 +185,12 @@ def _kinds(api: Api) -> list[tuple[str, str, str]]:
 
 
 def _of_others(dump: Dump) -> Dump:
-    """Without what those have made who try it."""
+    """Without the objects of the users who try Escher."""
     return {path: each for path, each in dump.items() if not path.startswith("/apis/escher.dev/")}
 
 
 def _cleaned(cluster: RealCluster) -> list[str]:
-    """`escher cleanup` has run; what it could not do."""
+    """Runs `escher cleanup`; returns what it could not do."""
     command = [sys.executable, "-m", "extender", "cleanup", "--yes", "--kubeconfig", str(cluster.kubeconfig)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=_CLEANUP_WITHIN, check=False)
     return [] if ended.returncode == 0 else [f"escher cleanup: {ended.stderr or ended.stdout}"]

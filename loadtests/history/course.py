@@ -1,7 +1,7 @@
-"""The course: what happens while Escher is there, and when, as a share of the time that it stays.
+"""Course: what happens while Escher is installed, each at a share of that time.
 
-Two sides, each with its own: those who were there before, and those who try Escher in the namespace `trials`. What is
-to have become of what the first have changed is said in `CHANGED`; all else of theirs is to be as it was.
+There are two sides: the users who were there before, and those who try Escher in the namespace `trials`. `CHANGED` has
+the changes that the first side makes to its objects; all else of theirs must stay as it was.
 """
 
 from __future__ import annotations
@@ -33,14 +33,13 @@ CHANGED: Changes = {
     core(LAB, "pods", "look-1"): None,
     f"/api/v1/nodes/{_CLOSED}": {"spec": {"unschedulable": False}},
 }
-"""By path: what is then there of what their own side has changed. None: nothing."""
+"""By path: the final values of fields that their own side changes. None: it is deleted."""
 
 KEYS: dict[str, Json] = {"old-0": {"escher.dev/trials.data": "1"}, "old-4": {"escher.dev/trials.data": "1"}}
-"""By node: what is there of our domain in the end, and nothing of what was left over before."""
+"""By node: the final units of the service's domain; nothing of the leftovers is there."""
 
 BINDINGS = 4 + 2 + 1 + 3
-"""What the service has to write for those who try it: two gangs that run, whoever holds a resource, and a third gang
-after the restart."""
+"""The Bindings of the service: three gangs, one of them after the restart, and a single pod."""
 
 
 class Moment(NamedTuple):
@@ -51,20 +50,20 @@ class Moment(NamedTuple):
 
 
 def course() -> list[Moment]:
-    """Everything, in order."""
+    """All moments, in order."""
     return sorted((*_of_theirs(), *_of_those_who_try()), key=lambda each: each.share)
 
 
 def _of_theirs() -> Iterator[Moment]:
     yield Moment(0.05, create(core(LAB, "pods"), batch(WEB), refused=True, needs_real=True))
-    # Kubelets say how pods have ended.
+    # Kubelets write how pods have ended.
     yield Moment(0.10, _ended("batch-3", "Succeeded"))
     yield Moment(0.10, _ended("batch-7", "Failed"))
-    # Their scheduler goes on with the gang that it has begun, in its own time, and begins another.
+    # Their scheduler continues the gang that it has begun, in its own time, and begins another.
     yield Moment(0.20, bind(LAB, "mpi-2", "old-9"))
     yield Moment(0.45, bind(LAB, "ring-0", "old-11"))
     yield Moment(0.80, bind(LAB, "mpi-3", "old-10"))
-    # A drain; the budget lets one go, and not another.
+    # A drain; the budget allows one eviction, and refuses the next.
     yield Moment(0.30, merge(f"/api/v1/nodes/{_CLOSED}", {"spec": {"unschedulable": True}}))
     yield Moment(0.31, evict(SHOP, "web-18"))
     yield Moment(0.32, evict(SHOP, "web-38", refused=True))
@@ -88,7 +87,7 @@ def _of_those_who_try() -> Iterator[Moment]:
     data: dict[str, Any] = {"escher.dev/trials.data": 1}
     yield from _come(0.12, [pod("holder", LEDGER, **data)])
     yield from _come(0.15, _gang("gated", 2, gated=True))
-    # There would be room for it if some of the batches were not there, and it is of higher priority than any of them.
+    # Without some of the batch pods there would be room for it, and its priority is higher than theirs.
     yield Moment(0.22, create(_CLASSES, {"metadata": {"name": "trials-urgent"}, "value": 1_000_000}))
     yield from _come(0.25, _gang("huge", NODES - 1, cpu=8, priority_class="trials-urgent"))
     yield Moment(0.40, RESTART)

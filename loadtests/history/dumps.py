@@ -1,7 +1,7 @@
 """Dumps: all objects of a cluster by their paths, and where two dumps differ.
 
-What changes by itself is left out: versions, who wrote which field, heartbeats. Events and Leases are not looked at.
-Must not know who has changed what; `touches` does.
+They leave out what changes all the time: versions, field managers, heartbeats; also all Events and Leases. `touches`
+finds who changed something.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from loadtests.reading import OURS
 Dump = dict[str, Json]
 
 PASSING = frozenset({("", "events"), ("events.k8s.io", "events"), ("coordination.k8s.io", "leases")})
-"""Group and plural of what comes and goes by itself."""
+"""Group and plural of the kinds whose objects come and go all the time."""
 _OF_THEIR_CONTROLLERS = ("poddisruptionbudgets", "resourcequotas")
-"""Their status says what there is of other things."""
+"""Their status depends on other objects."""
 
 
 def content(found: Json) -> Json:
-    """What the object says, without what changes by itself."""
+    """The object without the fields that change all the time."""
     kept = copy.deepcopy(found)
     for key in ("resourceVersion", "managedFields", "generation"):
         kept["metadata"].pop(key, None)
-    # Items of a list do not say what they are.
+    # Items of a list do not state their kind.
     for key in ("kind", "apiVersion"):
         kept.pop(key, None)
     for each in (kept.get("status") or {}).get("conditions") or ():
@@ -36,7 +36,7 @@ def content(found: Json) -> Json:
 
 
 def without_our_keys(dump: Mapping[str, Json]) -> Dump:
-    """The same, but for what nodes say that they have of our domain: it is the service's alone."""
+    """The same without the service's keys in node status, which only the service writes."""
     kept = copy.deepcopy(dict(dump))
     for path, each in kept.items():
         if path.startswith("/api/v1/nodes/"):
@@ -47,7 +47,7 @@ def without_our_keys(dump: Mapping[str, Json]) -> Dump:
 
 
 def keys_of_ours(dump: Mapping[str, Json]) -> dict[str, Json]:
-    """What nodes say that they have of our domain, by name, where it is anything: capacity and allocatable in one."""
+    """By node: the keys of the service's domain, from capacity and allocatable together, if any."""
     found = {}
     for path, each in dump.items():
         if path.startswith("/api/v1/nodes/"):
@@ -58,7 +58,7 @@ def keys_of_ours(dump: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def differences(before: Mapping[str, Json], after: Mapping[str, Json], changed: Mapping[str, Json | None]) -> list[str]:
-    """Where `after` is not `before` with these changes, in words. `changed`: see `course.CHANGED`."""
+    """Where `after` is not `before` with the changes `changed` (see `course.CHANGED`)."""
     found = []
     for path in sorted({*before, *after}):
         if path in changed:
@@ -78,7 +78,7 @@ def _unlike(path: str, before: Json | None, after: Json | None, wanted: Json | N
     found = [f"{path}: {where} is {has}, not {want}" for where, has, want in _lacking(after, wanted)]
     if before is None:
         return found
-    # Whoever changes a pod changes what its status says as well.
+    # A change of a pod also changes its status.
     if "/pods/" in path:
         wanted = {**wanted, "status": True}
     return found + _apart(path, _without(before, wanted), _without(after, wanted))
@@ -89,7 +89,7 @@ def _lacking(has: Any, wanted: Json, where: str = "") -> Iterable[tuple[str, Any
         said = (has or {}).get(key)
         if isinstance(want, dict):
             yield from _lacking(said, want, f"{where}.{key}")
-        # A field that is false may as well not be there.
+        # A false field may as well be absent.
         elif (said or False) != (want or False):
             yield f"{where}.{key}", said, want
 

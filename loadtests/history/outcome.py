@@ -11,22 +11,22 @@ from loadtests.pods import Json
 @dataclass
 class Outcome:
     touched: list[str] = field(default_factory=list)
-    """What the service has written to others."""
+    """The service's writes to others' objects."""
     harmed: list[str] = field(default_factory=list)
     """What the harm witness has found."""
     failed: list[str] = field(default_factory=list)
-    """What others, or those who try Escher, have asked of the API server and could not have, or had against rights."""
+    """Requests that failed, or that succeeded although the API server had to refuse them."""
     changed: list[str] = field(default_factory=list)
-    """Where others' objects are not as they were, or as their own side has made them."""
+    """Where others' objects differ from before, other than by their own side's changes."""
     left: list[str] = field(default_factory=list)
-    """Where the cluster is not as it was found, once Escher is uninstalled."""
+    """Where the cluster differs from the start, after Escher is uninstalled."""
     writes: Counter[str] = field(default_factory=Counter)
-    """What the service has written, by resource and subresource."""
+    """The service's writes, by resource and subresource."""
     evictions: int = 0
-    """Pods that the service had evicted, whosever they were."""
+    """Pods that the service had evicted, of any owner."""
 
     keys: dict[str, Json] = field(default_factory=dict)
-    """By node: what nodes had of our domain when Escher was about to go."""
+    """By node: the keys of the service's domain just before Escher was uninstalled."""
 
     @property
     def findings(self) -> list[str]:

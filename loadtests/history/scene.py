@@ -1,12 +1,12 @@
-"""The scene: a cluster as it is found, in the order in which its objects are made.
+"""Scene: a cluster as Escher finds it, in the order in which its objects are created.
 
-    lab    another scheduler's gangs, half bound and waiting; a batch scheduler's pods; a quota; and pods that an
-           earlier installation of Escher has placed, of whom nobody knows any more whether their gang was ever whole
+    lab    another scheduler's gangs, half bound and waiting; a batch scheduler's pods; a quota; and pods of an earlier
+           installation of Escher: it is unknown whether their gang was ever whole
     shop   ordinary pods with a budget
-    trials nobody's yet: here those work who try Escher
+    trials empty: for the users who try Escher
 
-Nodes have labels and annotations of our domain, as people write them, and in their status what an earlier
-installation has left. Must not know what happens later.
+Nodes have labels and annotations of the service's domain, as people write them. Their status has what an earlier
+installation has left.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loadtests.reading import POD_GROUP
 LAB, SHOP, TRIALS = "lab", "shop", "trials"
 COSCHEDULING, BATCH, DEFAULT = "coscheduling", "batch-scheduler", "default-scheduler"
 VETERANS = "veteran"
-"""Pods that an earlier installation has placed, and that run on."""
+"""Pods that an earlier installation has placed, and that continue to run."""
 
 NODES = 20
 CPU_OF_NODE = 16
@@ -35,12 +35,12 @@ LEFT_OVER: dict[str, dict[str, str]] = {
     "old-1": {"escher.dev/lab.old-data": "3", "escher.dev/shared-old": "7"},
     "old-2": {"escher.dev/lab.old--lb": "1"},
 }
-"""By node: keys of our domain of which no EphemeralResource tells."""
+"""By node: keys of the service's domain without an EphemeralResource."""
 HALF_LEFT_OVER = {"old-3": {"escher.dev/lab.half": "2"}}
-"""The same, in capacity alone: whoever wrote them was stopped in between."""
+"""The same, in capacity alone: their writer was stopped before it wrote allocatable."""
 OF_OTHERS: dict[str, dict[str, str]] = {
     "old-3": {"example.com/dongle": "4"},
-    # An application's own ephemeral resources (`escher_k8s.esl`), and a domain that only looks like ours.
+    # An application's own ephemeral resources (`escher_k8s.esl`), and a domain that only looks like the service's.
     "old-4": {"app.escher.dev/lab.ring-1": "2", "escher.dev.example.com/lab.data": "5"},
     "old-5": {"nvidia.com/gpu": "8"},
 }
@@ -50,7 +50,7 @@ POD_GROUPS: Json = {
     "kind": "CustomResourceDefinition",
     "metadata": {
         "name": "podgroups.scheduling.x-k8s.io",
-        # What the API server asks of every kind in a group of k8s.io.
+        # The API server requires this of every kind in a group of k8s.io.
         "annotations": {"api-approved.kubernetes.io": "unapproved, a test's"},
     },
     "spec": {
@@ -74,7 +74,7 @@ def node_name(number: int) -> str:
 
 
 def settle() -> Iterator[Ask]:
-    """Everything that there is before Escher comes."""
+    """Creates everything that exists before Escher comes."""
     yield create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", POD_GROUPS)
     for name in (LAB, SHOP, TRIALS):
         yield create("/api/v1/namespaces", {"metadata": {"name": name, "labels": {"example.com/team": name}}})
@@ -90,7 +90,7 @@ def settle() -> Iterator[Ask]:
         yield create(core(LAB, "pods"), each)
     for number in range(WEB):
         yield create(core(SHOP, "pods"), web(number))
-    # Exactly what is there: one more is one too many. Its controller, which does not run everywhere, has counted them.
+    # The quota is exactly used up. Its controller does not run on every cluster, so the script writes the count.
     hard = {"hard": {"pods": str(len(in_lab))}}
     yield create(core(LAB, "resourcequotas"), {"metadata": {"name": "pods"}, "spec": hard}, needs_real=True)
     counted = {"status": {**hard, "used": hard["hard"]}}
@@ -104,7 +104,7 @@ def _node(number: int) -> Json:
     labels = {"example.com/pool": f"pool-{number % 3}", "escher.dev/rack": f"rack-{number // 5}"}
     made = node(name, offered, labels=labels)
     made["metadata"].setdefault("annotations", {})["escher.dev/note"] = "written by people"
-    # A copy: capacity and allocatable are otherwise one.
+    # A copy, because capacity and allocatable are otherwise one object.
     made["status"]["capacity"] = {**made["status"]["capacity"], **HALF_LEFT_OVER.get(name, {})}
     if number == NODES - 1:
         made.setdefault("spec", {})["taints"] = [{"key": "example.com/reserved", "effect": "NoSchedule"}]
@@ -116,7 +116,7 @@ def web(number: int) -> Json:
 
 
 def _running(made: Json, number: int) -> Json:
-    """On its node already; kubelets take it from there."""
+    """The pod, bound to its node already; kubelets do the rest."""
     made["spec"]["nodeName"] = node_name(number)
     return made
 
@@ -127,17 +127,17 @@ def batch(number: int) -> Json:
 
 def _in_lab() -> Iterator[Json]:
     yield from map(batch, range(BATCHES))
-    # The fifth of five has gone since.
+    # The fifth of five has left since.
     for number in range(VETERAN_COUNT):
         holds: dict[str, Any] = {"escher.dev/lab.old-data": 1} if number < 2 else {}
         yield _running(pod(f"{VETERANS}-{number}", EXTENDER, gang=VETERANS, quorum=5, **holds), number)
-    # Of a gang of four two run; of the other, of three, nobody does.
+    # Two members of a gang of four run; of the other gang, of three, none runs.
     for number in range(4):
         made = pod(f"mpi-{number}", COSCHEDULING, labels={POD_GROUP: "mpi"})
         yield _running(made, 6 + number) if number < 2 else made
     for number in range(3):
         yield pod(f"ring-{number}", COSCHEDULING, labels={POD_GROUP: "ring"})
-    # With labels that would make it ours, if that did not depend on its scheduler.
+    # With labels that would make it the service's gang, if that did not depend on its scheduler.
     for number in range(3):
         made = pod(f"look-{number}", COSCHEDULING, gang="look", quorum=3)
         yield _running(made, 8) if number < 1 else made

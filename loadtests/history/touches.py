@@ -1,7 +1,6 @@
-"""Touches: what the service has written to others, as the audit log and the fields' managers tell it.
+"""Touches: what the service has written to others, by the audit log and the fields' managers.
 
-It may write where those are who try it, and what nodes have of our domain; whatever else it has written is told.
-Knows nothing of what the objects say: `dumps` compares that.
+It may write in `trials`, and its domain's keys in nodes' status; all else is a finding. `dumps` compares the content.
 """
 
 from __future__ import annotations
@@ -14,16 +13,17 @@ from loadtests.pods import Json
 from loadtests.reading import OURS
 
 SERVICE = "escher"
-"""As whom it asks the API server, and what it is called as manager of fields."""
+"""Its user name at the API server, and its name as a manager of fields."""
 _OF_ITS_OWN = frozenset({"escher.dev", "authentication.k8s.io", "authorization.k8s.io"})
-"""API groups in which others have nothing, or nothing is stored."""
+"""API groups without objects of others, or without stored objects."""
 
 Writes = Counter[str]
 
 
 class Touches:
-    """`heard` events of the audit log, `found` what of it was not the service's to write, and `writes` how much of what
-    it has written and was answered well: `pods/binding`, say."""
+    """`heard` takes audit events. `found`: writes that were not the service's to make.
+
+    `writes`: how many of its writes succeeded, for example of `pods/binding`."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -36,7 +36,7 @@ class Touches:
         what = "/".join(filter(None, (about.get("resource"), about.get("subresource"))))
         if 200 <= (event.get("responseStatus") or {}).get("code", 0) < 300:
             self.writes[what] += 1
-        # Also what was refused: it was wanted.
+        # This includes refused writes: the service attempted them.
         if not _is_its_own(what, about, event):
             self.found.append(f"{event.get('verb')} {what} {about.get('namespace', '')}/{about.get('name', '')}")
 
@@ -47,14 +47,14 @@ def _is_its_own(what: str, about: Json, event: Json) -> bool:
     if what == "nodes/status":
         return bool(event.get("verb") == "patch")
     if what == "events":
-        # A word about a gang that it has found, and may be its own.
+        # An Event about a gang that it has found, and that may be its own.
         said = event.get("requestObject") or {}
         return str((said.get("regarding") or {}).get("name", "")).startswith(VETERANS)
     return False
 
 
 def names_the_service(dump: Mapping[str, Json]) -> bool:
-    """Whether the API server says of any field that the service has written it: else `managed` proves nothing."""
+    """Whether any field has the service as its manager; if none has, `managed` proves nothing."""
     return any(
         entry.get("manager") == SERVICE
         for each in dump.values()
@@ -63,7 +63,7 @@ def names_the_service(dump: Mapping[str, Json]) -> bool:
 
 
 def managed(dump: Mapping[str, Json]) -> list[str]:
-    """Fields of others' objects of which the API server says that the service has written them."""
+    """Fields of others' objects that have the service as their manager."""
     found = []
     for path, each in dump.items():
         if f"/namespaces/{TRIALS}/" in path or "/escher.dev/" in path:

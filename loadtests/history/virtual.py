@@ -1,4 +1,4 @@
-"""The play on the embedded cluster, in virtual time: an hour takes seconds."""
+"""Virtual: plays the history on the embedded cluster, in virtual time; an hour takes seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def play(
     settings: Settings | None = None,
     meanwhile: Callable[[Simulation], Awaitable[object]] | None = None,
 ) -> Outcome:
-    """Escher has been there for so long. `meanwhile` is done after the restart: tests let something go wrong by it."""
+    """The outcome after `seconds`. Tests break something by `meanwhile`, after the restart."""
     async with Simulation(seed=seed, settings=settings) as simulation:
         simulation.kill()
         failed = [wrong for ask in settle() if (wrong := await _done(simulation, ask))]
@@ -80,7 +80,7 @@ def _stored(simulation: Simulation) -> Dump:
 
 
 def _of_others(dump: Dump) -> Dump:
-    """Without what those have made who try it."""
+    """Without the objects of the users who try Escher."""
     return {path: each for path, each in dump.items() if not path.startswith("/apis/escher.dev/")}
 
 
@@ -108,7 +108,7 @@ async def _placed(simulation: Simulation, placed: Placed) -> str:
 
 
 async def _settled(simulation: Simulation) -> None:
-    """Whoever has a node runs there."""
+    """Waits until all bound pods run."""
     for _ in range(int(_WITHIN)):
         await asyncio.sleep(1.0)
         pods = [each for path, each in _stored(simulation).items() if "/pods/" in path]

@@ -1,20 +1,19 @@
-"""Live weeks of a cluster's life in virtual time, once for each seed, and look for harm, hoards, crashes and neglect.
+"""Live weeks of a cluster's life in virtual time, once for each seed, and look for defects.
 
     python -m loadtests.life --seeds 1000 --weeks 2 --jobs 2
     python -m loadtests.life --seeds 1 --first-seed 31 --weeks 2 --without restart,clock
 
 No cluster is needed: API server, schedulers, controllers, kubelets and the service run in one process and in virtual
-time. A life has a seed of its own: gangs of many shapes, ordinary pods, DaemonSets and another scheduler's gangs come
-and go; nodes are drained, upgraded and lost; pods are evicted, deleted and fail; policies, quorums, PodGroups and
-budgets change; service and schedulers are started anew, and the clock of the service's machine is set. What happens, by
-name:
+time. Each life has its own seed. Gangs of many shapes, ordinary pods, DaemonSets and another scheduler's gangs come and
+go. Nodes are drained, upgraded and lost; pods are evicted, deleted and fail. Policies, quorums, PodGroups and budgets
+change. Service and schedulers are restarted, and the clock of the service's machine is set. The happenings, by name:
 
 {happenings}
 
-Looked for: harm (a pod evicted that must not be), a crash (an error in the service, or its end), a violation (of an
-invariant), a hoard (room idle for longer than it may be), a long turn (of the event loop, with too many calls of the
-service), and at the end what could run and does not, or is still held when everything is gone. The same seed lives the
-same life. Exit code 1 if anything was found, 0 if not, 130 if it was interrupted: then what was done so far is told.
+It looks for these defects. Harm: a pod evicted that must not be. A crash: an error in the service, or its end. A
+violation of an invariant. A hoard: room idle for longer than it may be. A long turn of the event loop: too many calls
+of the service. At the end: pods that could run but do not, and room still held when everything is gone. The same seed
+lives the same life. Exit code 1 if anything was found, 0 if not, 130 if interrupted: the results so far are printed.
 """
 
 from __future__ import annotations
@@ -37,12 +36,12 @@ from loadtests.progress import say
 from loadtests.side_by_side import lives
 
 _INTERRUPTED = 130
-"""The exit code of what was stopped by SIGINT."""
+"""The exit code after SIGINT."""
 _SHOWN = 5
 
 
 def table(results: Sequence[Result]) -> str:
-    """What was lived through, and what was found."""
+    """The summary: what was lived through, and what was found."""
     happened: Counter[str] = sum((Counter(each.happenings) for each in results), Counter())
     rows: list[tuple[str, object]] = [
         ("lives", len(results)),
@@ -67,7 +66,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def details(result: Result, wanted: argparse.Namespace) -> str:
-    """What was found in a life, and what had happened before."""
+    """The findings in a life, and what had happened before."""
     lines = [f"seed {result.seed} found something; again with: {again(wanted, 1, result.seed)}"]
     for each in result.findings[:_SHOWN]:
         lines.append(f"{each.kind}, day {each.when}: {each.what}")
@@ -140,7 +139,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 def _carry_out(wanted: argparse.Namespace, results: list[Result]) -> None:
-    """All lives are lived, and their results appended as they come."""
+    """Runs all lives, and appends each result to `results` when it arrives."""
     began = time.monotonic()
     plan = Plan(0, wanted.weeks, wanted.pace, wanted.nodes, wanted.without, not wanted.go_on)
     plans = [replace(plan, seed=seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]

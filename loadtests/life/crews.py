@@ -1,9 +1,9 @@
-"""Crews: the controllers that the embedded cluster has not, played: they keep so many pods there.
+"""Crews: plays the controllers that the embedded cluster lacks; each keeps its number of pods.
 
-A ReplicaSet gives each pod a new name; a StatefulSet makes one after the other, under fixed names; a DaemonSet has one
-on each node, cordoned or not; an operator of training jobs makes members that failed again under their names, until it
-gives up, and takes everything away some time after the end. Of these kinds only DaemonSets exist here: for each other
-one a ConfigMap stands, so that what it owns goes with it. Where a namespace's quota is used up, pods are tried later.
+A ReplicaSet gives each pod a new name. A StatefulSet makes one pod after the other, under fixed names. A DaemonSet has
+one pod on each node, cordoned or not. A TrainingJob re-creates failed members under their names until it gives up, and
+deletes everything some time after the end. Only DaemonSets exist on the embedded cluster; a ConfigMap replaces each
+other one as the owner, so that garbage collection works. If a namespace's quota is used up, it tries pods again later.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from loadtests.reading import is_leaving, is_over
 
 REPLICAS, STATEFUL, DAEMONS, TRAINING = "ReplicaSet", "StatefulSet", "DaemonSet", "TrainingJob"
 _SOON, _AGAIN, _LATER, _AFTER_FAILURE = 0.02, 1.0, 15.0, 10.0
-"""`_AGAIN`: so long a successor takes. If it came at once, two schedulers that preempt each other's pods would spin."""
+"""`_AGAIN`: seconds until a successor; at 0 two schedulers could preempt each other for ever."""
 
 
 @dataclass
 class Crew:
-    """`make` gives the pod of an index; `failures` is how many of its pods may fail before it gives up."""
+    """`make`: the pod of an index. `failures`: how many pods may fail before the crew gives up."""
 
     kind: str
     namespace: str
@@ -40,16 +40,16 @@ class Crew:
     ended: bool = False
     busy: bool = False
     succeeded: set[str] = field(default_factory=set)
-    """Names of a training job's pods that are done and are not to be made again."""
+    """Names of a training job's succeeded pods, which are not made again."""
 
     @property
     def stored_as(self) -> Kind:
-        """What stands for it: of kinds that are not served any object does as an owner."""
+        """The kind of the owner object; a ConfigMap for kinds that the cluster does not serve."""
         return DAEMON_SET if self.kind == DAEMONS else CONFIG_MAP
 
     @property
     def object(self) -> str:
-        """The name of what stands for it."""
+        """The name of the owner object."""
         return self.name if self.kind == DAEMONS else f"{self.kind.lower()}-{self.name}"
 
     def template(self, index: int) -> Json:
@@ -92,7 +92,7 @@ class Crews(Controller):
         self.sync_soon(crew)
 
     async def end(self, crew: Crew) -> None:
-        """The crew is deleted, and its pods go after it."""
+        """Deletes the crew's object; its pods are deleted after it."""
         self.by_uid.pop(crew.uid, None)
         crew.ended = True
         self.never(crew.uid)
@@ -171,7 +171,7 @@ class Crews(Controller):
         living = [pod for pod in self.pods(crew) if not is_over(pod) and not is_leaving(pod)]
         for pod in [pod for pod in self.pods(crew) if is_over(pod) and not is_leaving(pod)]:
             await self.delete(POD, pod)
-        # Those that are not running go first.
+        # Pods that are not running go first.
         for pod in sorted(living, key=is_running)[: max(0, len(living) - crew.size)]:
             await self.delete(POD, pod)
         for _ in range(crew.size - len(living)):

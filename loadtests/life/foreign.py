@@ -1,6 +1,6 @@
-"""Another scheduler with gangs of its own, played: it binds members of PodGroups as it likes, some and not others.
+"""Foreign: plays another scheduler, which binds some members of its PodGroups and leaves others.
 
-It knows nodes and pods as the API server has them, and nothing of Escher.
+It uses nodes and pods as the API server has them, and nothing of Escher.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from loadtests.reading import is_gated, is_leaving, is_over, node_of, scheduler_
 COSCHEDULING = "coscheduling"
 _SLOWEST = 5.0
 _FORGOTTEN, _FORGOTTEN_FOR = 0.3, 36_000.0
-"""Share of members that it leaves pending for long, and for how many seconds at most."""
+"""The share of members that it leaves pending for long, and the most seconds for which it does."""
 
 
 class ForeignScheduler(Controller):

@@ -1,7 +1,4 @@
-"""Hands: somebody who asks the API server for something, under a name of his own.
-
-Knows requests and refusals; must not know why something is wanted. What is refused is refused: the answer says so.
-"""
+"""Hands: requests to the API server under one user name. It does not repeat a refused request."""
 
 from __future__ import annotations
 
@@ -21,11 +18,11 @@ class Hands:
         self._requests = requests
 
     async def create(self, kind: Kind, body: Json) -> Json | None:
-        """The object as it is stored; None: it was refused."""
+        """The object as it is stored; None: the request was refused, or not answered."""
         return await self._ask("POST", kind.path(body["metadata"].get("namespace", "")), body)
 
     async def merge(self, kind: Kind, found: Json, patch: Json, subresource: str = "") -> bool:
-        """The very object has what the patch says."""
+        """Patches exactly this object (by UID); False: refused, or not answered."""
         metadata = found["metadata"]
         path = kind.path(metadata.get("namespace", ""), metadata["name"], subresource)
         body = {**patch, "metadata": {**patch.get("metadata", {}), "uid": metadata["uid"]}}
@@ -39,7 +36,7 @@ class Hands:
         )
 
     async def evict(self, pod: Json) -> bool:
-        """The pod is being deleted, or gone; else a disruption budget is against it."""
+        """True: the pod is being deleted, or gone. False: a disruption budget prevents it."""
         metadata = pod["metadata"]
         body = {
             "apiVersion": "policy/v1",

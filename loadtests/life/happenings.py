@@ -1,6 +1,6 @@
-"""Happenings: everything that may befall the cluster, by name, and how often each is to come.
+"""Happenings: everything that may happen to the cluster, by name, and how frequent each is.
 
-Each goes on beside the others for as long as it takes; `end` undoes what would stay.
+Each takes its own time beside the others; `end` undoes what would stay.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ class Happenings:
         }
 
     async def begin(self, what: str) -> str:
-        """It has begun; what it is, in words."""
+        """Begins it; returns a description."""
         said = await self._by_name[what]()
         await self._people.tidy_finished()
         return said
 
     async def end(self) -> None:
-        """Nothing goes on any more: nodes take pods, the service is there, and what people wrote keeps nobody back."""
+        """Ends all: nodes take pods, the service runs, no budget or policy is in the way."""
         scene = self._scene
         await scene.stop()
         await self._machines.mend()
@@ -94,5 +94,5 @@ class Happenings:
                 await scene.user.create(POD_GROUP, work.group)
 
     async def tidy(self) -> None:
-        """Whatever people have let run is taken away."""
+        """Deletes everything that people have run."""
         await self._people.tidy()

@@ -1,8 +1,8 @@
-"""Hoards: room that the service keeps idle, as its ledger says, for longer than it may.
+"""Hoards: room that the service keeps idle for longer than it may, according to its ledger.
 
-Looked at once a minute. Room that is saved for a gang may be more than a quarter of the cluster's CPU for ten minutes
-at most while nothing comes of it; what a gang has reserved and nobody has come to use, too. Something comes of it when
-what is held for the gang grows, or a member is bound.
+It looks once a minute. A backfill reservation above a quarter of the cluster's CPU may last for ten minutes without
+progress. The same limit holds for the unused reservations of a gang of any size. Progress is that the units held for
+the gang grow, or that a member is bound.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CLAIMED = (HoldingKind.RESERVATION, HoldingKind.ASSUMPTION)
 
 @dataclass
 class _Still:
-    """Since when nothing has come of what is held for a gang."""
+    """The time since which there was no progress on what is held for a gang."""
 
     since: float
     held: int
@@ -30,7 +30,7 @@ class _Still:
 
 
 class Hoards:
-    """`found` is told each hoard once."""
+    """`found` is called once for each hoard."""
 
     def __init__(self, found: Callable[[str], None]) -> None:
         self.largest_share = 0.0

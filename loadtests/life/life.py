@@ -1,7 +1,7 @@
-"""One life: a cluster of its own, what people let run on it, what befalls it, and what must never be seen meanwhile.
+"""Life: one cluster, what people run on it, what happens to it, and the checks meanwhile.
 
-The same seed is the same life. In the end nothing disturbs any more: what is finite has ended, what could run runs, and
-when all is taken away nothing is held for anybody.
+The same seed is the same life. At the end the disturbances cease: what is finite ends, what could run runs, and after
+everything is deleted the ledger holds nothing.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _LAST_TOLD = 12
 
 @dataclass(frozen=True)
 class Plan:
-    """`weeks`: how long. `pace`: seconds from one happening to the next, on the average; runs are as long as some of
-    them. `without`: happenings that are left out."""
+    """`pace`: mean seconds between happenings, with which runs scale. `without`: those left out."""
 
     seed: int
     weeks: float = 2.0
@@ -79,10 +78,10 @@ class Result:
     largest_share_saved: float = 0.0
     cpu_seconds: float = 0.0
     longest_turn: int = 0
-    """Calls of the service in a turn that took long; 0: none did."""
+    """The most calls of the service in a turn that took long; 0: none took long."""
     virtual_days: float = 0.0
     digest: str = ""
-    """Of all that was written: two lives that have the same are the same."""
+    """A digest of all writes: two lives with the same digest are the same."""
 
     def find(self, kind: str, when: str, what: str, before: list[str]) -> None:
         self.findings.append(Finding(kind, when, what, before))
@@ -93,11 +92,11 @@ class Result:
 
 
 class _Enough(Exception):
-    """Something was found, and the first is enough."""
+    """Something was found, and the first finding is enough."""
 
 
 class Life:
-    """`errors`: where others put down what the service logs as an error, and what it dies of."""
+    """`errors`: receives what the service logs as errors, and what it dies of."""
 
     def __init__(self, plan: Plan, simulation: Simulation, errors: list[str], result: Result) -> None:
         self._plan = plan
@@ -152,7 +151,7 @@ class Life:
         self._spins.set()
 
     async def _sleep(self, seconds: float) -> None:
-        """Time passes. Raises _Enough at once where it hardly would, for something goes round and round."""
+        """Lets time pass. Raises _Enough at once if a loop keeps virtual time from passing."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._spins.wait()
@@ -188,7 +187,7 @@ class Life:
     # -- how it goes ---------------------------------------------------------------------------------------------
 
     async def go(self) -> None:
-        """Everything that happens, from the first to the last."""
+        """The whole life, from the first happening to the last check."""
         self._store.subscribe(self._count)
         running = [asyncio.ensure_future(each.run()) for each in self._controllers]
         try:
@@ -250,7 +249,7 @@ class Life:
             self._tell(await self._happenings.begin(what))
 
     async def _come_to_rest(self) -> None:
-        """What is finite ends, and then nothing that could run is pending."""
+        """Waits until finite works have ended and no pod that could run is pending."""
         self._tell("nothing disturbs any more")
         await self._happenings.end()
         longest = 60 * self._plan.pace
@@ -307,7 +306,7 @@ async def _live(plan: Plan, result: Result) -> None:
 
 
 def live(plan: Plan) -> Result:
-    """The whole life, in its own time; and once more where turns of the event loop took long, to count their calls."""
+    """Lives the life; a second time, to count calls, if turns of the event loop took long."""
     began = time.process_time()
 
     def once(turns: Turns) -> Result:

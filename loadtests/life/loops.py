@@ -1,8 +1,7 @@
-"""Loops: the service does the same thing to the same object over and over, as the audit of the API server tells; or it
-has kube-scheduler do so, which writes each new reason of ours into a pod's status, and tries the pod again for that.
+"""Loops: finds the service, or kube-scheduler because of it, doing the same thing over and over.
 
-A write that changes something wakes whoever follows the object, who may call the service again: so a loop of two spins
-as fast as both can, for ever.
+The source is the API server's audit. kube-scheduler writes each new reason of the service into a pod's status, and
+tries the pod again. A write that changes an object wakes its watchers, which may call the service again, for ever.
 """
 
 from __future__ import annotations
@@ -19,18 +18,18 @@ from loadtests.turns import Turns
 
 MOST_A_MINUTE = 100
 MOST_ROUNDS = 50_000
-"""Of the event loop, within a second of virtual time: a busy one has some thousands."""
+"""Rounds of the event loop within one second of virtual time; a busy second has some thousands."""
 RESOURCES = "ephemeralresources"
 _WRITES = frozenset({"create", "update", "patch", "delete"})
 _WATCHED = {"escher": "the service", "system:kube-scheduler": "kube-scheduler"}
 
 
 class Spinning(RuntimeError):
-    """Virtual time hardly passes any more, for something always has something to do at once."""
+    """Virtual time hardly passes, because there is always something to do at once."""
 
 
 class WatchedLoop(VirtualTimeLoop):
-    """Ends where it would go round for ever. `turns`: carries out each turn."""
+    """Raises Spinning if it would go round for ever. `turns`: carries out each turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,13 +52,13 @@ class WatchedLoop(VirtualTimeLoop):
         self.turns.turn(handle)
 
     def _next(self) -> str:
-        """What is to be done in this round."""
+        """What comes next in this round."""
         ready: object = next(iter(getattr(self, "_ready", ())), None)
         return repr(ready)
 
 
 def run_in(turns: Turns, what: Coroutine[Any, Any, None]) -> None:
-    """It is carried out in virtual time, by these turns. Raises Spinning."""
+    """Carries `what` out in virtual time, with these turns. Raises Spinning."""
     with asyncio.Runner(loop_factory=WatchedLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, WatchedLoop)
@@ -68,7 +67,7 @@ def run_in(turns: Turns, what: Coroutine[Any, Any, None]) -> None:
 
 
 class Loops:
-    """`found` is told each loop once. `now`: seconds."""
+    """`found` is called once for each loop and minute. `now`: seconds."""
 
     def __init__(self, found: Callable[[str], None], now: Callable[[], float]) -> None:
         self._found = found
@@ -77,11 +76,12 @@ class Loops:
         self._counts: Counter[str] = Counter()
         self._told: set[str] = set()
         self._edits: Counter[str] = Counter()
-        """By others than the service, of each object, whose status is to be written for each; and of all resources, for
-        each of which node status is."""
+        """By object: others' writes in this minute; the service may write a status for each.
+
+        "nodes" counts writes to ephemeral resources, because the service may write node status for each one."""
 
     def hear(self, event: Json) -> None:
-        """One request, as the audit has it."""
+        """Counts one request of the audit."""
         if (minute := int(self._now() // 60)) != self._minute:
             self._minute = minute
             self._edits.clear()

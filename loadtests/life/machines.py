@@ -1,7 +1,4 @@
-"""Machines: nodes are drained, upgraded one after the other, lost and found again, and shrink.
-
-Knows nodes and what stands on them, as kubectl drain does; must not know what the service makes of it.
-"""
+"""Machines: drains nodes as kubectl does; upgrades, loses, restores and shrinks nodes."""
 
 from __future__ import annotations
 
@@ -23,7 +20,7 @@ class Machines:
         """Nodes that are to come back."""
 
     async def mend(self) -> None:
-        """All nodes are there, as large as they were, and take pods."""
+        """All nodes exist, have their full size, and take pods."""
         for node in list(self._lost):
             await self._come_back(node)
         for found in self._scene.store.list(NODE):
@@ -33,7 +30,7 @@ class Machines:
                 await self._set_allocatable(found, found["status"]["capacity"]["cpu"])
 
     def _free_nodes(self) -> list[str]:
-        """Nodes with which nothing is being done."""
+        """The nodes that are not cordoned."""
         return [name(node) for node in self._scene.store.list(NODE) if not node["spec"].get("unschedulable")]
 
     async def _cordon(self, node: str, cordoned: bool) -> None:
@@ -42,7 +39,7 @@ class Machines:
             await self._scene.user.merge(NODE, found, {"spec": {"unschedulable": cordoned or None}})
 
     async def _empty(self, node: str) -> None:
-        """As kubectl drain does it, which gives up some time."""
+        """Drains a node as kubectl drain does, which gives up after some time."""
         await self._cordon(node, True)
         for _ in range(_DRAIN_TRIES):
             on_it = [pod for pod in self._scene.store.list(POD) if node_of(pod) == node and not is_over(pod)]
@@ -68,7 +65,7 @@ class Machines:
         return f"{node} is drained"
 
     async def upgrade(self) -> str:
-        """All nodes, one or two at a time; some are made anew, some are started again."""
+        """Upgrades all nodes, one or two at a time; either replaces or restarts them."""
         anew, at_a_time = self._scene.rng.random() < 0.5, self._scene.rng.choice((1, 1, 2))
         nodes = self._free_nodes()
 
@@ -118,7 +115,7 @@ class Machines:
         await self._scene.user.create(NODE, {"metadata": metadata, "spec": {}, "status": status})
 
     async def shrinking(self) -> str:
-        """Its allocatable is lowered under what is there, and later raised again."""
+        """Lowers a node's allocatable below its use, and later raises it again."""
         node = self._scene.any_of(self._scene.store.list(NODE))
         if node is None:
             return "no node to shrink"

@@ -1,6 +1,6 @@
-"""People: they end what runs, scale it, change quorums, PodGroups and budgets, delete and evict pods; and pods fail.
+"""People: end and scale works, change quorums, PodGroups and budgets, delete and evict pods.
 
-Knows works and their pods as the API server has them; must not know what the service makes of it.
+They also let pods fail or succeed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class People:
         return [pod for pod in found if is_running(pod)] if running else found
 
     async def end_work(self) -> str:
-        """What has ended is tidied away; else something that would go on for ever is taken away by its owner."""
+        """Deletes a work that has ended; else one without an end, if there is one."""
         works = [work for work in self._scene.works.there.values() if not work.stays]
         over = [work for work in works if self._is_over(work)]
         work = self._scene.any_of(over or [work for work in works if not work.finite] or works)
@@ -61,12 +61,12 @@ class People:
             await self._drop_group(work)
 
     async def tidy(self) -> None:
-        """Whatever people have let run is taken away."""
+        """Deletes everything that people have run."""
         for work in list(self._scene.works.there.values()):
             await self._take_away(work)
 
     async def tidy_finished(self) -> None:
-        """Works whose controllers have taken everything away are forgotten."""
+        """Forgets works whose controllers have deleted everything."""
         scene = self._scene
         for work in list(scene.works.there.values()):
             if work.crew is not None:
@@ -84,7 +84,7 @@ class People:
         return f"{name(pod)} fails"
 
     async def member_succeeds(self) -> str:
-        """Earlier than its fellows."""
+        """A member succeeds earlier than the others."""
         pods = [pod for pod in self._pods(running=True) if annotation(pod, "escher.dev/run-seconds")]
         pod = self._scene.any_of(pods)
         if pod is None:
@@ -128,7 +128,7 @@ class People:
         return f"{crew.name} is scaled to {crew.size}"
 
     async def quorum(self) -> str:
-        """Its members say another quorum, one after the other; those made later say it too."""
+        """Changes the quorum of a gang's members one after the other, and of later ones."""
         labelled = [work for work in self._scene.works.there.values() if work.is_gang and work.group is None]
         work = self._scene.any_of([work for work in labelled if self.pods_of(work)])
         if work is None:
@@ -162,7 +162,7 @@ class People:
         return "PodGroups are installed"
 
     async def group(self) -> str:
-        """A PodGroup is deleted, made anew, made late or changed."""
+        """Creates a late PodGroup, or deletes, replaces or changes one."""
         work = self._scene.any_of([work for work in self._scene.works.there.values() if work.group is not None])
         if work is None or work.group is None:
             return "no PodGroup to change"
@@ -192,7 +192,7 @@ class People:
             await self._scene.user.delete(POD_GROUP, found)
 
     async def budget(self) -> str:
-        """One comes for some work, or one goes."""
+        """Creates a budget for a work, or deletes one."""
         budgets = self._scene.store.list(DISRUPTION_BUDGET)
         if budgets and self._scene.rng.random() < 0.5:
             await self._scene.user.delete(DISRUPTION_BUDGET, budgets[0])

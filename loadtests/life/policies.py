@@ -1,7 +1,7 @@
-"""Policies: what people write of EscherPolicy objects, of which their works know nothing but names and a team.
+"""Policies: writes EscherPolicy objects, with names and a team label that works refer to.
 
-Some of it is refused, some makes pods wait for ever. In the end each is such as keeps nobody from any node, so that
-whoever waited for one of them has to be let in. Must not know what the service makes of it.
+The API server refuses some; some make pods wait for ever. At the end all are replaced by policies that keep no pod from
+any node, so the service has to admit all pods that waited.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Policies:
         self._namespaces = namespaces
 
     async def change(self) -> str:
-        """One is made, or changed, or goes."""
+        """Creates, changes or deletes one policy."""
         rng = self._scene.rng
         namespace, name = rng.choice(self._namespaces), rng.choice(POLICY_NAMES)
         found = self._scene.store.get(POLICY, namespace, name)
@@ -56,7 +56,7 @@ class Policies:
         if found is None:
             done = await self._scene.user.create(POLICY, _made(namespace, name, spec)) is not None
         else:
-            # What of other types was there may stay, which is refused.
+            # Parameters of another type may stay; the API server refuses that.
             done = await self._scene.user.merge(POLICY, found, {"spec": spec})
         return f"policy {namespace}/{name} is {'' if done else 'not allowed to be '}{spec}"
 

@@ -1,7 +1,4 @@
-"""Rest: when nothing disturbs any more, whoever could run runs; asked of the API server as `loadtests.room` reckons.
-
-Must not know the ledger.
-"""
+"""Rest: finds pods that could run but are pending, by the objects and by `loadtests.room`."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from loadtests.room import waiting_though_there_is_room
 
 
 def that_could_run(store: Store, *, groups_installed: bool) -> list[str]:
-    """Gangs and pods of ours that are pending and fit into what is free, in words."""
+    """Descriptions of the service's pending gangs and pods that fit into the free room."""
     groups = (
         {group_key(each): each["spec"]["minMember"] for each in store.list(POD_GROUP)} if groups_installed else None
     )

@@ -1,7 +1,4 @@
-"""Scene: what those who let things happen have in common: the cluster, the works on it, whose hands do it, and chance.
-
-Must not know what happens.
-"""
+"""Scene: what all happenings share: the cluster, its works, the users, and random numbers."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass
 class Scene:
-    """`pace`: seconds from one happening to the next, on the average."""
+    """`pace`: mean seconds from one happening to the next."""
 
     simulation: Simulation
     works: Works
@@ -32,7 +29,7 @@ class Scene:
     rng: random.Random
     pace: float
     killed: Callable[[], None]
-    """Is told when the service is killed."""
+    """Called when the service is killed."""
     _going_on: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
@@ -40,13 +37,13 @@ class Scene:
         return self.simulation.cluster.api.store
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """It goes on beside everything else, until `stop`."""
+        """Runs it beside everything else, until `stop`."""
         task = asyncio.ensure_future(work)
         self._going_on.add(task)
         task.add_done_callback(self._going_on.discard)
 
     async def stop(self) -> None:
-        """Nothing of it goes on."""
+        """Cancels all that `start` began."""
         tasks = list(self._going_on)
         for task in tasks:
             task.cancel()

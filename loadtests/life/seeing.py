@@ -1,6 +1,6 @@
-"""Seeing: what objects of the API server say, asked in one place.
+"""Seeing: reads the API server's objects, in one place for all checks.
 
-Shares no code with the service: this is what others judge it by.
+It shares no code with the service, because the checks judge the service by it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def is_running(pod: Json) -> bool:
 
 
 def cpu_of(pod: Json) -> int:
-    """In thousandths. Only what is made here is read: one container or more, no init containers."""
+    """In thousandths of a CPU. It reads only containers: pods here have no init containers."""
     asked = (each["resources"]["requests"].get("cpu", "0") for each in pod["spec"]["containers"])
     return sum(int(quantity(each) * 1000) for each in asked)
 
 
 def free_cpu(store: Store) -> dict[str, int]:
-    """Of each node that takes new pods, in thousandths."""
+    """In thousandths of a CPU, of each node that takes new pods."""
     return RoomWatch(store.list(NODE), store.list(POD)).free("cpu")

@@ -1,7 +1,4 @@
-"""Surroundings: the service and the schedulers are started anew, the service's clock is set, its watches are late.
-
-Must not know what the service makes of it.
-"""
+"""Surroundings: restarts service and schedulers, sets the service's clock, delays its watches."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ class Surroundings:
         self._scene = scene
 
     async def mend(self) -> None:
-        """The service is there and hears everything. Its clock stays as it is."""
+        """The service runs and receives all events. Its clock stays as it is."""
         self._scene.simulation.release_watches()
         if self._scene.simulation.service is None:
             await self._scene.simulation.restart()
@@ -34,7 +31,7 @@ class Surroundings:
 
         if self._scene.simulation.service is None:
             return "the service is away already"
-        # In the middle of something, as often as not.
+        # In half of the cases the restart meets a gang that begins.
         gang = await self._scene.works.begin_gang() if self._scene.rng.random() < 0.5 else "nothing"
         await asyncio.sleep(self._scene.rng.uniform(0.0, 0.05))
         self._scene.start(restart())
@@ -50,12 +47,12 @@ class Surroundings:
     async def clock(self) -> str:
         by = self._scene.rng.choice((-86_400.0, -7200.0, -60.0, -2.0, 2.0, 60.0, 7200.0, 86_400.0))
         clock = self._scene.simulation.service_clock
-        # As often as not somebody sets it right.
+        # In half of the cases the clock is set right.
         clock.ahead = 0.0 if clock.ahead and self._scene.rng.random() < 0.5 else clock.ahead + by
         return f"the service's clock is {clock.ahead:+.0f} s from the API server's"
 
     async def watches(self) -> str:
-        """Nothing comes through for a while; then what was missed, or a list."""
+        """Delays all watch events; afterwards they arrive, or the service has to list."""
         late, forgotten = self._scene.rng.choice((0.2, 3.0, 40.0)), self._scene.rng.random() < 0.5
 
         async def hold() -> None:

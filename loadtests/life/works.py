@@ -1,7 +1,6 @@
-"""Works: what people let run on the cluster, drawn from the seed: gangs of many shapes and what runs beside them.
+"""Works: what people run on the cluster, drawn from the seed: gangs of many shapes, and other pods.
 
-Knows how each is made and taken away; must not know when. Times are multiples of the life's pace, so that a short life
-is a long one in small.
+Times are multiples of the life's pace, so that a short life is a small copy of a long one.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ QUOTAS = {"team-a": 14}
 PRIORITIES = {"high": (10, "PreemptLowerPriority"), "urgent": (20, "PreemptLowerPriority"), "calm": (10, "Never")}
 POLICY_NAMES = ("red", "green", "blue", "grey")
 TEAM, TEAMS = "life/team", ("day", "night")
-"""The label of a work's pods by which policies' selectors find them."""
+"""The label on a work's pods that policies' selectors match."""
 POD_GROUP = Kind("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups")
 _SHORTEST = 20.0
 
 
 @dataclass
 class Work:
-    """Something that people let run. `name` is unique while it runs; what is made under it again is another one."""
+    """Something that people run. `name` is unique while it runs; another work may use it later."""
 
     name: str
     namespace: str
@@ -39,7 +38,7 @@ class Work:
     crew: Crew | None = None
     job: bool = False
     pods: list[str] = field(default_factory=list)
-    """Names of bare pods."""
+    """Names of pods without a controller."""
     group: Json | None = None
     """Its PodGroup, as it was created."""
     is_gang: bool = False
@@ -47,14 +46,14 @@ class Work:
     quorum: int = 0
     finite: bool = True
     stays: bool = False
-    """It belongs to the cluster: it is not taken away while that lives."""
+    """It belongs to the cluster: people do not delete it during the life."""
 
 
 class Works:
     def __init__(
         self, rng: random.Random, pace: float, crews: Crews, user: Hands, governed: random.Random | None
     ) -> None:
-        """`governed`: where chance has some of them name policies."""
+        """`governed`: draws which works name policies; None: no work does."""
         self.there: dict[str, Work] = {}
         self.counts: dict[str, int] = {}
         self.groups_installed = False
@@ -65,7 +64,7 @@ class Works:
         self._governed = governed
         self._made = 0
         self._names: list[str] = []
-        """Names that were used before, and are used again at times."""
+        """Names that were used before; some works use one of them again."""
 
     # -- what is drawn -------------------------------------------------------------------------------------------
 
@@ -78,7 +77,7 @@ class Works:
         return self._names[-1]
 
     def _seconds(self) -> float:
-        """How long something runs: from half a pace to fifty, short ones more often."""
+        """The run time: from half a pace to fifty paces; short ones are more frequent."""
         times: float = 100.0 ** self._rng.random()
         return max(_SHORTEST, self._pace * 0.5 * times)
 
@@ -103,9 +102,9 @@ class Works:
     # -- what is made --------------------------------------------------------------------------------------------
 
     async def settle_in(self) -> None:
-        """What a cluster always has."""
+        """Creates what a cluster always has."""
         rng = self._rng
-        # As usual; where it has no priority, kube-scheduler takes it for whoever has.
+        # The usual case; without a priority, kube-scheduler preempts it for any pod that has one.
         daemon = {"scheduler": "default-scheduler", "cpu": "500m"}
         if rng.random() < 0.7:
             daemon["priority_class"] = "system-node-critical"
@@ -163,7 +162,7 @@ class Works:
                     if await self._user.create(POD, made) is not None:
                         work.pods.append(f"{name}-{number}")
             case "job":
-                # Its namespace has no quota: the Job controller knows of none.
+                # Its namespace has no quota, because the Job controller does not know quotas.
                 work = Work(name, "default", "Job gang", job=True, **about)
                 self._note(work)
                 template = self._pod("", shape, seconds, grace, quorum=quorum, gated=gated)
@@ -193,7 +192,7 @@ class Works:
         return make
 
     async def begin_foreign_gang(self) -> str:
-        """Of another scheduler, with labels that would make it ours if that did not matter."""
+        """Creates a gang of another scheduler; its labels may be those of the service's gangs."""
         rng = self._rng
         size, name, namespace = rng.randint(2, 5), self._name("f"), rng.choice(NAMESPACES)
         shape = self._made_of(COSCHEDULING, rng.choice(("1", "2")))
@@ -212,7 +211,7 @@ class Works:
         name = self._name("p")
         shape = self._made_of(rng.choice(("escher", "escher", "escher-ledger", "default-scheduler")))
         if shape["scheduler"] == "default-scheduler":
-            # That one asks no extender whom it may preempt, and would take single members of gangs.
+            # default-scheduler asks no extender which pods it may preempt, and would take single members of gangs.
             shape["priority_class"] = None
         seconds = self._seconds()
         work = Work(name, "default", "pod", pods=[name])
@@ -223,7 +222,7 @@ class Works:
 
 
 def _asked_for(rng: random.Random) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels and annotations of a work that policies may govern."""
+    """Labels and annotations by which policies may match the pods of a work."""
     labels = {TEAM: rng.choice(TEAMS)} if rng.random() < 0.4 else {}
     if rng.random() < 0.6:
         return labels, {}

@@ -1,21 +1,21 @@
-"""Load: Locust's load on a service, in a cluster of its own, and what is checked and told at its end.
+"""Load: runs Locust's load on a service in its own cluster, then checks and reports the result.
 
-`python -m loadtests.load`, which `make loadtest` calls, puts it together:
+`python -m loadtests.load`, which `make loadtest` calls, combines these modules:
 
-    run, cluster     start a cluster and Locust, wait, and look at what is left
-    invariants       what must hold when nobody asks any more
+    plan, run        check the options; start a cluster and Locust, wait, and check what is left
+    invariants       what must hold when no client calls any more
     samples          memory, files and CPU of the service, over time
-    holdings         what is held in its ledger, over time
+    holdings         what the service's ledger holds, over time
     flat             the arithmetic of whether something grew
-    soak             what is judged by it, of a run
+    soak             what of a run is judged by `flat`
     report           Markdown, HTML and plots, from the files of a run alone
 
-In Locust's own process, and so with the standard library alone:
+These run in Locust's own process, and so need only the standard library:
 
     shapes           how many users there are at a time
     pace             how many verbs a second
-    timings          how long calls take, in files that do not grow with their number
-    placing          pods that exist, and what kube-scheduler would ask for them
+    timings          durations of calls, in files that do not grow with their number
+    placing          pods that exist, and the calls of kube-scheduler for them
     managing         calls of the management API
-    users            who does that, as Locust's users; those of the recorded calls are in loadtests/locustfile.py
+    users            Locust's users for both; users of recorded calls are in loadtests/locustfile.py
 """

@@ -1,4 +1,4 @@
-"""Load a service with Locust, look at what is left when the load has ended, and tell all of it.
+"""Loads a service with Locust, checks what is left when the load has ended, and reports it.
 
     python -m loadtests.load --locust .venv-load/bin/locust
     python -m loadtests.load --locust .venv-load/bin/locust --shape spike --time 5m --users 40 --who pods management
@@ -7,8 +7,8 @@
 `make loadtest` calls it, with SHAPE, TIME, USERS, RATE, WHO, NODES, REAL, HOST, REFERENCE and PAGE as options;
 `make soak` as well, for half an hour at 200 verbs a second.
 
-A cluster is started for the run, embedded or real. `--who`: names of users as loadtests/locustfile.py has them, or
-verbs, pods, management; without it pods and management, and Scheduler where there is --host or --reference.
+It starts a cluster for the run, embedded or real. `--who` takes names of users from loadtests/locustfile.py, or verbs,
+pods, management. The default is pods and management, or Scheduler with --host or --reference.
 
 Exit code 1 if a call failed, an invariant does not hold at the end, or something grew in a soak; 2 for wrong use, 0
 otherwise.
@@ -56,7 +56,7 @@ def arguments(given: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _carried_out(said: argparse.Namespace, command: str) -> int:
-    # matplotlib takes a second to import, and is not needed to say what is wrong with an option.
+    # matplotlib takes a second to import, and is not needed to reject a wrong option.
     if said.again is not None:
         from loadtests.load.report import write_report
 

@@ -1,16 +1,15 @@
-"""Flat: whether what was sampled over time has changed for the worse, by more than is tolerated. Pure.
+"""Flat: decides whether samples over time changed for the worse, by more than is tolerated. Pure.
 
-Samples that follow each other share their luck, so that the time that is judged is cut into BLOCKS of the same length,
-and each counts as the median of its samples. The slope is Theil and Sen's: the median of the slopes between any two
-blocks, which a few outliers do not move. Its interval is that of a bootstrap that draws blocks anew, expanded as
-`figures` does, for two numbers of a line that are found from so few blocks. Told is not the slope but the change that
-it makes from the beginning of that time to its end.
+Consecutive samples are correlated. So the judged time is cut into BLOCKS of equal length, and each block counts as the
+median of its samples. The slope is Theil and Sen's: the median of the slopes between any two blocks, which a few
+outliers do not move. Its interval comes from a bootstrap over blocks. It is expanded as in `figures`, because two
+numbers of a line are estimated from so few blocks. The result is the change that the slope makes over the judged time.
 
-A verdict is by the whole interval: **flat** below the tolerance, **grew** above it (or **fell**, where falling is the
-worse), and otherwise **undecided**: sample for longer, or on a machine at rest.
+The verdict uses the whole interval: **flat** below the tolerance, **grew** above it (or **fell**, if falling is worse).
+Otherwise it is **undecided**: sample for longer, or on an idle machine.
 
-Sources: Sen, Estimates of the Regression Coefficient Based on Kendall's Tau, JASA 63, 1968; Wilcox, Introduction to
-Robust Estimation and Hypothesis Testing, 2017, section 10.1 (the percentile bootstrap of the Theil-Sen slope).
+Sources: Sen, Estimates of the Regression Coefficient Based on Kendall's Tau, JASA 63, 1968. Wilcox, Introduction to
+Robust Estimation and Hypothesis Testing, 2017, 10.1 (percentile bootstrap of that slope).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from lab.compare.figures import LEVEL, MEDIAN, RESAMPLES, SEED, students_t
 
 BLOCKS = 16
 LEAST_BLOCKS = 8
-"""With samples in them; of fewer nothing is said."""
+"""Blocks that must have samples; with fewer there is no trend."""
 
 Point = tuple[float, float]
 """Second and value."""
@@ -47,8 +46,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """Of a change: so large a share of what it was before, and `least`, in its own unit, where that is more.
-    `falling`: what is bad about it is that it falls."""
+    """A change up to `share` of the value before, or up to `least`. `falling`: a fall is worse."""
 
     share: float
     least: float
@@ -60,8 +58,10 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """From second `since` on it was `before`, and until `until` it changed by `change`; `low` and `high` are the ends
-    of an interval that covers the true change in LEVEL of all runs, about."""
+    """A value changed by `change`, from `before` at second `since` until second `until`.
+
+    `low` and `high` are the ends of an interval that covers the true change in about LEVEL of all runs.
+    """
 
     since: float
     until: float
@@ -76,8 +76,7 @@ class Trend:
 
 
 def trend(points: Sequence[Point], since: float, until: float) -> Trend | None:
-    """Of the samples from `since` to `until`; None where they are too few to say. What is infinite is left out: where
-    a call failed, that is a finding of its own."""
+    """Returns the trend from `since` to `until`; None if samples are few. Omits infinite values."""
     blocks: dict[int, list[Point]] = {}
     for second, value in points:
         if since <= second < until and isfinite(value):
@@ -91,7 +90,7 @@ def trend(points: Sequence[Point], since: float, until: float) -> Trend | None:
     order = np.argsort(slopes, kind="stable")
     drawn = np.random.default_rng(SEED).multinomial(len(at), np.full(len(at), 1 / len(at)), size=RESAMPLES)
     times = np.vstack([np.ones(len(at), dtype=np.int64), drawn])
-    # A pair is there as often as its one block was drawn with its other.
+    # A pair occurs as often as its one block was drawn, times its other.
     found = MEDIAN(slopes[order], (times[:, first] * times[:, second])[:, order])
     outside = NormalDist().cdf(-sqrt(len(at) / (len(at) - 2)) * students_t(LEVEL, len(at) - 2))
     slope, (low, high) = found[0], np.quantile(found[1:], [outside, 1 - outside])

@@ -1,6 +1,6 @@
-"""Holdings: what is held in the service's ledger, and how many verbs it was asked, over time, in a CSV.
+"""Holdings: writes what the service's ledger holds and the number of verbs over time, to a CSV.
 
-By the service's own metrics. Each holding is of one pod, or of one that is to come, so that units of `pods` count them.
+It reads the service's metrics. Each holding is of one pod, existing or expected, so that units of `pods` count them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from loadtests.ledger import Service
 HOLDINGS = "holdings.csv"
 STATES = ("reserved", "assumed", "saved", "bound")
 HEAD = ("second", *STATES, "gangs", "verbs")
-"""`verbs`: answered so far, since the service began."""
+"""`verbs`: answered since the service began."""
 
 _UNITS, _GANGS, _VERBS = "escher_ledger_units", "escher_gang_phase", "escher_extender_duration_seconds_count"
 
 
 class Holdings:
-    """Writes a row when `take` is called, while the `with` block lasts."""
+    """Writes a row when `take` is called, inside the `with` block."""
 
     def __init__(self, file: Path, service: Service) -> None:
         self._file, self._service = file, service
@@ -39,7 +39,7 @@ class Holdings:
         self._text.close()
 
     def take(self) -> None:
-        """As it is now. Nothing is written where the service does not answer."""
+        """Writes the state of now, or nothing if the service does not answer."""
         try:
             told = self._service.metrics()
         except (httpx.HTTPError, ValueError):

@@ -1,8 +1,8 @@
-"""Invariants: what must hold when nobody asks any more: of gangs with all pods that are there, then of everything with
-the pods that stay, then with all of them gone.
+"""Invariants: checks what must hold when no client calls any more.
 
-Found by those who also judge the runs that kill and hinder: the ledger is compared with the cluster, nodes and gangs
-are watched by a process of its own, and the service has checked itself. Each check answers findings in words.
+Gangs are checked with all pods, then everything with the bound pods, then everything without pods. The chaos runs use
+the same checks: the ledger is compared with the cluster, a separate process watches nodes and gangs, and the service
+checks itself. Each check returns findings in words.
 """
 
 from __future__ import annotations
@@ -40,12 +40,13 @@ from loadtests.sightings import Report
 LEFT = "left over when all pods are gone"
 CHECKS = (IN_PART, OVER, INVARIANTS, DIFFERS, RESERVED, RESOURCES_LOST, OWNERLESS, LEFT, LOG, OTHERS)
 STUCK_AFTER = 150.0
-"""Seconds without any change after which what is left is taken for what will stay: a plan lasts half a minute, and two
-minutes a member whose pod the service was asked about and has never seen."""
+"""Seconds without change until leftovers are final. A plan takes 30, an unseen member's pod 120."""
 
 UNDER_WAY = 5.0
-"""Seconds after the load in which Bindings that are under way end, as long as a burst may take (`sightings`): shorter
-than a plan lasts, after which the service evicts a part itself."""
+"""Seconds after the load for pending Bindings: as long as a burst may take (`sightings`).
+
+It is shorter than a plan, after which the service itself evicts a partly bound gang.
+"""
 
 _VIOLATIONS = "escher_invariant_violations_total"
 Say = Callable[[str], None]
@@ -54,27 +55,25 @@ Resources = Mapping[str, Mapping[str, int]]
 
 
 def violations(service: Service) -> float:
-    """How often the service has found an invariant of its own broken."""
     return service.metric(_VIOLATIONS)
 
 
 def audited(service: Service, since: float, before: float) -> list[str]:
-    """What the service has found by itself since there were so many violations, once it has looked again. `since`: the
-    end of the load, by the monotonic clock."""
+    """Returns violations beyond `before` at the service's next check. `since`: the load's end."""
     time.sleep(max(0.0, since + AUDIT_EVERY + 1 - time.monotonic()))
     found = violations(service) - before
     return [f"{_VIOLATIONS} rose by {found:g}"] if found else []
 
 
 class AtRest:
-    """Looks at a cluster whose load has ended. `expected`: the resources that are there for its pods."""
+    """Checks a cluster whose load has ended. `expected`: the resources for its pods."""
 
     def __init__(self, cluster: LocalCluster, service: Service, expected: Resources, say: Say) -> None:
         self._cluster, self._service, self._expected, self._say = cluster, service, expected, say
         self._api = cluster.admin
 
     def findings(self, ended: float) -> Findings:
-        """What is wrong when all has come to rest; the cluster is empty then."""
+        """Returns what is wrong after all changes have ended; the cluster is empty then."""
         found: Findings = {check: [] for check in CHECKS}
         try:
             self._look(found, ended)
@@ -86,7 +85,7 @@ class AtRest:
         return found
 
     def _look(self, found: Findings, ended: float) -> None:
-        # Now, for afterwards those who are not bound are gone, and who is gone may have been bound.
+        # Check now: later, unbound pods are deleted, and a deleted pod may have been bound.
         time.sleep(max(0.0, ended + UNDER_WAY - time.monotonic()))
         self._add(found, {IN_PART: partly_bound(self._api.list_all(PODS))}, "with all pods there: ")
         self._withdraw(keep=self._expected)
@@ -124,7 +123,7 @@ class AtRest:
         }
 
     def _withdraw(self, keep: Resources) -> None:
-        """No policy is there, and no resource but those: of users who were stopped in the middle some are left."""
+        """Deletes all policies, and all resources but `keep`: stopped users leave some behind."""
         for kind in ("policies", "resources"):
             for name in self._names(kind):
                 if name not in keep:
@@ -135,7 +134,7 @@ class AtRest:
         return [each["name"] for each in told]
 
     def _delete_pods(self, which: Callable[[bool], bool]) -> None:
-        """`which`: whether one that is bound, or is not, is to go."""
+        """Deletes pods; `which` gets whether a pod is bound."""
         for each in self._api.list_all(PODS):
             if which(bool(node_of(each))):
                 self._api.delete(f"{PODS}/{each['metadata']['name']}", gracePeriodSeconds=0)
@@ -147,7 +146,7 @@ class AtRest:
 
 
 def of_what_was_seen(report: Report) -> Findings:
-    """What a process that watched all the time has seen and may not be."""
+    """Returns the findings of a process that watched all the time."""
     in_part = [
         f"{name}: bound in part for {gang.unfinished or max(gang.bursts):.1f} s"
         for name, gang in report.partly_bound().items()

@@ -1,6 +1,6 @@
-"""Managing: calls of the management API as people and applications make them, one after the other. Pure.
+"""Managing: calls of the management API as people and applications send them in sequence. Pure.
 
-Each cycle ends as it began: what it has created it deletes.
+Each cycle deletes what it has created.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 Json = dict[str, Any]
 NAMESPACE = "default"
 WEB = {"match_labels": {"app": "web"}}
-"""The recorded pods that have this label are governed by the policies."""
+"""Policies match the recorded pods with this label."""
 
 _PREFERENCES: Mapping[str, tuple[Json, Json]] = {
     "bin-packing": ({}, {}),
@@ -21,12 +21,12 @@ _PREFERENCES: Mapping[str, tuple[Json, Json]] = {
     "priority": ({"priority": 3}, {"priority": 7}),
     "fair-share": ({"weight": 2}, {"weight": 5}),
 }
-"""Types of policy that keep nobody from being placed, with parameters and others."""
+"""Policy types that refuse no node, with parameters and changed parameters."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """`name` is that of its row in the tables; each of these `statuses` is as it should be."""
+    """`name`: its row in the tables. `statuses`: the expected ones."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Request:
 
 
 def policy_cycle(name: str, rng: random.Random) -> Iterator[Request]:
-    """A policy is created, read, changed, replaced by one of another type, and deleted."""
+    """Creates, reads, changes, replaces (by another type) and deletes a policy."""
     path = f"/v1/namespaces/{NAMESPACE}/policies/{name}"
     kind, other = rng.sample(sorted(_PREFERENCES), 2)
     first, second = _PREFERENCES[kind]
@@ -48,7 +48,7 @@ def policy_cycle(name: str, rng: random.Random) -> Iterator[Request]:
 
 
 def resource_cycle(name: str, nodes: int, rng: random.Random) -> Iterator[Request]:
-    """An ephemeral resource is set on one node, then on several, has an end, and is deleted before that."""
+    """Sets an ephemeral resource on one node, then on several, lets it expire, and deletes it."""
     path = f"/v1/namespaces/{NAMESPACE}/resources/{name}"
     units, several = rng.randint(1, 8), min(nodes, rng.randint(2, 4))
     one: Json = {"capacity": units, "node_spec": f"node-{rng.randrange(nodes)}"}
@@ -61,13 +61,13 @@ def resource_cycle(name: str, nodes: int, rng: random.Random) -> Iterator[Reques
 
 
 def explanations(pod: str, gang: str) -> Iterator[Request]:
-    """Why does it wait?"""
+    """Asks why a pod and a gang wait."""
     yield Request("GET", f"/v1/namespaces/{NAMESPACE}/pods/{pod}/explain", "explain, pod")
     yield Request("GET", f"/v1/namespaces/{NAMESPACE}/gangs/{gang}/explain", "explain, gang")
 
 
 def suppositions(nodes: int, rng: random.Random) -> Iterator[Request]:
-    """Would a gang fit; what becomes of a node's pods; and both."""
+    """Asks whether a gang fits, what happens to a drained node's pods, and both."""
     size, each = rng.choice((4, 8, 32)), {"cpu": rng.choice(("500m", "2", "4"))}
     question = {"kind": "pods", "namespace": NAMESPACE, "name": "supposed", "count": size, "gang": True, "each": each}
     drain = [{"op": "drain", "node": f"node-{rng.randrange(nodes)}"}]

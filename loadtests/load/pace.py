@@ -1,11 +1,11 @@
-"""Pace: so many calls a second and no more, from all users of a process together. Standard library only.
+"""Pace: limits the calls a second of all users of a process together. Standard library only.
 
     pace = Pace(200)
     pace.turn()      # before each call
 
-Turns are handed out in the order in which they are asked for, and are evenly apart. Who asks late does not make up for
-it: a service that was slow for a moment is not flooded afterwards. So the rate is reached while somebody waits for a
-turn, and told by what was counted, not by what was wished.
+Turns are given in the order of the requests, at equal distances. A late caller does not catch up: a service that was
+slow for a moment is not flooded afterwards. So the rate is reached only while a caller waits for a turn. Report the
+counted rate, not the requested one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 
 class Pace:
-    """`rate`: turns a second; 0: no one waits. For any number of callers, in threads or greenlets."""
+    """`rate`: turns a second; 0: no wait. For any number of callers, in threads or greenlets."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Pace:
         self._handing_out = threading.Lock()
 
     def turn(self) -> None:
-        """It is the caller's turn."""
+        """Returns when it is the caller's turn."""
         if not self._apart:
             return
         with self._handing_out:

@@ -1,13 +1,12 @@
-"""Placing: pods that exist, created, placed and deleted as kube-scheduler would, in the words that it was recorded in.
+"""Placing: creates pods, places them with kube-scheduler's recorded calls, and deletes them.
 
     placer = Placer(api, crowd, wires(load()), ask, tell, user="u1", rng=random.Random(1))
     placer.one_more("gang")
 
-Such pods have a scheduler of their own, SCHEDULER, which the service counts among its own, and which nobody else in the
-cluster serves. Here it is played: what fits on a node is reckoned as kube-scheduler does, from what was assumed
-(`Crowd`), and the nodes that are left are sent; members of a gang are sent one after the other, and their binds wait
-beside each other. Who is turned away is sent again after RETRY. Standard library only; whoever runs it may patch that
-to be cooperative.
+These pods have a separate scheduler name, SCHEDULER. The service counts it among its own, and no real scheduler of the
+cluster serves it. This module plays that scheduler. It computes which nodes have room from what it assumed (`Crowd`),
+as kube-scheduler does, and sends those nodes. It sends members of a gang one after the other, and their binds wait in
+parallel. A refused pod is sent again after RETRY. Standard library only, which gevent may patch to be cooperative.
 """
 
 from __future__ import annotations
@@ -34,36 +33,36 @@ SCHEDULER = "load-test"
 NAMESPACE = "default"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 MEMBERS = 4
-"""Of a gang, as recorded."""
+"""Members of a gang, as recorded."""
 RETRY = 1.0
 """Seconds, as kube-scheduler's first back-off."""
 PATIENCE = 45.0
-"""Seconds after which a pod or gang counts as one that could not be placed; there is room for it."""
+"""Seconds after which a pod or gang counts as a failure, because there is room for it."""
 MOST_CPU, MOST_SHARE = 400, 0.5
-"""What was placed stays until so many CPUs, or that share of the cluster's, are taken; then the oldest goes."""
+"""The CPUs, or the share of the cluster's, above which the oldest placed unit is deleted."""
 
 IN_VAIN = "in-vain"
-"""The kind of pods that ask for what no node has."""
+"""The kind of pods that request what no node has."""
 
 _RECORDED_AS = "escher-ledger"
 _SET_BY_API_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp")
 
 Ask = Callable[[str, str, bytes], Json | list[Json] | None]
-"""Verb, kind of pod and body to answer; None where there was no answer of use."""
+"""Verb, kind of pod and body to answer; None if there was no usable answer."""
 Tell = Callable[[str, str, float, str], None]
-"""Kind (`pod` or `gang`), name and seconds of what came of several calls, and why it failed, or nothing."""
+"""Kind (`pod` or `gang`), name and seconds of several calls, and why they failed, or ""."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """The cluster: how to be let in at its API server, and its nodes, which are all alike."""
+    """The cluster: access to its API server, and its nodes, which are all alike."""
 
     url: str
     token: str
     authority: str
     nodes: int
     each: Mapping[str, str]
-    """What a node has, as Kubernetes quantities."""
+    """Each node's allocatable, as Kubernetes quantities."""
 
     def write(self, file: Path) -> None:
         file.touch(mode=0o600)
@@ -75,11 +74,11 @@ class Target:
 
 
 class Refused(Exception):
-    """The API server did not do as asked."""
+    """The API server refused or failed a request."""
 
 
 class ApiServer:
-    """Creates and deletes pods, over a connection that stays. For one caller at a time."""
+    """Creates and deletes pods, over a persistent connection. For one caller at a time."""
 
     def __init__(self, target: Target) -> None:
         parts = urlsplit(target.url)
@@ -88,7 +87,7 @@ class ApiServer:
         self._headers = {"Authorization": f"Bearer {target.token}", "Content-Type": "application/json"}
 
     def create(self, pod: Json) -> str:
-        """Its UID. Raises Refused."""
+        """Returns the new pod's UID. Raises Refused."""
         status, answer = self._call("POST", PODS, json.dumps(pod))
         if status != 201:
             raise Refused(f"creating a pod: {status} {answer.get('message')}")
@@ -96,7 +95,7 @@ class ApiServer:
         return uid
 
     def delete(self, name: str) -> None:
-        """It is gone, if it was there. Raises Refused."""
+        """Deletes the pod if it exists. Raises Refused."""
         status, answer = self._call("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0", None)
         if status not in (200, 202, 404):
             raise Refused(f"deleting a pod: {status} {answer.get('message')}")
@@ -117,7 +116,7 @@ class ApiServer:
 
 @dataclass(eq=False)
 class Pod:
-    """`node`: where it is, or is to be bound."""
+    """`node`: where it is bound, or is to be bound."""
 
     name: str
     uid: str
@@ -138,7 +137,7 @@ class Unit:
 
 
 class Wire:
-    """A recorded pod, as the API server is told of it, and the calls that kube-scheduler makes for it."""
+    """A recorded pod as it is created in the API server, and kube-scheduler's calls for it."""
 
     def __init__(self, call: Call, bind: Call) -> None:
         ours = replace(call, text=call.text.replace(f'"{_RECORDED_AS}"', f'"{SCHEDULER}"'))
@@ -146,7 +145,7 @@ class Wire:
         self._bind = bind
 
     def manifest(self, name: str, gang: str) -> Json:
-        """The pod, to be created."""
+        """Returns the pod, to be created."""
         sent = replace(self._pod, nodes=b"[]").body(name, "", gang)
         found: Json = json.loads(sent)["Pod"]
         for each in _SET_BY_API_SERVER:
@@ -155,7 +154,7 @@ class Wire:
         return {"apiVersion": "v1", "kind": "Pod", **found}
 
     def about(self, pod: Pod, gang: str, nodes: Sequence[str]) -> bytes:
-        """What filter and prioritize are asked."""
+        """Returns the body of filter and prioritize."""
         names = json.dumps(nodes, separators=(",", ":")).encode()
         return replace(self._pod, nodes=names).body(pod.name, pod.uid, gang)
 
@@ -165,7 +164,7 @@ class Wire:
 
 
 def wires(calls: Iterable[Call]) -> dict[str, list[Wire]]:
-    """Of each kind of pod."""
+    """Returns recorded pods by kind of pod."""
     named = select(calls, whole=False, profile=_RECORDED_AS, cluster=100)
     found = {
         kind: [Wire(each, select(named, verb="bind", kind=kind)[0]) for each in select(named, verb="filter", kind=kind)]
@@ -176,7 +175,7 @@ def wires(calls: Iterable[Call]) -> dict[str, list[Wire]]:
 
 
 class Crowd:
-    """What is placed, or about to be: the same for all who place pods in one process."""
+    """What is placed or assumed; shared by all that place pods in one process."""
 
     def __init__(self, nodes: int, each: Amounts) -> None:
         self._has = _thousandths(each)
@@ -188,7 +187,7 @@ class Crowd:
         self._units: deque[Unit] = deque()
 
     def feasible(self, asks: Mapping[str, int]) -> list[str]:
-        """The nodes that have room, from another one on each time, as kube-scheduler goes round."""
+        """Returns nodes with room, each time from the next node on, as kube-scheduler does."""
         known = [(resource, units) for resource, units in asks.items() if resource in self._has]
         self._next = (self._next + 1) % max(1, len(self._names))
         return [
@@ -216,13 +215,12 @@ class Crowd:
         self._units.append(unit)
 
     def oldest_to_go(self) -> Unit | None:
-        """The one that goes now, if there are enough; it is taken out."""
+        """Removes and returns the oldest unit if more than the limit is placed."""
         return self._units.popleft() if self._units and self._cpu > self._most else None
 
 
 class Placer:
-    """For one caller at a time. `user`: begins the names of all its pods. Raises Refused where the API server does
-    not do as asked."""
+    """Plays kube-scheduler for one caller. `user`: prefix of its pods' names. Raises Refused."""
 
     def __init__(
         self,
@@ -240,8 +238,10 @@ class Placer:
         self._made = 0
 
     def one_more(self, kind: str) -> None:
-        """One more pod or gang is there and bound; the oldest ones are gone, if there were enough. What cannot be
-        placed is told, and deleted."""
+        """Creates and binds one more pod or gang; deletes the oldest ones above the limit.
+
+        A unit that could not be placed is reported and deleted.
+        """
         while (oldest := self._crowd.oldest_to_go()) is not None:
             self._delete(oldest)
         what, name = "gang" if kind == "gang" else "pod", f"{kind}, created to bound"
@@ -264,8 +264,7 @@ class Placer:
             self._delete(unit)
 
     def leave_waiting(self, kind: str) -> Unit:
-        """A single pod of that kind is there and was turned away: one that asks in vain, or of a gang that lacks the
-        others. It waits for as long as nobody deletes it."""
+        """Creates a waiting pod that filter refuses: an unfittable one, or one member of a gang."""
         unit = self._create(kind, 1)
         [pod] = unit.pods
         self._ask("filter", kind, unit.wire.about(pod, unit.name, self._crowd.feasible(pod.asks)))
@@ -300,7 +299,7 @@ class Placer:
                 return True
             if time.monotonic() >= until:
                 return False
-            # Those who wait for each other are waited for; who was turned away, or back, is tried when it is time.
+            # Wait for binding members; a refused pod, or one whose bind failed, is tried again later.
             time.sleep(max(0.0, again - time.monotonic()))
 
     def _found_a_node(self, unit: Unit, pod: Pod) -> bool:
@@ -311,7 +310,7 @@ class Placer:
         left: list[str] = (answer.get("NodeNames") or []) if isinstance(answer, dict) else []
         if len(left) > 1:
             left = self._best(unit, pod, left)
-        # While it was asked others may have taken what was there.
+        # Other callers may have taken room during the call.
         free = set(self._crowd.feasible(pod.asks))
         left = [node for node in left if node in free]
         if not left:

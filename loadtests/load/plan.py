@@ -1,7 +1,4 @@
-"""Plan: what a run is asked to do, checked before anything starts.
-
-Which users there are stands here by name, for Locust is not there to be asked: a test compares.
-"""
+"""Plan: checks a run's options before it starts. A test compares its user names with Locust's."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ MANAGEMENT = ("Policies", "Resources", "WhatIf", "Explainer")
 GROUPS = {"verbs": VERBS, "pods": PODS, "management": MANAGEMENT}
 EVERYBODY = (*VERBS, *PODS, *MANAGEMENT)
 TAKING_ROOM = ("Ephemeral", "Gangs")
-"""For pods that exist nowhere, until the service gives them up."""
+"""Users that reserve room for pods that exist nowhere, until the service drops them."""
 MOST_USERS = 1000
 MOST_RATE = 10_000
 MOST_MINUTES = 30 * 24 * 60
@@ -27,10 +24,12 @@ MOST_MINUTES = 30 * 24 * 60
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """`seconds` of load. `rate`: verbs a second of all users together, at most; 0: as fast as they are answered.
-    `host`: a service that runs already, and of which nothing but the verbs is used; without it a cluster is started,
-    `real` or embedded. `reference`: "1" starts the plain extender in Go, else it is its URL. `page`: Locust's own web
-    page, where load is begun and ended."""
+    """`seconds` of load, with at most `rate` verbs a second of all users (0: without limit).
+
+    `host`: a running service, used for its verbs only; without it a cluster is started, `real` or embedded.
+    `reference`: "1" starts the plain extender in Go, else its URL. `page`: Locust's own web page, where load is started
+    and stopped.
+    """
 
     users: int = 12
     rate: int = 0
@@ -64,7 +63,7 @@ def plan_of(
     reference: str = "",
     page: bool = False,
 ) -> Plan:
-    """As it was said on the command line, where nothing said is an empty text. Raises WrongUse."""
+    """Returns the plan of a command line, where "" is an option not given. Raises WrongUse."""
     shape = shape or STEADY
     if shape not in SECONDS:
         raise WrongUse(f"--shape is {shape!r}; there are {', '.join(SECONDS)}")

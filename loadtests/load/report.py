@@ -1,6 +1,6 @@
-"""Report: what a run's folder says, as Markdown, as one page of HTML, and as plots; from its raw files alone.
+"""Report: a run's folder as Markdown, as one HTML page and as plots, from its raw files alone.
 
-Written anew each time, the same for the same files. Needs the extra `report`.
+It is written again each time, equal for equal files. Needs the extra `report`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REPORT, PAGE, PLOTS = "report.md", "report.html", "plots"
 FAILURES, LOCUSTS_PAGE = "locust_failures.csv", "locust.html"
 
 _UNITS = ("pod", "gang")
-"""Kinds of rows that are no calls, but what came of several."""
+"""Kinds of rows that are not single calls, but results of several."""
 _INFINITELY_LATE = "counts as infinitely late (∞) in the percentiles, however soon that was known."
 _MOST_LINES = 6
 _SHOWN = 20
@@ -36,7 +36,7 @@ Row = Mapping[str, str]
 
 
 def write_report(folder: Path) -> list[Path]:
-    """All that was written: the Markdown and the page first. Raises WrongUse where there is no run."""
+    """Writes and returns the files, Markdown and page first. Raises WrongUse if there is no run."""
     run = _run(folder)
     latencies = _latency_rows(folder)
     gallery = Gallery(folder)
@@ -59,7 +59,7 @@ def write_report(folder: Path) -> list[Path]:
 
 
 def summary(folder: Path) -> str:
-    """The latencies, for a terminal."""
+    """Returns the latencies, for a terminal."""
     head, rows = _table(_latency_rows(folder))
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     lines = [
@@ -81,7 +81,7 @@ def _run(folder: Path) -> dict[str, Any]:
 
 
 def _latency_rows(folder: Path) -> list[Row]:
-    """Pods and gangs first, then by name."""
+    """Returns rows of pods and gangs first, then by name."""
     return sorted(_rows(folder / LATENCIES), key=lambda row: (row["kind"] not in _UNITS, row["name"]))
 
 
@@ -256,7 +256,7 @@ def _over_time(rows: Sequence[Row], latencies: Sequence[Row], gallery: Gallery) 
     users = {float(row["second"]): float(row["users"]) for row in rows}
     figure = plots.courses(
         [
-            # The last window is written when all have gone.
+            # The last window is written when all users have gone.
             plots.Course("users", {"users": sorted(users.items())[:-1]}),
             plots.Course("calls a second", {"all": total(calls, "calls"), "failed": total(calls, "failures")}),
         ]
@@ -265,7 +265,7 @@ def _over_time(rows: Sequence[Row], latencies: Sequence[Row], gallery: Gallery) 
     named = [*units, *often][:_MOST_LINES]
     panels = [
         plots.Course(f"{title}, ms", _with_infinite_told(series), ratios=True)
-        # Between them are too few calls in a window of a second.
+        # A window of a second has too few calls for quantiles in between.
         for title, column in (("median", "p50"), ("longest", "max"))
         if (series := _series(rows, named, "second", "name", column))
     ]
@@ -293,7 +293,7 @@ def _series(
 def _with_infinite_told(
     series: Mapping[str, Sequence[tuple[float, float]]],
 ) -> dict[str, Sequence[tuple[float, float]]]:
-    """Infinite points interrupt a line; its name says how many they are."""
+    """Infinite points interrupt a line; its name gives their number."""
     found: dict[str, Sequence[tuple[float, float]]] = {}
     for name, points in series.items():
         infinite = sum(value == math.inf for _, value in points)
@@ -336,7 +336,7 @@ def _rate(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def _growth(points: Sequence[tuple[float, float]]) -> float:
-    """In an hour, by the line of least squares through the second half."""
+    """Returns the growth in an hour, by the line of least squares through the second half."""
     half = points[len(points) // 2 :]
     if not half:
         return 0.0

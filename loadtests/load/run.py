@@ -1,12 +1,12 @@
-"""Run: a plan is carried out; what came of it is in a folder, raw, and in `Result`.
+"""Run: carries out a plan, and leaves raw files in a folder and a summary in `Result`.
 
 run.json                  what was run, where, and what was found at its end
-calls.csv, latencies.csv  times by name: over time, and in all (`timings`)
+calls.csv, latencies.csv  times by name: over time, and in total (`timings`)
 verbs.csv                 times by verb, over time
-holdings.csv              what is held in the ledger, over time (`holdings`)
+holdings.csv              what the ledger holds, over time (`holdings`)
 memory.csv                of the service, the API server and Locust (`samples`)
 locust_*.csv              Locust's own; locust.html, its report
-locust.log, service.log   what they said
+locust.log, service.log   their logs
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ RUN = "run.json"
 LOCUST_LOG, SERVICE_LOG = "locust.log", "service.log"
 
 _RESOURCE, _UNITS, _WITH_RESOURCE = "data1", 16, 100
-"""What the recorded pods ask for, and on how many nodes it is, at most: there is enough."""
+"""What the recorded pods request, and on how many nodes it is, at most: there is enough."""
 _SAMPLES, _SPAWN_RATE, _STOPS_WITHIN = 500, 10, 60
 _SAMPLED = ("service", "embedded-cluster", "kube-apiserver", "etcd")
 _KNOWN_WITHIN, _TAKES_EVERY = 60.0, 60.0
@@ -64,7 +64,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class Result:
-    """`locust`: its exit code, 0 if no call failed. `seen`: numbers of what a watcher has seen."""
+    """`locust`: its exit code, 0 if no call failed. `seen`: numbers from the observer."""
 
     folder: Path
     locust: int = 0
@@ -83,8 +83,7 @@ class Result:
 
 
 def run(plan: Plan, results: Path, *, locust: Path, command: str, say: Say) -> Result:
-    """The plan has been carried out, and nothing runs any more. Raises ClusterError where it could not begin,
-    WrongUse where there is no Locust."""
+    """Carries the plan out. Raises ClusterError at a failed start, WrongUse without Locust."""
     if shutil.which(locust) is None:
         raise WrongUse(f"--locust is {locust}: there is no such command; `make loadtest` installs it")
     result = Result(_new_folder(results))
@@ -131,7 +130,7 @@ def _new_folder(results: Path) -> Path:
 
 @contextmanager
 def _reference(plan: Plan) -> Iterator[str]:
-    """The reference's URL, or nothing."""
+    """Yields the reference's URL, or ""."""
     if plan.reference == "1":
         with reference.running(reference.built(Progress()), "--bind-without-writing") as url:
             yield url
@@ -140,7 +139,7 @@ def _reference(plan: Plan) -> Iterator[str]:
 
 
 def _on_service(plan: Plan, result: Result, locust: Path, beside: str, say: Say) -> None:
-    """Of a service of somebody else's only what it says of itself can be judged."""
+    """Runs against a foreign service: only its own invariant check can be judged."""
     with closing(Service(plan.host)) as service:
         before = violations(service)
         process = _begin(plan, result.folder, locust, plan.host, {"REFERENCE": beside})
@@ -194,7 +193,7 @@ def _on_cluster(plan: Plan, result: Result, locust: Path, beside: str, say: Say)
 
 @contextmanager
 def started(nodes: int, *, real: bool = False) -> Iterator[tuple[LocalCluster, Path]]:
-    """A cluster whose service counts the load test's scheduler among its own; and the file that tells users of it."""
+    """Yields a cluster whose service accepts the load test's scheduler, and the `Target` file."""
     shape = NodeShape()
     with TemporaryDirectory(prefix="loadtest-") as private:
         settings, told = Path(private) / "service.yaml", Path(private) / "cluster.json"
@@ -209,7 +208,7 @@ def started(nodes: int, *, real: bool = False) -> Iterator[tuple[LocalCluster, P
 
 
 def until_known(service: Service, nodes: int) -> None:
-    """The service knows so many nodes. Raises ClusterError if it does not come to."""
+    """Waits until the service has this many nodes. Raises ClusterError if it takes too long."""
     deadline = time.monotonic() + _KNOWN_WITHIN
     while len(service.cluster_state()) < nodes:
         if time.monotonic() > deadline:
@@ -218,7 +217,7 @@ def until_known(service: Service, nodes: int) -> None:
 
 
 def _furnished(plan: Plan, service: Service) -> Mapping[str, Mapping[str, int]]:
-    """The service knows all nodes, and what the recorded pods ask for is there."""
+    """Waits until the service has all nodes, and creates the resource of the recorded pods."""
     until_known(service, plan.nodes)
     asked = {"capacity": _UNITS, "node_spec": {}, "num_nodes": min(plan.nodes, _WITH_RESOURCE)}
     answer = service.call("PUT", f"/v1/namespaces/{NAMESPACE}/resources/{_RESOURCE}", asked)
@@ -234,7 +233,7 @@ def _both(one: Callable[[], None], other: Callable[[], None]) -> Callable[[], No
 
 
 def _seldom(take: Callable[[], None]) -> Callable[[], None]:
-    """Once in a while, for it asks the API server for everything. What cannot be taken now can be the next time."""
+    """Calls `take` once a minute, because it lists everything; a failed call is retried later."""
     last = time.monotonic()
 
     def taken() -> None:
@@ -254,7 +253,7 @@ def _every(plan: Plan) -> float:
 def _begin(
     plan: Plan, folder: Path, locust: Path, host: str, environment: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
-    """Locust, started."""
+    """Returns the started Locust process."""
     command = [
         *(str(locust), "--locustfile", str(ROOT / "loadtests" / "locustfile.py"), "--host", host),
         *("--users", str(plan.users), "--spawn-rate", str(_SPAWN_RATE), "--run-time", f"{plan.seconds:.0f}s"),
@@ -275,7 +274,7 @@ def _begin(
 
 
 def _until_it_ends(process: subprocess.Popen[bytes], plan: Plan, result: Result, say: Say) -> None:
-    """An interrupt from the terminal is Locust's to heed: what comes after it is still to be done."""
+    """Waits for Locust, which handles an interrupt from the terminal; the checks still follow."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     began = time.monotonic()
     try:

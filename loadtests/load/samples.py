@@ -1,6 +1,6 @@
-"""Samples: memory, open files and CPU of processes over time, in a CSV beside Locust's own.
+"""Samples: writes memory, open files and CPU of processes over time to a CSV.
 
-As the kernel has them in /proc. Where there is none, `ps` tells the memory, and the rest is left empty.
+The values come from the kernel's /proc. Without /proc, `ps` gives the memory, and the rest is empty.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Usage(NamedTuple):
 
 
 def usage(pid: int) -> Usage | None:
-    """Of a process now; None where there is none."""
+    """Returns the current usage of a process; None if there is no such process."""
     folder = Path("/proc") / str(pid)
     try:
         if Path("/proc/self/statm").exists():
@@ -43,9 +43,9 @@ def usage(pid: int) -> Usage | None:
 
 
 class Sampler:
-    """Writes a row for each process every so many seconds, while the `with` block lasts.
+    """Writes a row for each process every `every` seconds, inside the `with` block.
 
-    `processes`: their pids by name, asked each time. `also` is called each time as well, in the same thread.
+    `processes`: their pids by name, read each time. `also` is called each time as well, in the same thread.
     """
 
     def __init__(

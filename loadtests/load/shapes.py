@@ -1,9 +1,9 @@
 """Shapes: how many users there are at a time. Pure; seconds since the load began.
 
-steady   all of them, all the time
-ramp     one more and one more, until all are there at the end: where does it get full?
-spike    a tenth of them; all of them for the third fifth of the time; a tenth again: how does it recover?
-soak     all of them, for long, but for a twentieth at the beginning and at the end: does anything grow?
+steady   all users, all the time
+ramp     more and more users, until all are there at the end: where does it saturate?
+spike    a tenth of the users; all for the third fifth of the time; a tenth again: how does it recover?
+soak     all users, for long, except for a twentieth at the beginning and at the end: does anything grow?
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 STEADY, SOAK = "steady", "soak"
 SECONDS = {STEADY: 20.0, "ramp": 120.0, "spike": 120.0, SOAK: 3600.0}
-"""For which the load lasts, unless it is said."""
+"""Default duration of the load."""
 
 _USUAL = 0.1
 _SPIKE = (0.4, 0.6)
 EDGE = 0.05
-"""Of a soak's time, at its beginning and at its end."""
+"""Share of a soak's time, at its beginning and at its end."""
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?")
 
 
@@ -45,14 +45,14 @@ def _within(wanted: float, users: int) -> int:
 
 
 def tick(shape: str, at: float, users: int, seconds: float) -> tuple[int, float] | None:
-    """As Locust asks for it: how many users there should be, and how many come or go in a second; None at the end."""
+    """Returns for Locust the number of users and how many change a second; None at the end."""
     if at >= seconds:
         return None
     return SHAPES[shape](at, users, seconds), float(min(users, 100))
 
 
 def seconds_of(text: str) -> float:
-    """Of a duration such as 90, 20s, 5m, 1h30m, as Locust has them. Raises ValueError."""
+    """Parses a duration such as 90, 20s, 5m, 1h30m, as Locust does. Raises ValueError."""
     found = _DURATION.fullmatch(text.strip())
     total = sum(int(part or 0) * unit for part, unit in zip(found.groups(), (3600, 60, 1), strict=True)) if found else 0
     if not total:

@@ -1,13 +1,13 @@
-"""Soak: whether the service grew, held more or got slower in a run, from the run's files alone.
+"""Soak: finds whether the service grew, held more or got slower in a run, from its files alone.
 
-Judged is the time from BEGINS of the load on, when the cluster has filled and the service has met all that it will
-meet, until users begin to leave; by `flat`, each quantity with its own tolerance:
+Judged is the time from BEGINS of the load until users begin to leave. At BEGINS the cluster has filled, and the service
+has seen every kind of call. `flat` judges each quantity with its own tolerance:
 
     resident memory       2 %, and 2 MiB at least
     open files            5 %, and 2 at least
     reservations          5 %, and 2 at least: room held for pods that are not bound yet
-    pods, gangs           5 %, and 2 at least: all that the ledger has of them
-    verbs a second        5 % less; and LEAST_RATE of what was asked for, on average
+    pods, gangs           5 %, and 2 at least: all pods and gangs in the ledger
+    verbs a second        5 % less; and LEAST_RATE of the requested rate, on average
     latency of a verb     p50: 10 %, and 0.1 ms at least; p99: 25 %, and 1 ms at least
 
 SAMPLES keeps all of it in one file: second, quantity, value.
@@ -45,7 +45,7 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Quantity:
-    """`panel`: what it is drawn in, with others that are alike; `name`: in that panel; `points`: of the whole run."""
+    """`panel`: its plot, with similar ones. `name`: in that panel. `points`: of the whole run."""
 
     panel: str
     name: str
@@ -68,7 +68,7 @@ class Quantity:
 
     @property
     def sentence(self) -> str:
-        """What became of it, with numbers."""
+        """Returns the verdict, with numbers."""
         if self.trend is None:
             return f"{self.title}: undecided, for there are too few samples"
         return (
@@ -79,7 +79,7 @@ class Quantity:
 
 
 def short(value: float) -> str:
-    """With three digits that count, or all of a larger number."""
+    """Formats with three significant digits, or all digits before the point."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{float(f'{value:.3g}'):g}"
 
 
@@ -89,7 +89,7 @@ def _signed(value: float) -> str:
 
 
 def quantities(folder: Path, seconds: float) -> list[Quantity]:
-    """What there is to be judged of a run whose load lasted for so long."""
+    """Returns the quantities to judge of a run whose load lasted `seconds`."""
     since, until = BEGINS * seconds, (1 - EDGE) * seconds
     return [
         Quantity(panel, name, tolerance, points, since, until)
@@ -98,19 +98,19 @@ def quantities(folder: Path, seconds: float) -> list[Quantity]:
 
 
 def findings(folder: Path, seconds: float, rate: float) -> list[str]:
-    """What grew, or fell where that is the worse, and a rate that was not reached: a sentence for each."""
+    """Returns a sentence for each quantity that got worse, and for a missed rate."""
     found = quantities(folder, seconds)
     worse = [each.sentence for each in found if each.verdict.is_worse]
     return worse + [each for each in (rate_missed(found, rate),) if each]
 
 
 def told(folder: Path, seconds: float) -> list[str]:
-    """A sentence for each quantity, for a terminal."""
+    """Returns a sentence for each quantity, for a terminal."""
     return [each.sentence for each in quantities(folder, seconds)]
 
 
 def rate_missed(found: Sequence[Quantity], asked: float) -> str:
-    """Nothing where so many verbs a second were called as had been asked for, about."""
+    """Returns "" if about as many verbs a second were called as requested, else a sentence."""
     if not asked:
         return ""
     values = [
@@ -123,7 +123,7 @@ def rate_missed(found: Sequence[Quantity], asked: float) -> str:
 
 
 def write_samples(folder: Path, found: Sequence[Quantity]) -> None:
-    """SAMPLES, in order of time."""
+    """Writes SAMPLES, in order of time."""
     rows = sorted((at, each.title, value) for each in found for at, value in each.points)
     with (folder / SAMPLES).open("w", newline="") as file:
         to = csv.writer(file, lineterminator="\n")
@@ -157,7 +157,7 @@ def _of_ledger(folder: Path) -> _Found:
     ):
         yield name, name, tolerance, [(float(row["second"]), sum(float(row[c]) for c in columns)) for row in rows]
     counted = [(float(row["second"]), float(row["verbs"])) for row in rows]
-    # A service that began anew counts from nothing.
+    # A restarted service counts from 0.
     rates = [
         (at, (number - before) / (at - then))
         for (then, before), (at, number) in pairwise(counted)

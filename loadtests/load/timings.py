@@ -1,11 +1,9 @@
-"""Timings: how long calls took, by name, and how many failed: window by window, and in all; and by verb, over time.
-Standard library only.
+"""Timings: durations and failures of calls, by name and verb, by window and in total.
 
-Locust tells whole milliseconds, and most of these calls take less than one. Here a time is kept as the number of its
-bucket, each half a percent wider than the one before: what is told is off by a quarter of a percent, and an hour takes
-no more room than a minute.
-
-What failed is infinitely late, however soon it failed: otherwise a service that fails would seem to be fast.
+Locust reports whole milliseconds, and most of these calls take less than one. Here a time is kept as the number of its
+bucket, and each bucket is 0.5 % wider than the one before. The error is at most 0.25 %, and an hour needs no more space
+than a minute. Standard library only. A failed call is infinitely late, however soon it failed: otherwise a failing
+service would seem fast.
 """
 
 from __future__ import annotations
@@ -19,18 +17,18 @@ from pathlib import Path
 
 CALLS, LATENCIES, VERBS = "calls.csv", "latencies.csv", "verbs.csv"
 REFERENCE = ", reference"
-"""With this at its end, the name of a call that the reference extender was asked."""
+"""Suffix of the name of a call to the reference extender."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 CALLS_HEAD = ("second", "users", "kind", "name", "calls", "failures", "p50", "p90", "p99", "max")
 LATENCIES_HEAD = ("kind", "name", "calls", "failures", "a_second", *QUANTILES, "max")
-"""Milliseconds; `inf` where so many failed that the quantile is one of those."""
+"""Milliseconds; `inf` if the quantile falls on failed calls."""
 
 _VERBS = ("filter", "prioritize", "preempt", "bind")
 _OF_A_GANG = "bind, gang"
-"""A verb by itself, for it waits for the others of its gang."""
+"""A verb of its own, because it waits for the other members of its gang."""
 ENOUGH = 100
-"""Calls of a verb, for a row: of fewer there is no p99."""
+"""Calls of a verb for a row: fewer give no p99."""
 
 _WIDER = math.log(1.005)
 _LEAST = 1e-3
@@ -38,12 +36,12 @@ _LEAST = 1e-3
 
 @dataclass
 class Spread:
-    """Milliseconds of calls of one name, as a histogram. Of those that failed they are infinite."""
+    """Milliseconds of calls of one name, as a histogram; a failed call is infinite."""
 
     buckets: Counter[int] = field(default_factory=Counter)
     failures: int = 0
     count: int = 0
-    """With those that failed."""
+    """Includes failed calls."""
     most: float = 0.0
 
     def note(self, milliseconds: float) -> None:
@@ -61,7 +59,7 @@ class Spread:
         self.most = max(self.most, other.most)
 
     def quantile(self, share: float) -> float | None:
-        """The least that so many are at or below; None of nothing, and where one in so many was not even noted."""
+        """The least value that this share is at or below; None if too few calls were noted."""
         if not self.count or (share > QUANTILES["p50"] and self.count < round(1 / (1 - share))):
             return None
         rank = math.ceil(share * self.count)
@@ -73,17 +71,17 @@ class Spread:
 
 
 def ratio(ours: float | None, reference: float | None) -> float | None:
-    """Of two medians; None where there is nothing to be compared with, as where the reference's is infinite."""
+    """Returns the ratio of two medians; None if one is missing, or the reference's is infinite."""
     return None if ours is None or reference is None or reference == math.inf else ours / reference
 
 
 Key = tuple[str, str]
-"""Kind of a call (its method, or `pod`, `gang` for what comes of several) and its name."""
+"""Kind of a call (its method, or `pod`, `gang` for several calls) and its name."""
 Row = Sequence[str | int | float]
 
 
 def verb_of(name: str) -> str | None:
-    """What a row of VERBS is about; None of what is no call of kube-scheduler to the service."""
+    """Returns the verb for a row of VERBS; None for other calls than kube-scheduler's."""
     if name.endswith(REFERENCE):
         return None
     if name.startswith(_OF_A_GANG):
@@ -97,7 +95,7 @@ class Timings:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing was noted."""
+        """Discards all that was noted."""
         self._window: dict[Key, Spread] = {}
         self._all: dict[Key, Spread] = {}
         self._verbs: dict[Key, Spread] = {}
@@ -109,26 +107,28 @@ class Timings:
             self._verbs.setdefault(("verb", verb), Spread()).note(took)
 
     def window(self, second: float, users: int) -> list[Row]:
-        """Rows of CALLS for what was noted since the last window."""
+        """Returns rows of CALLS for what was noted since the last window."""
         return _rows(second, users, self._taken())
 
     def verbs(self, second: float, users: int) -> list[Row]:
-        """Rows of VERBS, for what was noted since the last one of that verb; a verb that has not yet been called often
-        enough for one waits for the next window."""
+        """Returns rows of VERBS, for what was noted since the last row of that verb.
+
+        A verb with fewer than ENOUGH calls waits for the next window.
+        """
         ready = {key: spread for key, spread in self._verbs.items() if spread.count >= ENOUGH}
         for key in ready:
             del self._verbs[key]
         return _rows(second, users, ready)
 
     def _taken(self) -> dict[Key, Spread]:
-        """The window, which is over."""
+        """Returns the window, and starts the next one."""
         window, self._window = self._window, {}
         for key, spread in window.items():
             self._all.setdefault(key, Spread()).take(spread)
         return window
 
     def totals(self, seconds: float) -> list[Row]:
-        """Rows of LATENCIES for all that was noted."""
+        """Returns rows of LATENCIES for all that was noted."""
         self._taken()
         return [
             (
@@ -143,7 +143,7 @@ class Timings:
         ]
 
     def both(self) -> Iterator[tuple[str, Spread, Spread]]:
-        """Every call that both were asked: its name, ours, and the reference's."""
+        """Yields each call sent to both extenders: its name, ours, and the reference's."""
         self._taken()
         for (kind, name), ours in sorted(self._all.items()):
             if (theirs := self._all.get((kind, name + REFERENCE))) is not None:
@@ -163,7 +163,7 @@ def _told(milliseconds: float | None) -> str:
 
 
 class Files:
-    """CALLS and VERBS as they grow, and LATENCIES in the end, in a folder."""
+    """Writes CALLS and VERBS as they grow, and LATENCIES at the end, to a folder."""
 
     def __init__(self, folder: Path, timings: Timings) -> None:
         self._folder, self._timings = folder, timings

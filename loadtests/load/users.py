@@ -1,6 +1,6 @@
-"""Users: who places pods that exist, and who calls the management API, as Locust's users.
+"""Users: Locust's users that place pods that exist, or call the management API.
 
-Their weights say how many of each there are where several are asked for: two who place ordinary pods for each one who
+Their weights give the proportions where several kinds are requested: two that place ordinary pods for each one that
 places gangs or changes policies.
 """
 
@@ -23,9 +23,9 @@ from loadtests.load.placing import IN_VAIN, ApiServer, Crowd, Placer, Refused, T
 from loadtests.recorded.calls import load
 
 CLUSTER = os.environ.get("LOAD_CLUSTER", "")
-"""The file that tells of the cluster (`placing.Target`)."""
+"""The file that describes the cluster (`placing.Target`)."""
 PACE = Pace(float(os.environ.get("LOAD_RATE") or 0))
-"""Of all calls of kube-scheduler's that users make, in so many a second."""
+"""Limits all calls of kube-scheduler that users make, a second."""
 JSON = {"Content-Type": "application/json"}
 
 _log = logging.getLogger(__name__)
@@ -48,13 +48,13 @@ def recorded() -> dict[str, list[Wire]]:
 
 
 class Clustered(FastHttpUser):  # type: ignore[misc]  # Locust lives in an environment of its own, unknown to mypy here.
-    """One whose calls are about the cluster in LOAD_CLUSTER."""
+    """A user whose calls are about the cluster in LOAD_CLUSTER."""
 
     abstract = True
     wait_time = between(0.1, 0.5)
 
     def on_start(self) -> None:
-        """Called by Locust before its first task, as `on_stop` is after its last."""
+        """Locust calls it before the first task, and `on_stop` after the last."""
         self.named = f"load-{type(self).__name__.lower()}-{next(_number)}"
         self.rng = random.Random(self.named)
 
@@ -135,7 +135,7 @@ class GangPods(Placing):
 
 
 class Managing(Clustered):
-    """Somebody, or something, that calls the management API."""
+    """A user that calls the management API."""
 
     abstract = True
 
@@ -167,7 +167,7 @@ class WhatIf(Managing):
 
 
 class Explainer(Managing, Scheduling):
-    """Asks about a pod that waits for what no node has, and about a gang that waits for its members."""
+    """Asks about a pod that waits for what no node has, and a gang that waits for its members."""
 
     def on_start(self) -> None:
         super().on_start()

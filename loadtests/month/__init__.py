@@ -1,6 +1,6 @@
-"""A month of resources in virtual time: what applications ask for, what befalls the cluster, and whether all agree.
+"""A month of resources in virtual time: requests, troubles, and whether all views agree.
 
-`applications` ask over HTTP, again and again; `troubles` is what befalls cluster and service; `agreement` compares node
-status, objects, ledger and what was asked for; `writes` counts what the service writes; `month` is one month, and
-`python -m loadtests.month` some.
+`applications` make requests over HTTP, again and again; `troubles` disturb cluster and service. `agreement` compares
+node status, objects, ledger and requests. `month` is one month, and also counts the service's writes. `python -m
+loadtests.month` runs some.
 """

@@ -1,19 +1,18 @@
-"""Live months of ephemeral resources in virtual time, and look whether all agree at every quiet moment.
+"""Live months of ephemeral resources in virtual time, and check that all agree at quiet moments.
 
     python -m loadtests.month --seeds 1 --days 30
     python -m loadtests.month --seeds 20 --first-seed 100 --days 7 --jobs 2
 
 No cluster is needed: API server, kubelets and the service run in one process and in virtual time. {applications}
-applications say over HTTP what they want, at least once an hour: resources on their own node, on all, on those with a
-label, or with CPU available, many with a time to live that each call renews. Meanwhile credentials run out (once a day
-at least), etcd is restored from a backup, the service is started anew, its clock is set, its watches are late, nodes
-are replaced and registered anew, another controller takes from a node's status what the service has written, and
-people delete and edit objects.
+applications say over HTTP what they want, at least once an hour. They want resources on their own node, on all nodes,
+on those with a label, or on those with available CPU. Many have a time to live that each call renews. Meanwhile
+credentials run out (once a day at least), etcd is restored from a backup, and the service is restarted. Its clock is
+set, its watches are late. Nodes are replaced and registered again. Another controller removes what the service has
+written to a node's status. People delete and edit objects.
 
-Four times a day it is quiet. Then node status, the objects, the ledger, and what applications asked for last say the
-same; nobody who asked for the same has been moved; and what the service has written on a day is in proportion to what
-there was to write. No turn of the event loop has too many calls of the service. Exit code 1 if anything else was
-found.
+Four times a day it is quiet. Then node status, the objects, the ledger, and the applications' last requests agree. A
+repeated request has not moved a resource. The writes of the service on a day are in proportion to the changes. No turn
+of the event loop has too many calls of the service. Exit code 1 if one of these is not so.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from loadtests.side_by_side import lives
 
 
 def table(results: Sequence[Result]) -> str:
-    """What was lived through, what was written each day, and what was found."""
+    """The summary: what was lived through, what was written each day, and what was found."""
     days = [day for each in results for day in each.days]
     written = [sum(day.writes.values()) for day in days]
     by_kind: Counter[str] = sum((Counter(day.writes) for day in days), Counter())
@@ -91,7 +90,7 @@ def main(given: Sequence[str] | None = None) -> int:
     plan = Plan(0, wanted.days, wanted.applications, wanted.nodes)
     plans = [replace(plan, seed=seed) for seed in range(wanted.first_seed, wanted.first_seed + wanted.seeds)]
     results: list[Result] = []
-    # Days of several months at once would not tell whose they are.
+    # With several months at a time the lines about days would not show their month.
     with closing(lives(_live_and_tell if wanted.jobs == 1 else live, plans, wanted.jobs)) as finished:
         for result in finished:
             results.append(result)

@@ -1,4 +1,4 @@
-"""Agreement: node status, objects, ledger, and what applications last asked for say the same, when all is quiet."""
+"""Agreement: whether node status, objects, ledger and last requests agree when all is quiet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Units = dict[str, int]
 
 
 def disagreements(simulation: Simulation, applications: Sequence[Application]) -> list[str]:
-    """In words, each where it is."""
+    """Descriptions of all disagreements."""
     store = simulation.cluster.api.store
     objects = {key_of(each): each for each in store.list(ephemeral_resources(simulation))}
     nodes = {name(each): each for each in store.list(NODE)}
@@ -27,7 +27,7 @@ def disagreements(simulation: Simulation, applications: Sequence[Application]) -
 
 
 def ephemeral_resources(stage: Stage) -> Kind:
-    """The kind, as the API server of the simulation has it."""
+    """The kind, as the simulation's API server serves it."""
     served: list[Kind] = stage.cluster.api.served.all()
     return next(each for each in served if each.plural == "ephemeralresources")
 
@@ -62,7 +62,7 @@ def _of_applications(
         if not each.wish.capacity:
             yield f"{each.key} is there, and was deleted"
         elif each.wish.on_own_node:
-            # A node's name speaks for that node alone: what an earlier wish left on others may stay.
+            # A wish on a node's name is about that node alone; units of an earlier wish on other nodes may stay.
             if each.wish.capacity not in units.values():
                 yield f"{each.key} is {units}, and {each.wish} was asked for"
         elif set(units.values()) != {each.wish.capacity}:
@@ -76,7 +76,7 @@ def _of_applications(
 
 
 def _others(wish: Wish, nodes: dict[str, Json], free: Units, having: Units) -> bool:
-    """Whether another node could take the place of one that left. Without a limit nobody's place has to be taken."""
+    """Whether another node could replace one that left; without a limit, none is needed."""
     others = nodes.keys() - having.keys()
     if wish.num_nodes is None or wish.on_own_node:
         return True

@@ -1,7 +1,7 @@
-"""Applications: each wants one resource, says so over HTTP again and again, and at times wants something else.
+"""Applications: each wants one resource, requests it over HTTP repeatedly, and at times changes it.
 
-Some run on the nodes that they ask for, own what they set, and use up what they had asked to be available. An
-application that is not heard tries again soon. Knows what it was answered; must not know how it came about.
+Some run on the nodes that they ask for, own what they set, and use up the CPU that they asked to be available. An
+application without an answer tries again soon. Its expectations come from the answers alone.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from loadtests.reading import is_leaving, node_of
 
 NAMESPACES = ("team-a", "team-b", "team-c")
 LONGEST_PAUSE = 3600.0
-"""Seconds within which every application has said what it wants once more."""
+"""Seconds within which each application repeats its request."""
 _PAUSE, _TRIES_AGAIN = (900.0, 3000.0), (5.0, 10.0)
 _TTL = (3.0 * LONGEST_PAUSE, 12.0 * LONGEST_PAUSE)
 _CHANGES, _ENDS = 0.05, 0.02
-"""How likely an application wants something else, or nothing for a while, when it speaks next."""
+"""The probabilities that the next request differs, and that it asks for nothing for a while."""
 USED_CPU = 1
 _NO_NODE = re.compile("no node has|none of the [0-9]+ nodes has")
 LABEL = "month/half"
@@ -35,7 +35,7 @@ LABEL = "month/half"
 
 @dataclass(frozen=True)
 class Wish:
-    """As the body of a PUT has it; nothing is wanted where `capacity` is 0. `on_own_node`: its pod is the owner."""
+    """The body of a PUT; `capacity` 0: nothing is wanted. `on_own_node`: the owner is its pod."""
 
     capacity: int
     node_spec: Any = None
@@ -51,14 +51,14 @@ class Application:
     rng: random.Random
     wish: Wish
     told: list[str] | None = None
-    """The nodes that it was told last; None: anything may be answered."""
+    """The nodes in the last answer; None: any answer is right."""
     asked: int = 0
     writes: int = 0
-    """Calls that had something to change, be it a time to live."""
+    """Calls that had something to change, for example a time to live."""
     pod: str = ""
-    """The UID of the pod that it has now."""
+    """The UID of its current pod."""
     without_room: bool = False
-    """No node has what it wants to be available, or the labels."""
+    """No node has the available CPU, or the labels, that it wants."""
 
     @property
     def key(self) -> str:
@@ -66,7 +66,7 @@ class Application:
 
 
 class Applications:
-    """`found` is told what an application must not be answered."""
+    """`found` is called with each wrong answer."""
 
     def __init__(
         self, simulation: Simulation, count: int, seed: int, hands: Hands, found: Callable[[str], None]
@@ -82,7 +82,7 @@ class Applications:
         return Application(NAMESPACES[number % len(NAMESPACES)], f"data{number}", rng, wish)
 
     async def run(self) -> None:
-        """They speak until this is cancelled."""
+        """All applications make requests until this is cancelled."""
         async with asyncio.TaskGroup() as group:
             for each in self.all:
                 group.create_task(self._go(each))
@@ -100,12 +100,12 @@ class Applications:
                 each.told = None
 
     def time_went_back(self) -> None:
-        """Whatever they were told may not be so."""
+        """Any earlier answer may be out of date."""
         for each in self.all:
             each.told = None
 
     def expired(self) -> None:
-        """Whatever had a time to live may be gone."""
+        """Any resource with a time to live may be gone."""
         for each in self.all:
             if each.wish.ttl is not None:
                 each.told = None
@@ -132,7 +132,7 @@ class Applications:
             each.wish, each.told = replace(each.wish, capacity=each.rng.randint(1, 9)), None
 
     async def _speak(self, each: Application) -> bool:
-        """Whether it was heard."""
+        """Whether it got an answer."""
         service, wish, before = self._simulation.service, each.wish, each.told
         pod = await self._pod(each)
         if service is None or (wish.on_own_node and pod is None):
@@ -159,16 +159,15 @@ class Applications:
         nodes = sorted(answer.json()["nodes"])
         if before is not None and each.told is before and nodes != before:
             self._found(f"{each.key}: the same was asked, and it has moved from {before} to {nodes}")
-        # One that is away may be back in time, or not.
+        # A node that is away may or may not be back in time.
         there = {name(node) for node in self._simulation.cluster.api.store.list(NODE)}
         each.told = nodes if there.issuperset(nodes) else None
         return True
 
     async def _pod(self, each: Application) -> Json | None:
-        """Its pod, on a node that is there; made anew where it is not. None: it wants none, or has none yet.
+        """Its pod, on a node that exists, else a new one. None: it wants none, or has none yet.
 
-        Where it asks for what must be available it runs there, and uses it up.
-        """
+        If it asks for available CPU, the pod runs there and uses the CPU up."""
         store = self._simulation.cluster.api.store
         wish = each.wish
         uses = isinstance(wish.node_spec, dict) and "cpu" in wish.node_spec

@@ -1,7 +1,4 @@
-"""One month: a cluster, applications that go on, troubles, and a quiet moment four times a day at which all must agree.
-
-The same seed is the same month.
-"""
+"""Month: a cluster, applications, troubles, and four quiet moments a day. Same seed, same month."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from loadtests.turns import Turns, judged
 HOUR, DAY = 3600.0, 86_400.0
 _TURN = 6 * HOUR
 _QUIET = LONGEST + LONGEST_PAUSE + 900.0
-"""Seconds at the end of a turn in which nothing new befalls: all has ended, and everybody has spoken."""
+"""Seconds at the end of a turn without new troubles: all troubles end, and all applications ask."""
 _DAILY = "rotation"
 _WEIGHTS = {
     "restart": 4, "restore": 1, "clock": 2, "replacement": 2, "reboot": 2, "wiped": 2, "fight": 2, "watches": 3,
@@ -38,7 +35,7 @@ _LAST_TOLD = 8
 
 @dataclass(frozen=True)
 class Plan:
-    """`pace`: seconds from one trouble to the next, on the average."""
+    """`pace`: mean seconds from one trouble to the next."""
 
     seed: int
     days: float = 30.0
@@ -49,7 +46,7 @@ class Plan:
 
 @dataclass
 class Day:
-    """What was written on one day: by the service, as `verb resource/subresource`; and how much there was to write."""
+    """The service's writes of one day, by `verb resource/subresource`, and the need for them."""
 
     writes: dict[str, int]
     asked: int
@@ -58,8 +55,10 @@ class Day:
 
     @property
     def share(self) -> float:
-        """What was written, as a share of what is right at most: for each call that changes something its object, the
-        status of that and some nodes; for each trouble all objects and nodes, or an hour of repairs in a fight."""
+        """The writes, as a share of the most that is right.
+
+        For each call with a change: its object, its status and some nodes. For each trouble: all objects and nodes, or
+        an hour of repairs in a fight."""
         return sum(self.writes.values()) / (4 * self.changing + 150 * self.troubles + 200)
 
 
@@ -72,7 +71,7 @@ class Result:
     quiet_moments: int = 0
     cpu_seconds: float = 0.0
     longest_turn: int = 0
-    """Calls of the service in a turn that took long; 0: none did."""
+    """The most calls of the service in a turn that took long; 0: none took long."""
 
 
 class Month:
@@ -103,7 +102,7 @@ class Month:
         return datetime.fromtimestamp(self._simulation.clock.now(), UTC).strftime("%m-%d %H:%M:%S")
 
     async def go(self, said: Callable[[str], None]) -> None:
-        """All of its days. `said` hears of each."""
+        """Runs all days. `said` is called with a line for each."""
         for namespace in NAMESPACES:
             await self._hands.create(NAMESPACE, {"metadata": {"name": namespace}})
         troubles = Troubles(self._simulation, self.applications, self._hands, self._rng)
@@ -140,7 +139,7 @@ class Month:
         await asyncio.sleep(began + _TURN - loop.time())
 
     def _look(self) -> None:
-        """A quiet moment."""
+        """Checks a quiet moment."""
         self._result.quiet_moments += 1
         for error in self._errors:
             self._find(error)
@@ -183,8 +182,7 @@ async def _live(plan: Plan, result: Result, said: Callable[[str], None]) -> None
 
 
 def live(plan: Plan, said: Callable[[str], None] = lambda _: None) -> Result:
-    """The whole month, in its own time; and once more where turns of the event loop took long, to count their calls.
-    `said` hears how far it has come."""
+    """Runs the month; again, to count calls, if turns took long. `said` takes the progress."""
     began = time.process_time()
 
     def once(turns: Turns) -> Result:

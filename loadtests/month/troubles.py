@@ -1,6 +1,6 @@
-"""Troubles: what befalls the cluster and the service while applications go on. Each takes minutes, and ends.
+"""Troubles: what happens to cluster and service meanwhile. Each takes minutes, and ends.
 
-Must not know what the service makes of it; applications hear of what they may have lost by it.
+Applications hear what they may have lost by it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from loadtests.month.agreement import ephemeral_resources
 from loadtests.month.applications import LABEL, Applications
 
 LONGEST = 3600.0
-"""Seconds within which each has ended."""
+"""Seconds within which each trouble has ended."""
 _DOMAIN = "escher.dev/"
 _AWAY = (0.0, 5.0, 60.0, 600.0)
 _FOUGHT_EVERY = 0.05
@@ -64,7 +64,7 @@ class Troubles:
     # -- the service -----------------------------------------------------------------------------------------------
 
     async def rotation(self) -> str:
-        """Its certificate has run out, and it takes a moment until it has the next."""
+        """The service's certificate has run out, and the next one comes after some seconds."""
         seconds = self._rng.choice((0.5, 5.0, 30.0))
         await self._without_api_server(seconds, Unavailable("401 Unauthorized"))
         return f"its certificate is renewed after {seconds:g} s"
@@ -91,7 +91,7 @@ class Troubles:
         return f"watches were {late:g} s late{' and began anew' if forgotten else ''}"
 
     async def _without_api_server(self, seconds: float, answer: Unavailable) -> None:
-        """All that it asks is answered so, for so long."""
+        """Answers all requests of the service so, for this many seconds."""
         service = self._simulation.service
         if service is not None:
             service.line.turn_away(answer)
@@ -106,7 +106,7 @@ class Troubles:
         away = self._rng.choice((1.0, 10.0, 100.0))
         self._simulation.restore(self._backup)
         await self._without_api_server(away, Away("connection refused"))
-        # What was answered by what was known before may be gone, and what is asked while it is found out may be too.
+        # Earlier answers may be void, and so may answers given while the service finds the restore out.
         self._applications.time_went_back()
         await asyncio.sleep(10.0)
         self._applications.time_went_back()
@@ -122,7 +122,7 @@ class Troubles:
         return f"{name(made)} has come for {name(lost)} after {away:g} s"
 
     async def reboot(self) -> str:
-        """A node is registered anew, and has nothing of what it had been given."""
+        """A node is registered again, without the units that it had."""
         lost = await self._lose()
         away = self._rng.choice((5.0, 60.0, 200.0))
         await asyncio.sleep(away)
@@ -142,7 +142,7 @@ class Troubles:
         return f"all of ours was taken from the status of {name(node)}"
 
     async def fight(self) -> str:
-        """Another controller takes ours from a node's status, each time that it is there."""
+        """Another controller removes the service's keys from a node's status again and again."""
         node = name(self._rng.choice(self._store.list(NODE)))
         seconds, stirred = self._rng.uniform(300.0, LONGEST - 600.0), asyncio.Event()
 
@@ -171,7 +171,7 @@ class Troubles:
             await self._hands.merge(NODE, node, {"status": {"capacity": ours, "allocatable": ours}}, "status")
 
     async def deleted(self) -> str:
-        """Somebody deletes an object by kubectl."""
+        """A user deletes an object by kubectl."""
         gone = self._any_object()
         if gone is None:
             return "there is nothing to delete"
@@ -180,7 +180,7 @@ class Troubles:
         return f"somebody deleted {name(gone)}"
 
     async def edited(self) -> str:
-        """Somebody lets an object live longer by kubectl, which moves nothing."""
+        """A user lets an object live longer by kubectl, which moves nothing."""
         found = self._any_object()
         if found is None or "expiresAt" not in found["spec"]:
             return "there is nothing to edit"

@@ -1,1 +1,1 @@
-"""Each policy beside what Kubernetes has natively, on the same work and one real control plane: see `__main__`."""
+"""Compares each policy with native Kubernetes, on the same work and cluster: see `__main__`."""

@@ -1,4 +1,4 @@
-"""Each policy beside what Kubernetes has natively: the same work, in turns, on one real control plane, as ratios.
+"""Compares each policy with native Kubernetes: the same work, in turns, on one cluster, as ratios.
 
     python -m loadtests.native_policies --nodes 100 --rounds 10
     python -m loadtests.native_policies --nodes 40 --rounds 5 --policies anti-affinity queue
@@ -10,17 +10,17 @@ The ways:
     extender    an EscherPolicy, in the scheduler that calls the extender (profile escher)
     esl         an ESL in this process (AppSpace), by extended resources in node status (profile escher-resources)
 
-Every round makes one batch of pods in every way, in an order drawn from the seed, and waits until the cluster is empty
-again. Whether the placement is right is judged by a checker that knows the policy's rule alone. Latency is from a pod's
-creation to the moment when this process's own watch shows it bound; in an application, from before it asks its ESL.
-Policies, labels and classes stand beforehand. All schedulers have the same settings but for what a policy is made of
-(MostAllocated), and everything runs all the time: whoever is not asked costs the others the same. Machines are shared
-and noisy: read the ratios, not the milliseconds.
+Every round creates one batch of pods in every way, in an order drawn from the seed, and waits until the cluster is
+empty again. A checker that knows only the policy's rule judges the placement. Latency is from a pod's creation until
+this process's own watch shows it bound; in an application, from before it asks its ESL. Policies, labels and classes
+exist beforehand. All schedulers have the same settings, except for what a policy consists of (MostAllocated).
+Everything runs all the time, so an unused component costs all ways the same. Machines are shared and noisy: read the
+ratios, not the milliseconds.
 
 The policies: {names}.
 
-With --show nothing is measured: the tables of --json are shown, or written with --out.
-The control plane is built from source the first time (Go, some minutes).
+With --show nothing is measured: the tables of --json are shown, or written with --out. The control plane is built from
+source the first time (Go, some minutes).
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ WORKS: tuple[type[Work], ...] = (
 )
 LEAST_NODES, LEAST_PODS = 4, 10
 _INTERRUPTED = 130
-"""The exit code of what was stopped by SIGINT."""
+"""The exit code after SIGINT."""
 
 
 def most_pods(nodes: int) -> int:
-    """For which there is room in every work, with some nodes to choose from."""
+    """Returns how many pods have room in every work, with some nodes to choose from."""
     return nodes * 5 // 2
 
 
 def packing_scheduler() -> dict[str, Any]:
-    """Configuration of the shipped scheduler without extender, but for the one setting that packs."""
+    """Returns the shipped scheduler configuration without extender, plus the setting that packs."""
     config = yaml.safe_load((places.shipped("scheduler-config") / "escher-resources.yaml").read_text())
     arguments = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -94,7 +94,7 @@ def packing_scheduler() -> dict[str, Any]:
 def run(
     nodes: int, pods: int, rounds: int, seed: int, chosen: Sequence[type[Work]], progress: Progress | None = None
 ) -> Run:
-    """A control plane of so many nodes has done all of the work, and is gone."""
+    """Runs all of the work on a new control plane of `nodes` nodes, and removes it."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "packing.yaml"
         config.write_text(yaml.safe_dump(packing_scheduler()))

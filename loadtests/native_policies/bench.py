@@ -1,8 +1,8 @@
-"""Bench: batches of one work's pods, all ways in turns, on one real control plane, measured from outside.
+"""Bench: runs batches of one work's pods, all ways in turns, and measures them from outside.
 
-What is measured of a pod is from the start of its creation (in an application: before it asks its ESL) to the moment
-when this process's own watch shows it bound; where something has to happen first, from the start of that. A batch ends
-when as many are bound as are expected, or after `PATIENCE`; then its pods are deleted, and whatever it made.
+A pod's time is from the start of its creation (in an application: before it asks its ESL) until this process's own
+watch shows it bound. If something must happen first, the time starts there. A batch ends when the expected number is
+bound, or after `PATIENCE`; then its pods are deleted, and all that it created.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ PATIENCE = 10.0
 """Seconds after which a batch that is not bound is given up."""
 _CREATORS = 16
 _BACK_OFF_IS_OVER = 3.0
-"""Seconds. With `podMaxBackoffSeconds: 1`, rounded to whole seconds as kube-scheduler does, whoever was turned away may
-be tried at once by then."""
+"""Seconds until refused pods' `podMaxBackoffSeconds: 1` (rounded by kube-scheduler) is over."""
 _CATCH_UP = 0.2
 _OVER_QUOTA = 403
 
@@ -44,7 +43,7 @@ class Bench:
         self._made = 0
 
     async def once(self, work: Work, way: Way) -> Batch:
-        """One batch, bound and gone. Leaves the cluster as it was."""
+        """Runs one batch: its pods are bound and deleted. Leaves the cluster as it was."""
         self._made += 1
         await work.before(self._site, way)
         self._outside.forget()
@@ -113,7 +112,7 @@ class Bench:
     async def _happen(
         self, work: Work, way: Way, names: Sequence[str], space: Policies | None, policy: PolicyEsl | None
     ) -> float:
-        """What the work waits for has begun, at the time that is answered."""
+        """Starts what the work waits for, and returns the time of the start."""
         if work.happens:
             await asyncio.sleep(work.happens)
         else:
@@ -148,7 +147,7 @@ async def measure(
     seed: int,
     tell: Callable[[str], None] = say,
 ) -> Results:
-    """Each way's batches of each work, one a round; before these one of each to warm up."""
+    """Returns each way's batches of each work, one a round, after one of each to warm up."""
     order = random.Random(seed)
     results: Results = {}
     async with connected(kubeconfig, service_url) as (site, outside):

@@ -51,8 +51,7 @@ class Together(Work):
 
 
 class TogetherWhereAllFit(Together):
-    """A pool of which half has little memory left and much CPU, the other half the reverse: by kube-scheduler's scores
-    the second looks emptier, and has no room for a group."""
+    """Half of the nodes lack memory; the others score better, but lack CPU for a whole group."""
 
     name = "co-location-size"
     rule = "each group of 3 is on one node that has room for all 3; other nodes look better"

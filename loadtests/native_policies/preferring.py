@@ -1,4 +1,4 @@
-"""Work of the policies that say which nodes are right or better: data locality, objective, soft constraints."""
+"""Work of policies that select or prefer nodes: data locality, objective, soft constraints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ON_A_NODE = 10
 
 
 class NearData(Work):
-    """Where data is stands before the pods come."""
+    """The data is on its nodes before the pods are created."""
 
     name, page = "data-locality", "data-locality.md"
     rule = "each pod is on the node that has its data"
@@ -35,7 +35,7 @@ class NearData(Work):
 
     def __init__(self, nodes: Sequence[str], pods: int) -> None:
         super().__init__(nodes, pods)
-        # Those in the middle: whoever takes nodes in their order does not find them at once.
+        # Nodes in the middle: a scheduler that takes nodes in their order does not find them at once.
         middle = self.nodes[len(nodes) // 2 :] + self.nodes[: len(nodes) // 2]
         self.holders = {f"{self.name}-{number}": middle[number] for number in range(-(-pods // _ON_A_NODE))}
 
@@ -84,7 +84,7 @@ class NearData(Work):
 
 
 class DataComes(NearData):
-    """The pods have been tried and wait when the data comes; measured from then."""
+    """The pods were tried and wait when the data comes; latency counts from then."""
 
     name = "data-comes"
     rule = "each pod that waits goes to the node that gets its data"
@@ -177,7 +177,7 @@ class Best(Work):
 
 
 class Wish(Work):
-    """The first preference can be had at once."""
+    """The first preference is available at once."""
 
     name, page = "soft", "soft.md"
     rule = "each pod is on a node that it prefers, where that can be had at once"
@@ -244,14 +244,14 @@ class Wish(Work):
 
 
 class LateWish(Wish):
-    """It can be had a second after the pods have come; they would wait for five."""
+    """The preference is available a second after the pods were created; they would wait five."""
 
     name = "soft-late"
     rule = "each pod is on a node that it prefers, where that can be had a second later"
     happens = 1.0
 
     async def before(self, site: Site, way: Way) -> None:
-        """It cannot be had yet."""
+        """Does nothing: the preference is not available yet."""
 
     async def happen(self, site: Site, way: Way, space: PolicyAsks | None, policy: PolicyEsl | None) -> None:
         await self._come(site, way)

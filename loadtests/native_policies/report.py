@@ -1,6 +1,6 @@
-"""Report: what batches were like, kept as JSON, and told as tables of ratios to native.
+"""Report: the results of batches, kept as JSON, and shown as tables of ratios to native.
 
-All that a table says follows from the JSON, so that a page can be checked against it. Nothing is measured here.
+Every table follows from the JSON, so that a page can be checked against it. Nothing is measured here.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from loadtests.native_policies.work import WAYS, Way, Work
 
 _SHOWN_WHOLE = 24
 _EVEN = 1.1
-"""What is slower by less than this factor is not called slower."""
+"""A way that is slower by less than this factor is not called slower."""
 BEGIN, END = "<!-- measured: written by the tool -->", "<!-- end of what is measured -->"
 _IN_WORDS: Mapping[Way, str] = {"native": "native", "extender": "extender", "esl": "ESL"}
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Seconds; None where the batch was not bound in time."""
+    """Seconds; None if the batch was not bound in time."""
 
     bound: int
     refused: int
-    """Pods that the API server would not create."""
+    """Pods that the API server refused to create."""
     held: bool
-    """Whether the policy's rule did."""
+    """Whether the policy's rule held."""
     amount: float
     shape: str
     whole: float | None
@@ -39,7 +39,7 @@ class Batch(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, verdict: Verdict, refused: int, took: Iterable[float], whole: float | None) -> Batch:
-        """`took`: of each pod that was bound; `whole`: of all that were to be, None if one was not."""
+        """`took`: of each bound pod; `whole`: of all expected pods, None if one was not bound."""
         each = sorted(took)
         shape = verdict.shape
         if len(shape) > _SHOWN_WHOLE:
@@ -62,9 +62,9 @@ class Run(msgspec.Struct, frozen=True):
     cores: int
     kubernetes: str
     expected: dict[str, int]
-    """By policy, how many pods of a batch are to be bound."""
+    """By policy, how many pods of a batch should be bound."""
     best: dict[str, str]
-    """By policy, what is measured of a placement, at best."""
+    """By policy, the best value of what is measured."""
     results: Results
 
 
@@ -77,14 +77,13 @@ def read(file: Path) -> list[Run]:
 
 
 def written(runs: Sequence[Run]) -> bytes:
-    """One batch a line, so that changes can be read."""
+    """Encodes one batch a line, so that changes can be read."""
     text = msgspec.json.format(msgspec.json.encode(runs), indent=1)
     return text.replace(b"\n      ", b"").replace(b"\n     }", b"}") + b"\n"
 
 
 def kept(runs: Iterable[Run], new: Run) -> list[Run]:
-    """By their number of nodes. Policies that are new replace what there was of them in a run that was alike; one that
-    was not is replaced as a whole."""
+    """Merges `new` into the run of these nodes if settings are equal, else replaces that run."""
     by_nodes = {each.nodes: each for each in runs}
     old = by_nodes.get(new.nodes)
     if old is not None and _terms(old) == _terms(new):
@@ -105,7 +104,7 @@ def _terms(run: Run) -> tuple[object, ...]:
 
 
 def _middle(numbers: Sequence[float]) -> tuple[float, float]:
-    """The bounds of the middle half."""
+    """Returns the bounds of the middle half."""
     each = sorted(numbers)
     return each[len(each) // 4], each[(3 * len(each)) // 4]
 
@@ -120,13 +119,13 @@ def _median(batches: Sequence[Batch], what: str = "whole") -> float | None:
 
 
 def ratio(mine: Sequence[Batch], native: Sequence[Batch], what: str) -> float | None:
-    """Of the medians of those batches that were bound in time."""
+    """Returns the ratio of medians over the batches that were bound in time."""
     one, other = _median(mine, what), _median(native, what)
     return None if one is None or other is None else one / other
 
 
 def spread(mine: Sequence[Batch], native: Sequence[Batch]) -> tuple[float, float] | None:
-    """The middle half of the rounds' own ratios of whole batches."""
+    """Returns the middle half of the rounds' own ratios of whole batches."""
     each = [
         one.whole / other.whole
         for one, other in zip(mine, native, strict=True)
@@ -136,13 +135,12 @@ def spread(mine: Sequence[Batch], native: Sequence[Batch]) -> tuple[float, float
 
 
 def sound(batches: Sequence[Batch]) -> bool:
-    """Whether the rule held in each, and all were bound in time."""
+    """Whether the rule held in each batch, and all were bound in time."""
     return all(each.held and each.whole is not None for each in batches)
 
 
 def better(by_way: Mapping[Way, Sequence[Batch]]) -> list[Way]:
-    """Of the ways that kept the rule in every round, and in time, the fastest, and those of which nobody can say that
-    they are slower: by a tenth or more in the median, and in the middle half of rounds. None: no way kept it."""
+    """The fastest sound way, and ways not a tenth slower, or not in the middle half of rounds."""
     right = {way: batches for way, batches in by_way.items() if batches and sound(batches)}
     if not right:
         return []
@@ -209,7 +207,7 @@ def _named(work: type[Work]) -> str:
 
 
 def cache(run: Run, works: Sequence[type[Work]]) -> str:
-    """Of one run: placements, and latency."""
+    """Returns placements and latency of one run."""
     there = [work for work in works if work.name in run.results]
     placements = [_row(["policy", "measured", "at best", *_IN_WORDS.values()]), _row(["---"] * 6)]
     latency = [_row(["policy", "native", "extender", "ESL", "best"]), _row(["---"] * 5)]
@@ -227,19 +225,19 @@ def cache(run: Run, works: Sequence[type[Work]]) -> str:
 
 
 def what(works: Sequence[type[Work]]) -> str:
-    """What each is, and how it is said in each way."""
+    """Returns a table of the policies' rules, and how each way expresses them."""
     rows = [_row(["policy", "rule", *_IN_WORDS.values()]), _row(["---"] * 5)]
     rows += [_row([_named(work), work.rule, *(work.said.get(way, "—") for way in WAYS)]) for work in works]
     return "\n".join(rows) + "\n"
 
 
 def section(runs: Sequence[Run], works: Sequence[type[Work]]) -> str:
-    """What a page says between its two marks."""
+    """Returns the part of a page between its two marks."""
     return "\n".join([BEGIN, "", what(works), *(cache(run, works) for run in runs), END])
 
 
 def with_section(page: str, runs: Sequence[Run], works: Sequence[type[Work]]) -> str:
-    """The page with these figures. Raises ValueError where it has no marks."""
+    """Returns the page with these figures. Raises ValueError if it has no marks."""
     before, found, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
     if not (found and ended):

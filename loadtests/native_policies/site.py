@@ -1,7 +1,6 @@
-"""Site: the cluster that the works are laid in, and what can be seen of their pods from outside.
+"""Site: the cluster in which the works prepare objects, and the outside view of their pods.
 
-Knows the API server's and the service's calls; must not know a policy. Node labels and node status are written as a
-cluster's owner would, by PATCH.
+Node labels and node status are written by PATCH, as a cluster's owner would do.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _DELETED_NOW = b'{"gracePeriodSeconds":0}'
 
 class Seen(NamedTuple):
     pod: str
-    """Which of a batch it is; empty: of none."""
+    """The pod's name in its batch; "" if it is in no batch."""
     node: str
     tried: bool
-    """A scheduler has looked at it, and found nothing."""
+    """Whether a scheduler has tried it without success."""
 
 
 def _seen(found: Json) -> Seen:
@@ -48,19 +47,19 @@ class Outside(Changing):
     def __init__(self) -> None:
         super().__init__()
         self.bound_at: dict[str, float] = {}
-        """When each was first seen bound, in that order."""
+        """When each pod was first seen bound, in that order."""
         self.nodes: dict[str, str] = {}
         self.tried: set[str] = set()
         self.pods = Collection(PODS, "Pod", self._see, read=_seen, identity=name_of, now=time.perf_counter)
 
     def forget(self) -> None:
-        """What was seen so far was of a batch that is over."""
+        """Forgets what was seen of the last batch."""
         self.bound_at.clear()
         self.nodes.clear()
         self.tried.clear()
 
     def there(self) -> int:
-        """How many pods of the batch exist."""
+        """Returns how many pods of batches exist."""
         return sum(bool(each.seen.pod) for each in self.pods.known.values())
 
     def _see(self, sighting: Sighting[Seen]) -> None:
@@ -74,7 +73,7 @@ class Outside(Changing):
         self.has_changed()
 
     async def until_seen(self, holds: Callable[[], bool], what: str, within: float = _PATIENCE) -> None:
-        """Raises Late."""
+        """Waits until it holds. Raises Late."""
         await self.until(holds, what, within=within)
 
 
@@ -140,6 +139,6 @@ class RealSite:
             return
 
     async def end_batch(self) -> None:
-        """No pod of a batch is there. Raises Late."""
+        """Deletes all pods of batches and waits until they are gone. Raises Late."""
         await self.connection.request("DELETE", f"{PODS}?labelSelector={BATCH}%3D1", _DELETED_NOW)
         await self._outside.until_seen(lambda: not self._outside.there(), "the end of a batch", within=30)

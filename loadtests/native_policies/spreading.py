@@ -57,7 +57,7 @@ class Apart(Work):
 
 
 class Even(Work):
-    """The number of pods is not known to who places them."""
+    """The placing component does not know the number of pods."""
 
     name, page = "balance", "balance.md"
     rule = "nodes differ by one pod at most"
@@ -102,7 +102,7 @@ class Even(Work):
 
 
 class EvenOfKnown(Even):
-    """The number of pods is known, and said."""
+    """The number of pods is known, and given."""
 
     name = "balance-known"
     rule = "no node has more than its part of the pods"

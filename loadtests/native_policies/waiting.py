@@ -1,4 +1,4 @@
-"""Work of the policies about who waits: priority, queue."""
+"""Work of the policies about waiting pods: priority, queue."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ _LOOK_ON = 0.5
 
 
 class Urgent(Work):
-    """Licences are all in use; half of the pods are urgent, and come last. Then as many licences come free as there are
-    urgent pods."""
+    """All licences are in use, and urgent pods come last. Then licences for half become free."""
 
     name, page = "priority", "priority.md"
     rule = "of those that wait the urgent ones go first, when there is room for as many"
@@ -50,7 +49,7 @@ class Urgent(Work):
         await site.offer(self.nodes[:1], _LICENCE, self._room)
         for group, value in (("rest", 0), ("urgent", 10)):
             await site.put_policy(f"priority-{group}", "priority", priority=value)
-            # As the policy, it is to evict nobody.
+            # It evicts no pod, like the policy.
             made = {"metadata": {"name": f"native-{group}"}, "value": 1000 + value, "preemptionPolicy": "Never"}
             await site.make(_CLASSES, made)
 
@@ -105,9 +104,9 @@ class Limited(Work):
         if way == "native":
             hard = {"pods": str(self.expected)}
             await site.make(_QUOTAS, {"metadata": {"name": "queue"}, "spec": {"hard": hard}})
-            # No controller counts quotas in this control plane: that nothing is used yet is said in its stead.
+            # This control plane has no quota controller, so the test itself writes that nothing is used yet.
             await site.patch(f"{_QUOTAS}/queue/status", {"status": {"hard": hard, "used": {"pods": "0"}}})
-            await asyncio.sleep(_LOOK_ON)  # until the API server's admission has heard of it
+            await asyncio.sleep(_LOOK_ON)  # until the API server's admission has seen it
 
     async def after(self, site: Site, way: Way) -> None:
         if way == "native":

@@ -1,7 +1,7 @@
-"""Work: a batch of pods for one policy, as it is said in Kubernetes' own means, to the extender, and to an ESL.
+"""Work: a batch of pods for one policy, expressed natively, for the extender, and for an ESL.
 
-A `Work` makes manifests and policies and says what is to be prepared; `rules` judges, `bench` carries out and measures.
-What all ways have in common stands once, in `asks`; what a way adds is all that differs between them.
+A `Work` makes manifests and policies and prepares the cluster; `rules` judges, `bench` runs and measures. `asks` is
+common to all ways; the ways differ only in what each adds.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ WAYS: tuple[Way, ...] = ("native", "extender", "esl")
 
 DOMAIN = "native.test"
 POD, BATCH, GROUP, POOL = f"{DOMAIN}/pod", f"{DOMAIN}/batch", f"{DOMAIN}/group", f"{DOMAIN}/pool"
-"""Labels: which pod of a batch it is; that it is one of a batch; of which group; and on nodes, of which pool."""
+"""Labels: the pod of a batch; that it is in a batch; its group; and on nodes, the pool."""
 POLICY = "escher.dev/policy"
 HOSTNAME = "kubernetes.io/hostname"
 PACKED = "native-packed"
-"""The profile that is `escher-resources` but for one setting: NodeResourcesFit scores MostAllocated."""
+"""The profile that is `escher-resources` except that NodeResourcesFit scores MostAllocated."""
 CPU_OF_A_NODE = 8
 
 
 class Site(Protocol):
-    """The cluster, for what a work prepares in it. What is said twice changes nothing."""
+    """The cluster in which a work prepares objects. Every call is idempotent."""
 
     async def label(self, nodes: Sequence[str], key: str, value: str | None) -> None:
-        """These nodes have the label; None: they have not."""
+        """Sets the label on these nodes; None removes it."""
         ...
 
     async def offer(self, nodes: Sequence[str], resource: str, units: int | None) -> None:
-        """These nodes have so much of an extended resource; None: none at all."""
+        """Sets the units of an extended resource on these nodes; None removes it."""
         ...
 
     async def fill(self, name: str, node: str, **asks: Any) -> None:
-        """A pod that is no batch's runs there."""
+        """Runs a pod outside of all batches on the node."""
         ...
 
     async def empty(self, name: str) -> None:
-        """The pod that `fill` made is being deleted."""
+        """Deletes the pod that `fill` created."""
         ...
 
     async def make(self, path: str, body: Json) -> None: ...
@@ -53,33 +53,32 @@ class Site(Protocol):
     async def remove(self, path: str) -> None: ...
 
     async def put_policy(self, name: str, kind: str, **parameters: Any) -> None:
-        """It is in force."""
+        """Returns when the policy is in force."""
         ...
 
     async def drop_policy(self, name: str) -> None: ...
 
     async def set_resource(self, name: str, units: int, nodes: str | Mapping[str, Any]) -> None:
-        """The service's ephemeral resource."""
+        """Sets an ephemeral resource of the service."""
         ...
 
     async def drop_resource(self, name: str) -> None: ...
 
 
 class Work:
-    """One policy's. `nodes` are all alike and empty, but for what the work itself lays."""
+    """One policy's work. `nodes` are equal and empty, except for what the work itself prepares."""
 
     name: ClassVar[str]
     page: ClassVar[str]
-    """In docs/policies."""
+    """Its page in docs/policies."""
     rule: ClassVar[str]
     measure: ClassVar[str]
     said: ClassVar[Mapping[Way, str]]
-    """How it is said; a way that is missing has no means for it."""
+    """How each way expresses it; a missing way cannot."""
     happens: ClassVar[float | None] = None
-    """After so many seconds something happens (`happen`). 0: when all pods have been tried and wait, and then latency
-    is counted from it; else from each pod's creation."""
+    """Seconds until `happen`. 0: once all pods were tried and wait; latency then counts from it."""
     watched: ClassVar[float] = 0.0
-    """Seconds for which it is looked at after as many are bound as are expected: others must not be."""
+    """Seconds of watching after the expected number is bound: no other pod may be bound."""
 
     def __init__(self, nodes: Sequence[str], pods: int) -> None:
         self.nodes, self.size = list(nodes), pods
@@ -87,58 +86,58 @@ class Work:
 
     @property
     def best_amount(self) -> str:
-        """What `measure` is at best, as people read it."""
+        """Returns the best value of `measure`, for people."""
         return ""
 
     async def lay(self, site: Site) -> None:
-        """What stands for all batches of it is there."""
+        """Prepares what all batches of the work need."""
 
     async def clear(self, site: Site) -> None:
-        """And is not any more."""
+        """Removes what `lay` prepared."""
 
     async def before(self, site: Site, way: Way) -> None:
-        """What each batch needs is there."""
+        """Prepares what each batch needs."""
 
     async def happen(self, site: Site, way: Way, space: PolicyAsks | None, policy: PolicyEsl | None) -> None:
         """See `happens`."""
 
     async def after(self, site: Site, way: Way) -> None:
-        """What `before` and `happen` have made is not there any more."""
+        """Removes what `before` and `happen` made."""
 
     def asks(self, number: int) -> dict[str, Any]:
-        """Of each pod, whatever its way: resources, and the keywords of `loadtests.pods.pod`."""
+        """Returns each pod's requests, in any way, and keywords of `loadtests.pods.pod`."""
         return {"cpu": "500m"}
 
     def group(self, number: int) -> str:
         return "all"
 
     def native(self, number: int, made: Json) -> None:
-        """The pod says so in Kubernetes' own means."""
+        """Adds the policy to the pod by Kubernetes' own means."""
 
     def governed(self, number: int) -> str:
-        """The EscherPolicies that govern it, as the annotation spells them."""
+        """Returns the EscherPolicies that match the pod, as in its annotation."""
         return self.name
 
     def policies(self) -> Sequence[PolicyEsl]:
-        """New ones for each batch, in one space. Tasks are asked of the last; the others stand beside it."""
+        """Returns new policies for a batch, in one space. Tasks are for the last one."""
         return [self.policy()]
 
     def policy(self) -> PolicyEsl:
-        """The one, where there is one."""
+        """Returns the policy, if there is exactly one."""
         raise NotImplementedError
 
     async def entrust(self, space: PolicyAsks, policies: Sequence[PolicyEsl]) -> None:
-        """They know what they have to before tasks are asked for."""
+        """Gives the policies what they need before tasks ask."""
 
     def task(self, name: str, number: int) -> Task:
         return Task(name, self.group(number))
 
     def judge(self, placed: Placement, waiting: int) -> Verdict:
-        """`waiting`: pods of the batch that are there and have no node."""
+        """`waiting`: pods of the batch that exist and have no node."""
         raise NotImplementedError
 
     def pod(self, way: Way, name: str, number: int) -> Json:
-        """What is created; of an ESL, what its requirement is attached to."""
+        """Returns the pod to create, to which an ESL's requirement is attached."""
         asks = dict(self.asks(number))
         if way == "extender":
             asks["annotations"] = {POLICY: self.governed(number), **asks.get("annotations", {})}
@@ -153,11 +152,11 @@ class Work:
 
 
 def alike(group: str) -> Json:
-    """The label selector of a group's pods."""
+    """Returns the label selector of a group's pods."""
     return {"matchLabels": {GROUP: group}}
 
 
 def node_term(key: str, *values: str) -> Json:
-    """A node selector term: the label is there, or has one of the values."""
+    """Returns a node selector term: the label exists, or has one of the values."""
     said = {"operator": "In", "values": list(values)} if values else {"operator": "Exists"}
     return {"matchExpressions": [{"key": key, **said}]}

@@ -1,16 +1,16 @@
-"""Change policies under load, and judge every decision and every wake from outside.
+"""Changes policies under load, and judges every decision and every wake from outside.
 
     python -m loadtests.policy_changes --changes 1000 --real
     python -m loadtests.policy_changes --changes 100 --seed 7 --json
 
-In namespaces with four nodes each, pods and gangs come and go while the policies that govern them are created, put,
-patched and deleted over HTTP; bad changes among them are refused. From time to time all is at rest, and one policy is
-changed so that somebody who was turned away can be bound: nothing else happens, and it must be, within --patience.
-Beside that gangs wait for one licence in the order of policies of priority, which are dealt anew each time.
+In namespaces with four nodes each, pods and gangs come and go. Meanwhile the EscherPolicies that match them are
+created, put, patched and deleted over HTTP; bad changes among them are refused. From time to time all is at rest. Then
+one change lets an unschedulable pod be bound: nothing else happens, and it must be bound within --patience. In
+addition, gangs wait for one licence in the order of policies of priority, with new random priorities each turn.
 
-Judged by arithmetic of its own (loadtests/policy_changes/rules.py), from the API server's watch and the service's
-answers: whether every Binding is right by policies that were in force at some moment between the decision (--latest
-before it was seen) and the Binding. Gangs waiting for the licence must be served in order.
+Judges use separate arithmetic (loadtests/policy_changes/rules.py), the API server's watch and the service's answers.
+Every Binding must be right by policies that were in force at some moment between the decision (--latest before it was
+seen) and the Binding. Gangs waiting for the licence must be served in order.
 
 Exit code 1 if anything was found, 0 if not. With --real the control plane is built first (Go, some minutes); without,
 the embedded cluster is used.
@@ -33,7 +33,7 @@ _SHOWN = 8
 
 
 def table(result: Result) -> str:
-    """What was done, how long it took, and what was found."""
+    """Returns what was done, how long it took, and what was found."""
     rows: list[tuple[str, object]] = [
         ("changes of policies", result.changes),
         ("bad changes, refused", result.refused),
@@ -76,7 +76,7 @@ def again(plan: Plan, *, real: bool = False) -> str:
 
 
 def arguments(given: Sequence[str] | None) -> argparse.Namespace:
-    """`plan` is made of them."""
+    """Parses the command line; `plan` is made from it."""
     usual = Plan()
     parser = argparse.ArgumentParser(prog="python -m loadtests.policy_changes", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

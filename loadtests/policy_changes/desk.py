@@ -1,7 +1,6 @@
-"""A desk: one licence for which gangs wait, whose priorities change; whoever is first by then is the next to have it.
+"""Desk: gangs wait for one licence while their priorities change; the first in order must get it.
 
-Changes are answered before the licence comes free, so that there is one right answer. Knows nothing of other yards, and
-of the service what HTTP says.
+Changes are answered before the licence becomes free, so that there is one right answer.
 """
 
 from __future__ import annotations
@@ -27,12 +26,14 @@ _LICENCE = f"escher.dev/{NAME}.licence"
 _NODE = f"{NAME}-n0"
 _AGEING = 86_400
 _PROFILE = LEDGER
-"""In this one kube-scheduler leaves it to the service whether there is a licence, and so who is next. With the other
-its own fit turns pods away where none is free, and asks nobody in which order to try them then."""
+"""kube-scheduler leaves this profile's licence to the service, and so which pod is next.
+
+In the other profile its own fit refuses pods without a free licence, and no component asks for the order.
+"""
 
 clock = time.monotonic
 Pods = Mapping[str, Reduced]
-"""By name."""
+"""Pods by name."""
 
 
 @dataclass
@@ -42,7 +43,7 @@ class Served:
     wrong: list[str] = field(default_factory=list)
     missed: list[str] = field(default_factory=list)
     waited: list[float] = field(default_factory=list)
-    """Seconds from the licence's coming free until the next was seen bound."""
+    """Seconds from the licence's release until the next pod was seen bound."""
 
 
 class Desk:
@@ -66,7 +67,7 @@ class Desk:
             self._changed.notify_all()
 
     def begin(self) -> None:
-        """Somebody has the licence, and of each queue one waits for it."""
+        """Creates a pod that holds the licence, and one of each queue that waits for it."""
         self._api.post("/api/v1/namespaces", {"metadata": {"name": NAME}})
         self._service.call("PUT", f"/v1/namespaces/{NAME}/resources/licence", {"capacity": 1, "node_spec": _NODE})
         for number, queue in enumerate(QUEUES):
@@ -77,7 +78,7 @@ class Desk:
             self._until_waits(self._enqueue(queue))
 
     def work(self, turns: int) -> None:
-        """So many times the priorities are dealt anew, and then the licence comes free."""
+        """Draws new priorities and releases the licence, `turns` times."""
         for _ in range(turns):
             dealt = dict(zip(QUEUES, self._rng.sample(range(100), len(QUEUES)), strict=True))
             for queue, priority in dealt.items():
@@ -111,7 +112,6 @@ class Desk:
         self._until(lambda pods: name in pods and (pods[name].turned_away or bool(pods[name].node)), name)
 
     def _until(self, holds: Callable[[Pods], bool], what: str) -> bool:
-        """Whether it holds in time."""
         deadline = clock() + self._patience
         with self._changed:
             while not holds(self._pods):

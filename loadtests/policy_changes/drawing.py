@@ -1,4 +1,4 @@
-"""Drawing: policies good and bad, changes of them, and the pods that they govern or do not. The same from one seed."""
+"""Drawing: draws good and bad policies, changes, and pods with or without a match; seeded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SELECTORS: Mapping[str, Json] = {
 
 @dataclass(frozen=True)
 class Change:
-    """A call that changes a policy, and what is in force of it then: None, if it is deleted."""
+    """A call that changes a policy, and what is then in force; None if it is deleted."""
 
     method: str
     name: str
@@ -45,7 +45,7 @@ class Refused:
 
 
 def policies_for(name: str) -> list[Policy]:
-    """All that may be in force of that name."""
+    """Returns all policies that may be in force with that name."""
     others = [each for each in NAMES if each != name]
     selector = _SELECTORS.get(name)
     kinds: list[tuple[str, Json]] = [
@@ -79,7 +79,7 @@ def delete(name: str) -> Change:
 
 
 def patch(name: str, now: Policy, rng: random.Random) -> Change | None:
-    """Some parameter of the policy as it is now is another, or is as if never said."""
+    """Returns a patch that changes or removes some parameters of the policy; None if none can."""
     alike = [each for each in policies_for(name) if each.type == now.type and each.parameters != now.parameters]
     if not alike:
         return None
@@ -101,7 +101,7 @@ def change(rng: random.Random, policies: Policies) -> Change:
 
 
 def all_changes(policies: Policies) -> list[Change]:
-    """Every change that could be made now."""
+    """Returns every change that could be made now."""
     found = [delete(name) for name in policies]
     for name in NAMES:
         now = policies.get(name)
@@ -114,7 +114,7 @@ def _same(one: Policy, other: Policy) -> bool:
 
 
 def bad(rng: random.Random, policies: Policies) -> Refused:
-    """A change that is refused, so that what is in force stays."""
+    """Returns a change that is refused, so that what is in force stays."""
     name = rng.choice(NAMES)
     bodies: Sequence[Json] = (
         {"type": "anti-affinty"},
@@ -136,7 +136,7 @@ def bad(rng: random.Random, policies: Policies) -> Refused:
 
 
 def unit(rng: random.Random, yard: str, number: int) -> list[Json]:
-    """A pod, or a gang of two or three that are alike: with policies that they name, and with labels."""
+    """Returns a pod, or a gang of two or three equal pods: with named policies, and with labels."""
     size = rng.choice((1, 1, 1, 1, 2, LARGEST_GANG))
     named = rng.choice(((), *((name,) for name in NAMED), *((name,) for name in NAMED), NAMED[:2], NAMED[1:3]))
     tier = rng.choice(("", "", "web", "db", "cache"))

@@ -1,11 +1,11 @@
-"""History: what was seen of a yard's pods, which policies were in force when, and the verdict on each Binding.
+"""History: a yard's pods and the policies in force over time, and the verdict on each Binding.
 
-A change of a policy is in force at some moment between its call and its answer: which, nobody outside can say. A pod
-that is bound was decided about at most `latest` seconds before its Binding was seen, and a gang so long before that of
-its first member. So a Binding is right if it is right by the policies of some one moment of that time; and of pods that
-were bound before it, in the order in which the API server wrote, every one counts that was not gone by then.
+A policy change comes into force at some unknown moment between its call and its answer. A pod was decided at most
+`latest` seconds before its Binding was seen, and a gang at most `latest` before its first member's. So a Binding is
+right if it is right by the policies of any one moment of that time. Other pods count if they were bound before it, in
+the order in which the API server wrote, and not gone by then.
 
-Must not know who changes what, nor the service. All fields are changed by one thread at a time, under `lock`.
+One thread at a time changes the fields, under `lock`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reduced:
     turned_away: bool
     """kube-scheduler says that it cannot be placed."""
     woken: str
-    """What the service wrote when it woke it last."""
+    """The last value that the service wrote to wake it."""
 
 
 def reduced(found: Json) -> Reduced:
@@ -53,7 +53,7 @@ def reduced(found: Json) -> Reduced:
 
 @dataclass
 class Version:
-    """What is in force from a moment between `sent` and `answered` on."""
+    """The policies in force from some moment between `sent` and `answered`."""
 
     policies: Policies
     sent: float
@@ -64,9 +64,9 @@ class Version:
 class Verdicts:
     judged: int = 0
     governed: int = 0
-    """Of those judged: how many some policy governed."""
+    """Judged Bindings of pods that a policy matched."""
     late: list[float] = field(default_factory=list)
-    """Bindings that were right by policies that had been changed by then: seconds since that was answered."""
+    """Bindings right by already replaced policies: seconds since that change was answered."""
     wrong: list[str] = field(default_factory=list)
 
 
@@ -90,20 +90,20 @@ class History:
         self.latest = latest
         self.versions: list[Version] = [Version({}, 0.0, 0.0)]
         self.pods: dict[str, Reduced] = {}
-        """Those that are there, by uid."""
+        """Existing pods, by uid."""
         self.bound_at: dict[str, float] = {}
-        """When the Binding was seen, by name, of all that there ever were."""
+        """When the Binding was seen, by name, also of pods that are gone."""
         self.changed_at = 0.0
-        """When anything was last seen or done that may matter to who waits."""
+        """When something was last seen or done that may matter to waiting pods."""
         self.twice: list[str] = []
         self._open: dict[str, _Stay] = {}
-        """Those that are bound now, by uid."""
+        """Pods that are bound now, by uid."""
         self._log: list[tuple[float, _Stay, bool]] = []
-        """Bindings, and ends (False), in the order in which the API server wrote, of which none was judged yet."""
+        """Bindings (True) and ends (False) in the API server's order that were not judged yet."""
         self._present: dict[str, _Stay] = {}
-        """Those that were bound when the last judged Binding was written."""
+        """Pods that were bound when the last judged Binding was written."""
         self._gone: list[_Stay] = []
-        """Those that had been until shortly before."""
+        """Pods that were bound until shortly before."""
         self._first_of_gang: dict[str, float] = {}
 
     # -- what is seen and done ---------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class History:
             self.lock.notify_all()
 
     def begin_change(self, name: str, becomes: Policy | None, now: float) -> Version:
-        """A call is about to change a policy."""
+        """Notes that a call is about to change a policy."""
         with self.lock:
             policies = {key: each for key, each in self.policies.items() if key != name}
             if becomes is not None:
@@ -142,13 +142,13 @@ class History:
             return made
 
     def end_change(self, version: Version, now: float) -> None:
-        """It was answered."""
+        """Notes that it was answered."""
         with self.lock:
             version.answered = self.changed_at = now
 
     @property
     def policies(self) -> Policies:
-        """What was changed last."""
+        """The policies after the last change."""
         return self.versions[-1].policies
 
     # -- what is there now (hold the lock) ---------------------------------------------------------------------------
@@ -157,14 +157,14 @@ class History:
         return [(each.pod, each.node) for each in self.pods.values() if each.node]
 
     def waiting(self) -> list[list[Reduced]]:
-        """Units of which nobody is bound: pods, and gangs."""
+        """Returns units without a bound pod: single pods, and gangs."""
         units: dict[str, list[Reduced]] = {}
         for each in self.pods.values():
             units.setdefault(each.pod.gang or each.uid, []).append(each)
         return [unit for unit in units.values() if not any(each.node for each in unit)]
 
     def in_part(self) -> list[str]:
-        """Gangs of which some are bound and some are not."""
+        """Returns gangs with bound and unbound pods."""
         gangs: dict[str, set[bool]] = {}
         for each in self.pods.values():
             if each.pod.gang:
@@ -174,7 +174,7 @@ class History:
     # -- the verdict -------------------------------------------------------------------------------------------------
 
     def judge(self, verdicts: Verdicts, now: float) -> None:
-        """Every Binding that was seen at least `latest` seconds ago is judged, once."""
+        """Judges every Binding that was seen at least `latest` seconds ago, once."""
         with self.lock:
             everybody = [*self._gone, *self._present.values(), *(stay for _, stay, bound in self._log if bound)]
             count = next((n for n, (at, _, _) in enumerate(self._log) if at > now - self.latest), len(self._log))
@@ -186,7 +186,7 @@ class History:
                     continue
                 gang = stay.of.pod.gang
                 since = (self._first_of_gang.setdefault(gang, at) if gang else at) - self.latest
-                # Those that are bound soon after may have been decided about, and count, by then.
+                # Pods that are bound soon after may have been decided by then, and count.
                 possible = [
                     each.there
                     for each in everybody
@@ -216,13 +216,12 @@ class History:
 
 
 def _in_force(versions: Sequence[Version], since: float, at: float) -> Iterator[tuple[Policies, float]]:
-    """What may have been in force at some moment of that time, the last first; and when what came after was
-    answered."""
+    """Yields what may have been in force in that time, the last first, and when it was replaced."""
     replaced = math.inf
     for version in reversed(versions):
         if version.sent <= at and replaced >= since:
             yield version.policies, replaced
         replaced = version.answered
         if replaced < since:
-            # What came before was over before.
+            # All earlier versions were replaced before.
             return

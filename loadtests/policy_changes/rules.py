@@ -1,8 +1,7 @@
-"""What policies mean, as the pages in docs/policies have it: where a pod may be among others, and where a gang may be.
+"""Rules: the meaning of policies by docs/policies: where a pod or a gang may be among others.
 
-An arithmetic of its own, by walking over all pods and places: it imports nothing of the service, and so cannot share a
-mistake with it. Knows anti-affinity, balance, co-location and data locality; of the other types that they keep nobody
-from a node. Must not know time: which policies were in force when is for others to say.
+It walks over all pods and nodes with its own arithmetic. It imports nothing of the service, and so cannot share a
+mistake with it. It implements anti-affinity, balance, co-location and data locality; the other types refuse no node.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Policy:
-    """One that is in force, as its author said it."""
+    """A policy in force, as its author wrote it."""
 
     type: str
     parameters: Json = field(default_factory=dict)
@@ -39,7 +38,7 @@ class Policy:
 
 
 Policies = Mapping[str, Policy]
-"""Those of one namespace, by name."""
+"""The policies of one namespace, by name."""
 
 
 def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
@@ -58,18 +57,18 @@ def _holds(requirement: Json, labels: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True)
 class PodSeen:
-    """What of a pod never changes."""
+    """The part of a pod that never changes."""
 
     name: str
     labels: Mapping[str, str]
     named: tuple[str, ...] = ()
-    """The policies that it names."""
+    """The policies that the pod names."""
     gang: str = ""
 
 
 @dataclass(frozen=True)
 class Ground:
-    """Nodes that never change, by name: their labels, and on which of them each data is."""
+    """Nodes that never change, by name, with labels; and the nodes of each data."""
 
     nodes: Mapping[str, Mapping[str, str]]
     data: Mapping[str, frozenset[str]]
@@ -80,7 +79,7 @@ Standing = Sequence[tuple[PodSeen, str]]
 
 
 def policy_matching(pod: PodSeen, policies: Policies) -> list[str]:
-    """The names of the policies that govern the pod, and of those that it names and that are not there."""
+    """Returns the names of the policies that match the pod, and of missing ones that it names."""
     chosen = {name for name, policy in policies.items() if policy.selects(pod.labels)}
     return sorted(chosen.union(pod.named))
 
@@ -93,8 +92,10 @@ def why_not(
     ground: Ground,
     possible: Standing | None = None,
 ) -> str:
-    """Why the pod must not be bound to the node beside the others; empty: it may. `possible`: those that may have
-    counted where counting more allows more; the others, if left out."""
+    """Returns why the pod must not be on the node beside the others; "": it may.
+
+    `possible`: pods that may have counted, where more pods allow more; None: the others.
+    """
     own = policy_matching(pod, policies)
     for name in own:
         policy = policies.get(name)
@@ -138,7 +139,7 @@ def _against(
                 most = -(-tasks // len(places))
             else:
                 counts = _by_place(name, possible, policies, policy.place, ground)
-                # It may have been the place with fewest itself: itself it does not count.
+                # It may itself be the emptiest domain; then its own pod does not count.
                 fewest = min(counts[each] if each != place else there - 1 for each in places)
                 most = fewest + policy.parameters.get("max_skew", 1)
             if there > most:
@@ -156,7 +157,7 @@ def _against(
 
 
 def _of(name: str, pods: Standing, policies: Policies) -> Iterator[tuple[PodSeen, str]]:
-    """Those that the policy governs; one that is not there governs none."""
+    """Returns the pods that the policy matches; a missing policy matches none."""
     if name not in policies:
         return iter(())
     return ((pod, node) for pod, node in pods if name in policy_matching(pod, policies))
@@ -171,7 +172,7 @@ def _same(ground: Ground, key: str, one: str, other: str) -> bool:
 
 
 def where(unit: Sequence[PodSeen], others: Standing, policies: Policies, ground: Ground) -> tuple[str, ...] | None:
-    """Nodes for all pods of the unit, which are alike, if there are any: each of them may be there beside the rest."""
+    """Returns allowed nodes for all pods of the unit, which are equal, or None."""
     for nodes in itertools.combinations_with_replacement(ground.nodes, len(unit)):
         placed = list(zip(unit, nodes, strict=True))
         if _are_together(placed, others, policies, ground) and all(
@@ -183,8 +184,7 @@ def where(unit: Sequence[PodSeen], others: Standing, policies: Policies, ground:
 
 
 def _are_together(placed: Standing, others: Standing, policies: Policies, ground: Ground) -> bool:
-    """Whether they are where those are that were there first, who must be together with them; or all in one place. That
-    each of them has some other beside it would not say so."""
+    """All are in the domains of earlier pods, or in one: each having a neighbour is not enough."""
     for name in policy_matching(placed[0][0], policies):
         policy = policies.get(name)
         if policy is not None and policy.type == "co-location":

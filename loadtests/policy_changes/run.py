@@ -1,7 +1,4 @@
-"""A run: yards under load, then at rest and probed, again and again; and a desk beside them. What came of it.
-
-The load of a round is all yards' at once. While yards are probed nothing happens anywhere but the one change.
-"""
+"""Runs rounds: all yards and the desk under load, then each yard's probes with nothing else."""
 
 from __future__ import annotations
 
@@ -34,20 +31,22 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Plan:
-    """`changes` of policies at least, in rounds: each yard makes `under_load` of them while pods come and go, and then
-    up to `probes`, one by one. Times in seconds."""
+    """At least `changes` of policies, in rounds; times in seconds.
+
+    In a round each yard makes `under_load` changes while pods come and go, and then up to `probes`, one by one.
+    """
 
     changes: int = 1000
     yards: int = 6
     under_load: int = 9
     probes: int = 4
     turns: int = 2
-    """Of the desk, in a round."""
+    """Turns of the desk in a round."""
     seed: int = 1
     patience: float = 10.0
-    """Within so long whoever can be bound is."""
+    """Seconds within which a pod that can be bound is bound."""
     latest: float = 1.0
-    """So long before a Binding was seen, at most, it was decided."""
+    """The most seconds from the decision until its Binding is seen."""
 
 
 @dataclass
@@ -77,7 +76,7 @@ class Result:
 
 
 def run(cluster: LocalCluster, plan: Plan, say: Say) -> Result:
-    """What the plan has come to on the cluster, which nobody else uses and whose nodes are the plan's own."""
+    """Runs the plan on the cluster, which has no other users and only the plan's nodes."""
     with ExitStack() as stack:
         service = stack.enter_context(closing(Service(cluster.service_url)))
         rng = random.Random(plan.seed)
@@ -180,7 +179,7 @@ def _sum_up(result: Result, yards: Sequence[Yard], desk: Desk, verdicts: Verdict
 
 
 def _at_rest(cluster: LocalCluster, service: Service) -> list[str]:
-    """What is amiss when nothing happens any more."""
+    """Returns what is wrong when nothing happens any more."""
     found: list[str] = []
 
     def well() -> bool:
@@ -205,7 +204,7 @@ def _until(holds: Callable[[], bool], what: str) -> None:
 
 
 def spread(times: Sequence[float]) -> str:
-    """Median, 95 % and longest of these seconds, in milliseconds."""
+    """Returns median, 95 % and longest of these seconds, in milliseconds."""
     if not times:
         return "none"
     sorted_times = sorted(times)

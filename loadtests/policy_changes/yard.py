@@ -1,10 +1,10 @@
-"""A yard: a namespace with four nodes of its own, where policies change while pods and gangs come and go.
+"""Yard: a namespace with four nodes of its own; policies change while pods and gangs come and go.
 
-`work` does so without a pause. Then nothing happens any more, and whoever could be bound must be, within `patience`
-seconds (`unsettled`). After that `probe` changes one policy, so that somebody who was turned away could be bound, and
-nothing else: it must be, within the same time, and everybody else with it. What is possible is reckoned by `rules`.
+`work` does this without a pause. Then nothing happens any more, and every pod that could be bound must be, within
+`patience` seconds (`settle`). After that `probe` makes one policy change that helps an unschedulable pod, and nothing
+else: that pod and every other pod that can be bound must be, within the same time. `rules` computes what is possible.
 
-Acts for itself alone: another yard's pods are on other nodes. One thread at a time.
+Yards are independent: another yard's pods are on other nodes. One thread at a time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from loadtests.policy_changes.rules import HOSTNAME, ZONE, Ground, Json, PodSeen
 
 NODES = 4
 MOST_UNITS = 12
-"""So many pods and gangs are there at a time."""
+"""The most pods and gangs at a time."""
 _LEAST_ASLEEP = 2
 _LOOK_EVERY = 0.02
 _PAUSE = 0.04
-"""Seconds between two acts under load, on the average."""
+"""Average seconds between two actions under load."""
 _TRIES = 12
 
 clock = time.monotonic
@@ -40,7 +40,7 @@ class Missed(Exception):
 
 @dataclass
 class Done:
-    """What was done, and seen of it."""
+    """What was done, and what was seen of it."""
 
     changes: int = 0
     refused: int = 0
@@ -49,15 +49,15 @@ class Done:
     deleted: int = 0
     probes: int = 0
     woken: int = 0
-    """Pods that a probe made placeable, and that were bound for it."""
+    """Pods that a probe made placeable, and that were then bound."""
     by_others: int = 0
-    """Of those: how many the service had not woken itself when they were bound."""
+    """Of these, pods that the service had not woken when they were bound."""
     wakes: list[float] = field(default_factory=list)
-    """Seconds from a probe's answer until the first that it helps was seen bound."""
+    """Seconds from a probe's answer until the first pod that it helps was seen bound."""
     waited: list[float] = field(default_factory=list)
-    """Seconds from a probe's answer until all that it helps were."""
+    """Seconds from a probe's answer until all pods that it helps were."""
     calls: list[float] = field(default_factory=list)
-    """Seconds that a change took to be answered."""
+    """Seconds until a change was answered."""
     missed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
 
@@ -71,7 +71,7 @@ class Yard:
         self._api, self._service, self._rng, self._patience = api, service, rng, patience
         self._made = 0
         self._units: list[list[str]] = []
-        """The pods that were created, and are not deleted: alone, or a gang."""
+        """Created and not deleted pods: a single pod, or a gang."""
         nodes = [f"{name}-n{number}" for number in range(NODES)]
         labels = {
             node: {HOSTNAME: node, ZONE: f"{name}-{'ab'[number // 2]}", "example.com/rank": str(number)}
@@ -90,7 +90,7 @@ class Yard:
         ]
 
     def begin(self) -> None:
-        """The namespace is there, with data and some policies."""
+        """Creates the namespace, with data and some policies."""
         self._api.post("/api/v1/namespaces", {"metadata": {"name": self.name}})
         for data, nodes in self.history.ground.data.items():
             for node in nodes:
@@ -100,7 +100,7 @@ class Yard:
             self._change(drawing.put(name, self._rng.choice(drawing.policies_for(name))))
 
     def in_force(self) -> list[str]:
-        """Where what the service says is in force is not what was changed last."""
+        """Returns where the policies in force differ from the last changes."""
         wrong = []
         told = self._service.call("GET", f"/v1/namespaces/{self.name}/policies?limit=1000")["items"]
         found = {each["name"]: each for each in told}
@@ -118,7 +118,7 @@ class Yard:
     # -- under load --------------------------------------------------------------------------------------------------
 
     def work(self, changes: int) -> None:
-        """So many changes are made, and pods created and deleted between them."""
+        """Makes `changes` changes, and creates and deletes pods between them."""
         goal = self.done.changes + changes
         while self.done.changes < goal:
             draw = self._rng.random()
@@ -133,7 +133,7 @@ class Yard:
             time.sleep(self._rng.uniform(0.0, 2 * _PAUSE))
 
     def _change(self, change: Change) -> float:
-        """It is made; when it was answered."""
+        """Makes the change, and returns when it was answered."""
         began = clock()
         version = self.history.begin_change(change.name, change.becomes, began)
         answer = self._service.raw(change.method, self._path(change.name), change.body)
@@ -170,7 +170,7 @@ class Yard:
         self.done.gangs += len(unit) > 1
 
     def _delete(self) -> None:
-        """A pod or a gang is gone, that is there now."""
+        """Deletes a random existing pod or gang."""
         if self._units:
             for name in self._units.pop(self._rng.randrange(len(self._units))):
                 self._delete_pod(name)
@@ -187,7 +187,7 @@ class Yard:
     # -- at rest -----------------------------------------------------------------------------------------------------
 
     def could_be_bound(self) -> list[list[Reduced]]:
-        """Units that wait and need not."""
+        """Returns units that wait although they could be bound."""
         history = self.history
         with history.lock:
             standing, policies = history.standing(), history.policies
@@ -198,7 +198,7 @@ class Yard:
             ]
 
     def settle(self) -> None:
-        """Nobody waits who need not; who did for too long is noted as missed."""
+        """Returns when no pod waits without need; notes as missed what waited too long."""
         while True:
             with self.history.lock:
                 units, part = self.could_be_bound(), self.history.in_part()
@@ -210,7 +210,7 @@ class Yard:
                 self.history.lock.wait(_LOOK_EVERY * 5)
 
     def _miss(self, when: str, units: Sequence[Sequence[Reduced]], part: Sequence[str]) -> None:
-        """They are noted, and deleted, so that they hide no others."""
+        """Notes them and deletes them, so that they hide no others."""
         policies = {name: (each.type, each.parameters) for name, each in self.history.policies.items()}
         standing = [(pod.name, pod.named, dict(pod.labels), node) for pod, node in self.history.standing()]
         for unit in units:
@@ -231,7 +231,7 @@ class Yard:
         return str(answer.json()["summary"]) if answer.status_code == 200 else answer.text
 
     def lay_bait(self) -> None:
-        """Some wait, were turned away, and cannot be bound as policies are now."""
+        """Creates pods that are refused, and cannot be bound under the current policies."""
         history = self.history
         for _ in range(_TRIES):
             with history.lock:
@@ -264,7 +264,7 @@ class Yard:
                 self.history.lock.wait(_LOOK_EVERY)
 
     def probe(self) -> None:
-        """One change that helps somebody who waits, and nothing else: whom it helps is bound in time."""
+        """Makes one change that helps a waiting pod; waits until all that it helps are bound."""
         change, helped = self._helping_change()
         if change is None:
             return
@@ -287,7 +287,7 @@ class Yard:
             self.done.by_others += sum(each.woken == woken[each.uid] for each in bound)
 
     def _helping_change(self) -> tuple[Change | None, set[str]]:
-        """A change by which somebody could be bound who cannot now, and the uids of whom it helps."""
+        """Returns a change that lets waiting pods be bound, and the uids of these pods."""
         history = self.history
         with history.lock:
             now, standing, waiting = history.policies, history.standing(), history.waiting()
@@ -313,5 +313,5 @@ def _pods(unit: Sequence[Reduced]) -> list[PodSeen]:
 
 
 def _says(said: Json, policy: Policy) -> bool:
-    """Whether what is in force is this, with whatever its author left out."""
+    """Whether this is in force, with any values for what its author left out."""
     return said["type"] == policy.type and policy.parameters.items() <= said["parameters"].items()

@@ -1,5 +1,5 @@
-"""Recorded: what a real kube-scheduler sends to an extender, in a form that can be sent again and again.
+"""Recorded: what a real kube-scheduler sends to an extender, in a form that can be sent again.
 
-`calls` has them as data and knows the standard library alone, for Locust; `template` makes that data of a body;
-`scene` lets a real scheduler send one; `python -m loadtests.recorded` records them anew.
+`calls` has them as data and uses only the standard library, for Locust; `template` makes that data from a body; `scene`
+lets a real scheduler send one; `python -m loadtests.recorded` records all again.
 """

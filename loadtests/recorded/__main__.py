@@ -1,13 +1,13 @@
-"""Record anew what the load tests send: let a real kube-scheduler ask the service, and keep what it says.
+"""Record again what the load tests send: a real kube-scheduler asks the service.
 
     python -m loadtests.recorded
     python -m loadtests.recorded --nodes 100 --to /tmp/calls.jsonl.gz
 
-For each size of cluster a control plane of its own is started. Ordinary pods, one that asks for an ephemeral resource,
-a gang of four and one that preempts come and go: with the profile `escher`, with `escher-ledger`, which sends all
-nodes and no sample, with node names and with whole nodes. A few calls of each kind are kept, without names, UIDs, times
-and addresses of pods and nodes: those are filled in when they are sent. The control plane is built from source the
-first time (Go, some minutes); recording takes some minutes.
+For each size of cluster a control plane is started. Ordinary pods, one that asks for an ephemeral resource, a gang of
+four and one that preempts come and go. The profiles are `escher` and `escher-ledger`, which sends all nodes and no
+sample; each sends node names, and then whole nodes. A few calls of each kind are kept. Names, UIDs, times and addresses
+of pods and nodes are left out, and filled in when a call is sent. The control plane is built from source the first time
+(Go, some minutes); recording takes some minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from loadtests.recorded.scene import recorded
 
 
 def table(calls: Sequence[Call]) -> str:
-    """How much there is of what."""
+    """The number of calls, by cluster, profile, form, kind and verb."""
     lines = [f"{'cluster':>7}  {'profile':<14}{'nodes':<7}{'kind':<11}{'verb':<12}{'sent':>5}"]
     for each in calls:
         form, sent = "whole" if each.whole else "names", each.sent.count if each.sent else 1

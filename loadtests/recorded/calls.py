@@ -1,14 +1,14 @@
-"""Calls: the bodies that kube-scheduler sent, filled anew for pods that nobody has seen.
+"""Calls: the bodies that kube-scheduler sent, filled for new pods.
 
     [call] = select(load(), verb="filter", kind="gang", profile="escher-ledger", whole=False, cluster=5000)
     ready = call.prepare(random.Random(7))
     client.post("/scheduler/filter", data=ready.body("load-1", uid, gang="load"))
 
-A call is the recorded JSON with placeholders for what differs from pod to pod and from node to node. Its list of nodes
-is kept as a number of nodes that are all alike and a few that are not, and is drawn anew from as many nodes as the
-cluster had: `node-0`, `node-1` and so on, in any order, as the order differs from call to call in a real scheduler too.
+A call is the recorded JSON with placeholders for what differs between pods and between nodes. Its list of nodes is
+stored as a number of equal nodes and a few different ones. It is drawn again from as many nodes as the cluster had,
+`node-0`, `node-1` and so on. Their order is random, because a real scheduler's order differs between calls too.
 
-Imports the standard library and nothing else: Locust has an environment of its own.
+It imports only the standard library, because Locust has an environment of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("calls.jsonl.gz")
 
 VERBS = ("filter", "prioritize", "bind", "preempt")
 KINDS = ("ordinary", "ephemeral", "gang", "urgent")
-"""Of pods: nothing special; asks for an ephemeral resource; member of a gang of four; preempts others."""
+"""Of pods: ordinary; asks for an ephemeral resource; member of a gang of four; preempts others."""
 
 NODES_IN_RACK, NODES_IN_ZONE = 20, 100
 """As `lab.controlplane.nodes` spreads them."""
@@ -37,10 +37,9 @@ _TIME = "2026-01-01T00:00:00Z"
 
 @dataclass(frozen=True)
 class Sent:
-    """Which nodes a call names: `alike` of them all with the shape `shape`, and `these`, by number, with theirs.
+    """The nodes in a call: `alike` nodes with the shape `shape`, and `these`, each with its own.
 
-    A shape is a Node or the victims on one, as JSON with placeholders; it is empty where only names travel.
-    """
+    A shape is a Node or the victims on one, as JSON with placeholders; it is empty if only names are sent."""
 
     alike: int
     shape: str
@@ -53,7 +52,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Call:
-    """`text`: the body with placeholders, `"<sent>"` where the nodes belong. `whole`: nodes travel as objects."""
+    """`text`: the body with placeholders, `"<sent>"` for the nodes. `whole`: nodes are objects."""
 
     verb: str
     kind: str
@@ -64,7 +63,7 @@ class Call:
     sent: Sent | None
 
     def prepare(self, rng: random.Random) -> Ready:
-        """With nodes drawn by `rng`; only the pod is missing."""
+        """The call with nodes drawn by `rng`; only the pod is missing."""
         text = _filled(self.text, rng.randrange(self.cluster), rng)
         head, _, tail = text.partition('"<sent>"')
         return Ready(self, head, _drawn(self, rng).encode(), tail)
@@ -72,7 +71,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Ready:
-    """A call that can be sent for any pod, cheaply."""
+    """A call that can be sent for any pod, at low cost."""
 
     call: Call
     head: str
@@ -80,7 +79,7 @@ class Ready:
     tail: str
 
     def body(self, pod: str, uid: str, gang: str = "gang") -> bytes:
-        """For the pod of that name and UID, member of that gang if it is one."""
+        """The body for the pod with that name and UID, a member of that gang if it is one."""
 
         def of_pod(text: str) -> bytes:
             return text.replace("<pod>", pod).replace("<pod-uid>", uid).replace("<gang>", gang).encode()
@@ -89,7 +88,7 @@ class Ready:
 
 
 def load(file: Path = FILE) -> list[Call]:
-    """All that were kept."""
+    """All recorded calls."""
     shapes, *lines = map(json.loads, gzip.decompress(file.read_bytes()).splitlines())
     calls = []
     for line in lines:
@@ -102,7 +101,7 @@ def load(file: Path = FILE) -> list[Call]:
 
 
 def save(calls: Iterable[Call], file: Path = FILE) -> None:
-    """The same calls always make the same bytes. Each shape is written once."""
+    """Writes the calls; the same calls give the same bytes. Each shape is written once."""
     shapes: dict[str, int] = {}
     lines = []
     for call in calls:
@@ -117,7 +116,7 @@ def save(calls: Iterable[Call], file: Path = FILE) -> None:
 
 
 def select(calls: Iterable[Call], **wanted: str | int | bool) -> list[Call]:
-    """Those that have these values in these fields."""
+    """The calls that have these values in these fields."""
     return [call for call in calls if all(getattr(call, name) == value for name, value in wanted.items())]
 
 
@@ -136,7 +135,7 @@ def _drawn(call: Call, rng: random.Random) -> str:
 
 
 def _filled(text: str, number: int, rng: random.Random) -> str:
-    """The placeholders are what they would be on that node."""
+    """The text with each placeholder replaced by its value on that node."""
 
     def value(found: re.Match[str]) -> str:
         match found[1]:

@@ -1,8 +1,8 @@
-"""Scene: a real control plane with a recorder between its kube-scheduler and the service, and what pods come.
+"""Scene: a real control plane with a recorder between its kube-scheduler and the real service.
 
-Two schedulers with the profiles of scheduler-config/escher.yaml run one after the other, with one entry that asks all
-verbs about every pod: nodes travel as names, as shipped, and with `nodeCacheCapable: false` whole. The service is the
-real one, and answers as it does.
+Two schedulers with the profiles of scheduler-config/escher.yaml run one after the other. One extender entry calls all
+verbs for every pod. The first scheduler sends nodes as names, as shipped; the second, with `nodeCacheCapable: false`,
+as whole objects.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _ASK: Any = {f"escher.dev/default.{_RESOURCE}": 1}
 _WITH_RESOURCE = 10
 """Nodes."""
 _EACH = 3
-"""So many different calls of each kind are kept."""
+"""The number of different calls that are kept of each kind."""
 _WITHIN = 120.0
 _WORDS = {False: "names", True: "whole"}
 _FILE = re.compile(r"\d+-(filter|prioritize|bind|preempt)-200\.request\.json")
 
 
 def recorded(nodes: int) -> list[Call]:
-    """What kube-scheduler sent on a cluster of so many nodes."""
+    """What kube-scheduler sent on a cluster of `nodes` nodes."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory()))
         program = binaries.build(Progress()) / "kube-scheduler"
@@ -64,7 +64,7 @@ def recorded(nodes: int) -> list[Call]:
                 },
             )
         )
-        # These two have its profiles.
+        # The two schedulers below have its profiles.
         cluster.stop_component("kube-scheduler")
         for word in _WORDS.values():
             cluster.stop_component(f"kube-scheduler-{word}")
@@ -84,7 +84,7 @@ def recorded(nodes: int) -> list[Call]:
 
 
 def _config(folder: Path, port: int, *, whole: bool) -> Path:
-    """The shipped configuration, but for the way nodes travel."""
+    """The shipped configuration, except for the form of nodes."""
     config = schedulers.for_every_pod(schedulers.load(places.shipped("scheduler-config") / "escher.yaml"))
     config["extenders"][0] |= {"urlPrefix": f"http://127.0.0.1:{port}/scheduler", "nodeCacheCapable": not whole}
     file = folder / f"{_WORDS[whole]}.yaml"
@@ -112,7 +112,7 @@ def _recorder(forward: str, tape: Tape, at: socket.socket) -> Iterator[None]:
 
 
 def _kept(tape: Tape, profile: str, nodes: int, *, whole: bool) -> list[Call]:
-    """Those calls on the tape that differ, a few of each kind; the tape is empty then."""
+    """A few different calls of each kind on the tape; empties the tape."""
     kept: dict[Call, None] = {}
     kinds: Counter[tuple[str, str]] = Counter()
     for file in sorted(tape.folder.iterdir()):
@@ -134,7 +134,7 @@ class _Scene:
     nodes: int
 
     def furnish(self) -> None:
-        """Some nodes have an ephemeral resource, and there is a priority above the usual one."""
+        """Gives some nodes an ephemeral resource, and creates a higher priority class."""
         resource = {"capacity": 4, "node_spec": {}, "num_nodes": _WITH_RESOURCE}
         url = f"{self.cluster.service_url}/v1/namespaces/default/resources/{_RESOURCE}"
         status, said = loopback.ask("PUT", url, body=resource, timeout=60)
@@ -144,7 +144,7 @@ class _Scene:
         self.cluster.admin.post(classes, {"metadata": {"name": "urgent"}, "value": 1000})
 
     def play(self, profile: str) -> None:
-        """Every kind of pod once; preemption, which does not depend on the profile, with the first alone."""
+        """Every kind of pod once; preemption, which ignores the profile, with the first only."""
         web = {"app": "web", "tier": "front"}
         self._placed([pod("ordinary-0", profile, cpu="500m", memory="1Gi")])
         self._placed([pod("ordinary-1", profile, cpu="250m", memory="128Mi", labels=web, grace=30)])
@@ -165,8 +165,7 @@ class _Scene:
             _eventually(lambda: node_of(self.cluster.admin.get(path)), f"{path} bound")  # noqa: B023 (called at once)
 
     def _filled(self) -> None:
-        """On every node runs a pod that leaves no room for an urgent one. Nobody had to place it, but it is of the
-        service's schedulers: no others' pods are to leave."""
+        """Fills each node with a pod of the service's scheduler: only such may be preempted."""
 
         def create(number: int) -> None:
             made = pod(f"filler-{number}", EXTENDER, cpu="6", memory="1Gi")

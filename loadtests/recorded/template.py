@@ -1,7 +1,7 @@
-"""Template: a body as it was sent, made into a `Call`: what differs from pod to pod or node to node is a placeholder.
+"""Template: makes a `Call` from a body as it was sent, with placeholders for what differs.
 
-Pure. What goes in comes out again, but for the values that are replaced: UIDs, versions, times, addresses, the names of
-the pod and its gang, and which of the nodes that are alike were sent, in which order. `again` says whether it does.
+Sending the call again gives the same body, except for the replaced values: UIDs, versions, times, addresses, the names
+of the pod and its gang, and which of the equal nodes were sent, in which order. `again` tests that.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _IP = re.compile(r"\b\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}\b")
 _VERSION = re.compile(r'("resourceVersion":)"\d+"')
 _GANG = "escher.dev/gang"
 _FEW = 16
-"""So many nodes and fewer are kept as they were: there is a reason why it was these."""
+"""Up to this number of nodes are kept as they were, because their choice has a reason."""
 _MOST_UNLIKE = 64
 
 Json = Any
 
 
 class Unfaithful(Exception):
-    """The form of this file cannot tell what was sent."""
+    """The form of this file cannot represent what was sent."""
 
 
 def template(verb: str, request: bytes, *, profile: str, whole: bool, cluster: int) -> Call:
-    """The call. The pod's name tells its kind: `gang-0-1` is of kind `gang`. Raises Unfaithful."""
+    """The call. The pod's name has its kind: `gang-0-1` is of kind `gang`. Raises Unfaithful."""
     body = json.loads(request)
     sent = None
     if verb == "bind":
@@ -51,20 +51,20 @@ def template(verb: str, request: bytes, *, profile: str, whole: bool, cluster: i
 
 
 def _check(call: Call, request: bytes) -> None:
-    """What will be sent is as long as what was, give or take the digits of versions, times and numbers."""
+    """Compares lengths: only the digits of versions, times, numbers differ. Raises Unfaithful."""
     ready = call.prepare(random.Random(0)).body("p" * 12, "0" * 36, "g" * 8)
     if not 0.9 < (len(ready) + 50) / (len(request) + 50) < 1.1:
         raise Unfaithful(f"{call.verb} of {len(request)} bytes would be sent with {len(ready)}")
 
 
 def again(call: Call, seed: int) -> Call:
-    """What becomes of the call when it is filled and read again: the same one, if nothing of it was lost."""
+    """The call, filled and read again: it is the same one, if nothing of it was lost."""
     body = call.prepare(random.Random(seed)).body(f"{call.kind}-0", "12345678-1234-4234-8234-123456789abc", "again")
     return template(call.verb, body, profile=call.profile, whole=call.whole, cluster=call.cluster)
 
 
 def _taken_out(verb: str, body: Json, *, whole: bool) -> Sent:
-    """The nodes, in whose place is now a placeholder."""
+    """The nodes, which a placeholder in the body replaces."""
     if verb == "preempt":
         key = "NodeNameToVictims" if whole else "NodeNameToMetaVictims"
         found, body[key] = body[key], "<sent>"
@@ -112,5 +112,5 @@ def _number(node: str) -> int:
 
 
 def _dumped(value: Json) -> str:
-    # Keys in the order in which they came, and no spaces: as Go writes it.
+    # Keys keep their order, without spaces, as Go writes JSON.
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

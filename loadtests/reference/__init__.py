@@ -1,9 +1,9 @@
-"""The reference extender (main.go): built once into the user's cache, run for as long as a `with` block.
+"""The reference extender (main.go): built once into the user's cache, run in a `with` block.
 
     with running(built(Progress())) as url:
         httpx.post(f"{url}/scheduler/filter", content=body)
 
-Needs Go. What it does not do, so that a ratio to it is read honestly, stands at the head of main.go.
+Needs Go. The comment at the top of main.go says what it does not do: read ratios to it with that in mind.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ MODULE = GoModule(
 
 
 def built(progress: BuildProgress) -> Path:
-    """The binary, built now if need be. Raises ClusterError with what the compiler said, or that there is no Go."""
+    """Returns the binary, built if needed. Raises ClusterError without Go, or on a failed build."""
     return MODULE.build(progress) / "reference"
 
 
 @contextmanager
 def running(program: Path, *more: str, listen: str = "127.0.0.1:0") -> Iterator[str]:
-    """Its URL, while it runs; see `started`."""
+    """Yields its URL while it runs; see `started`."""
     with started(program, *more, listen=listen) as (url, _):
         yield url
 
 
 @contextmanager
 def started(program: Path, *more: str, listen: str = "127.0.0.1:0") -> Iterator[tuple[str, int]]:
-    """Its URL and its process, while it runs; it has ended with the block. `more`: other arguments, such as
-    --bind-without-writing.
+    """Yields its URL and process; ends it after the block. `more`: such as --bind-without-writing.
 
-    Raises ClusterError with what it said if it does not start.
+    Raises ClusterError with its output if it does not start.
     """
     command = [str(program), "--listen", listen, *more]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

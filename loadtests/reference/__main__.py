@@ -1,4 +1,4 @@
-"""Build the reference extender if need be, and run it until it is interrupted; arguments are its own (--help).
+"""Builds the reference extender if needed, and runs it until interrupted; it parses the arguments.
 
 python -m loadtests.reference --listen 127.0.0.1:9090 --bind-without-writing
 """

@@ -1,9 +1,9 @@
-"""CEL: the part of the expression language of validation rules that is evaluated here, exactly as Kubernetes does it.
+"""CEL: the part of the expression language of validation rules that is supported here.
 
-`syntax` reads an expression, `programs` checks it against types and makes it ready to run, `parts`, `functions`,
-`types` and `values` are what it may be about, `costs` and `sizes` what it may cost. Whatever would not compile in
-kube-apiserver is Refused, and so is what is right CEL but not known here: the rest means what it means there.
-`messages` are what an expression may make, for those who let it. Must not know schemas, requests or kinds.
+`syntax` parses an expression, `programs` checks its types and makes it ready to run. `parts`, `functions`, `types` and
+`values` define its operations, `costs` and `sizes` estimate its cost. Expressions that kube-apiserver does not compile
+are Refused, and so is valid CEL that is missing here. All others have Kubernetes' meaning. `messages` are what an
+expression may make, if the caller allows it.
 """
 
 from kubesim.apiserver.cel.programs import Program, compiled

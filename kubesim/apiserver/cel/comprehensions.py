@@ -1,4 +1,4 @@
-"""Comprehensions: the macros that go through lists, and through the keys of maps, with a variable."""
+"""Comprehensions: the macros that run over lists, and over the keys of maps, with a variable."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Costs: what an expression may cost at most, before it ever runs, to the unit as kube-apiserver estimates it.
+"""Costs: the highest possible cost of an expression, exactly as kube-apiserver estimates it.
 
-A step costs about one, and a tenth for each character that is read. Macros cost what the loops do that they stand for.
-The oddities are kube-apiserver's: it decides by the estimate which definitions there can be, so they are here too.
+A step costs about one, and a read character a tenth. A macro costs as much as the loop that it replaces. Oddities of
+kube-apiserver's estimate are kept, because the estimate decides which definitions it accepts.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from kubesim.apiserver.cel.types import (
 _OF_CHARACTER = 0.1
 _OF_CHARACTER_IN_PATTERN = 0.25
 _LIST = 10
-"""What it costs to make a list."""
+"""The cost of making a list."""
 _SCALARS = (BOOL, DOUBLE, INT, TIMESTAMP)
 
 
 @dataclass(frozen=True)
 class _Local:
-    """A variable of a macro: where its values are, and how large they are if that is not known from where."""
+    """A variable of a macro: the path of its values, and their size if no path gives it."""
 
     path: Path | None
     size: Size | None
 
 
 class _Part:
-    """A part of an expression that was estimated. `entry`: how large the items of a list are that was made here."""
+    """An estimated part of an expression. `entry`: the item size of a list that was made here."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class _Part:
         self._size, self._otherwise = size, otherwise
 
     def size(self, extent: Extent) -> Size:
-        """Settled when it is first asked for."""
+        """The size, fixed at the first call."""
         if self._size is None:
             self._size = extent.at(self.path) or (ONE if _scalar(self.type) else self._otherwise or UNKNOWN)
         return self._size
@@ -69,7 +69,7 @@ _Scope = Mapping[str, _Local]
 
 
 def most(tree: Tree, types: Mapping[int, Type], extent: Extent) -> int:
-    """`types` of its parts, by their identity; `extent` of what the expression is about."""
+    """The cost. `types`: of its parts, by identity; `extent`: of the value of `self`."""
     return min(_Estimate(types, extent).part(tree, {}).cost, LIMITLESS)
 
 
@@ -100,7 +100,7 @@ class _Estimate:
                 raise NotImplementedError("what is estimated has neither maps nor messages that are written out")
 
     def _settled(self, tree: Tree, scope: _Scope) -> _Part:
-        """The part, of which the size is asked for before the next one goes on from the same path."""
+        """The part, its size fixed before another part continues from the same path."""
         found = self.part(tree, scope)
         found.size(self._extent)
         return found
@@ -176,7 +176,7 @@ class _Estimate:
     # -- functions -----------------------------------------------------------------------------------------------------
 
     def _applied(self, name: str, target: _Part | None, arguments: list[_Part], of_type: Type) -> _Part:
-        """A function's own cost comes on top of those of what it is given."""
+        """Adds a function's own cost to the costs of its arguments."""
         sizes = [each.size(self._extent) for each in arguments]
         given = sum(each.cost for each in arguments)
         if target is not None:
@@ -231,7 +231,7 @@ def _entry_of_either(one: _Part, other: _Part) -> Size | None:
 
 
 def _each_time(macro: str, bodies: list[_Part]) -> int:
-    """What one item costs: whether to go on, and what the macro makes of it."""
+    """The cost of one item: the loop condition, and the macro's own work."""
     first = bodies[0].cost
     match macro:
         case "all":
@@ -245,7 +245,7 @@ def _each_time(macro: str, bodies: list[_Part]) -> int:
 
 
 def _function(name: str, types: list[Type], sizes: list[Size]) -> tuple[int, Size | None]:
-    """What is only known when it runs may be a text, and need not."""
+    """A value of type DYN may be a text, or not."""
     of_text = all(each in (TEXT, DYN) for each in types)
     at_least = 0 if TEXT in types else 1
     match name:
@@ -264,7 +264,7 @@ def _function(name: str, types: list[Type], sizes: list[Size]) -> tuple[int, Siz
 
 
 def _replaced(text: Size, old: Size, new: Size) -> Size:
-    """The size of a text in which each `old` becomes `new`: the longest that can be, and the shortest."""
+    """The shortest and longest size of a text in which each `old` becomes `new`."""
     if old.least == 0:
         longest = (text.most + 1) * new.most + text.most
     elif new.most <= old.least:

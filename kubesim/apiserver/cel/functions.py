@@ -1,6 +1,6 @@
-"""Functions: the operators, functions and methods of simple values, each with the types that it takes and gives.
+"""Functions: operators, functions and methods of simple values, with their types.
 
-What is about lists, maps, objects and optionals is in `programs`, for its types depend on theirs.
+`programs` has those of lists, maps, objects and optionals, whose types depend on their elements.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]+")
 
 @dataclass(frozen=True)
 class Overload:
-    """A method's first parameter is what it is called on."""
+    """A method's first parameter is its target."""
 
     parameters: tuple[Type, ...]
     result: Type
@@ -41,14 +41,14 @@ def _whole(run: Callable[[int, int], int]) -> Callable[[int, int], int]:
 
 
 def _quotient(one: int, other: int) -> int:
-    """Towards zero."""
+    """Rounds towards zero."""
     if other == 0:
         raise Failed("division by zero")
     return abs(one) // abs(other) * (1 if (one < 0) == (other < 0) else -1)
 
 
 def _remainder(one: int, other: int) -> int:
-    """With the sign of the dividend."""
+    """Has the sign of the dividend."""
     if other == 0:
         raise Failed("modulus by zero")
     return one - other * _quotient(one, other)
@@ -76,8 +76,8 @@ def _whole_of(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def pattern(text: str) -> Any:
-    """The regular expression, as RE2 understands it. Raises Refused."""
-    import re2  # on demand: few definitions have patterns, and this is not what starting up should take time for
+    """The compiled RE2 regular expression. Raises Refused."""
+    import re2  # on demand: few definitions have patterns, and the import would slow down every start
 
     options = re2.Options()
     options.log_errors = False
@@ -190,7 +190,7 @@ METHODS: dict[str, tuple[Overload, ...]] = {
 
 
 def fitting(overloads: tuple[Overload, ...], given: tuple[Type | None, ...]) -> list[Overload]:
-    """Those that may take values of these types, where DYN may be anything."""
+    """The overloads that accept values of these types; DYN fits every parameter."""
     return [
         each
         for each in overloads
@@ -208,15 +208,15 @@ _NOT_HERE_WORDS = """
     validate
 """
 _NOT_HERE = frozenset(_NOT_HERE_WORDS.split())
-"""What kube-apiserver has."""
+"""Functions of kube-apiserver that are missing here."""
 
 
 _WRITTEN = (("double", TEXT), ("string", DOUBLE))
-"""Conversions that depend on how Go writes and reads fractions."""
+"""Conversions that depend on Go's format of fractions."""
 
 
 def elsewhere(name: str, of_type: Type) -> bool:
-    """Whether kube-apiserver may well have this function for this type, though it is not here."""
+    """Whether kube-apiserver may have this function for this type, though it is missing here."""
     return of_type in (TIMESTAMP, OPAQUE, NULL) or (name, of_type) in _WRITTEN
 
 

@@ -1,7 +1,4 @@
-"""Messages: maps and messages that an expression writes out, and which values the fields of a message take.
-
-Which messages there are is for the caller to know. A message becomes what JSON has for it.
-"""
+"""Messages: maps and messages that an expression writes, as JSON; the caller defines messages."""
 
 from __future__ import annotations
 
@@ -29,13 +26,15 @@ from kubesim.apiserver.cel.types import (
 from kubesim.apiserver.cel.values import Failed
 
 Known = Callable[[str], Mapping[str, tuple[str, Type]] | None]
-"""The fields of the message of a name, as an ObjectOf has them; None if there is no such one. Where a field is an
-object, or a list of such, a message goes there whose name is that of this one, a dot, and that of the field."""
+"""The fields of a named message, as in ObjectOf; None if it is unknown.
+
+If a field is an object, or a list of objects, its message is named after this one, a dot, and the field.
+"""
 
 
 @dataclass(frozen=True)
 class Given:
-    """What an entry gives. `optional`: it may have no value, and there is no entry then."""
+    """The value of an entry. `optional`: without a value, the entry is left out."""
 
     value: Typed
     optional: bool
@@ -111,7 +110,7 @@ def made(known: Known, name: str, entries: Sequence[tuple[Tree, Given]]) -> Type
 
 
 def _fits(found: Type, wanted: Type, name: str) -> bool:
-    """Whether a value may stand where `wanted` is asked for, and messages where the one of this name is."""
+    """Whether a value fits `wanted`. `name`: of the message that fits an object."""
     if found is UNBOUND:
         return True
     if wanted is ANY:
@@ -124,7 +123,7 @@ def _fits(found: Type, wanted: Type, name: str) -> bool:
         case MapOf(), MapOf():
             return _fits(found.values, wanted.values, name)
     if DYN in (found, wanted):
-        # `found` may be a list's item of which nothing is known, or an int-or-string.
+        # `found` may be an item of an empty list, or an int-or-string.
         return {found, wanted} <= {DYN, INT, TEXT}
     return found == wanted
 

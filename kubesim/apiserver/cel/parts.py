@@ -1,4 +1,4 @@
-"""Parts: fields, items and optionals, of which the types come from what they are part of."""
+"""Parts: fields, items and optionals, whose types come from the value that contains them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def no_overload(name: str, given: list[Typed]) -> Refused:
 
 
 def part(of_type: Type, name: str) -> tuple[str, Type]:
-    """What the field is called in JSON, and its type."""
+    """The field's name in JSON, and its type. Raises Refused."""
     match of_type:
         case ObjectOf():
             if name not in of_type.fields:
@@ -56,14 +56,14 @@ def field(target: Typed, name: str, *, optional: bool) -> Typed:
 
 
 def presence(of_type: Type) -> Callable[[Any, Any], bool]:
-    """Whether something stands there under a key. In an object, though not in a map, null is as good as nothing."""
+    """Whether a key has a value. Null counts as missing in an object, but not in a map."""
     if isinstance(of_type, ObjectOf):
         return lambda value, key: mapping(value, key).get(key) is not None
     return lambda value, key: key in mapping(value, key)
 
 
 def perhaps(target: Typed, key: Run, found: Type) -> Typed:
-    """An optional: the part that the key names, where there is one. It is looked for in what is there of the target."""
+    """An optional with the part at the key, if it exists; an empty target gives an empty one."""
     of_type, of_optional = target.type, isinstance(target.type, OptionalOf)
     read, there = reader(found), presence(of_type.of if isinstance(of_type, OptionalOf) else of_type)
 

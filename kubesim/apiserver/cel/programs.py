@@ -1,7 +1,6 @@
-"""Programs: an expression is checked against the types of its variables, and made ready to run, in one pass.
+"""Programs: checks an expression against its variables' types and compiles it, in one pass.
 
-`compiled` says what an expression is and how it gets its value. An error is a value in CEL: `&&`, `||`, `all` and
-`exists` do without the part that failed where the rest decides. Must not know how types come from schemas.
+An error is a value in CEL: `&&`, `||`, `all` and `exists` ignore a failed part if the rest decides.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from kubesim.apiserver.cel.types import BOOL, DYN, INT, NULL, TEXT, UNBOUND, Lis
 from kubesim.apiserver.cel.values import Failed, ValueKind, equality, reader, type_of
 
 _DEEPEST = 100
-"""How many operations may be within each other. Each takes a frame or two of Python's stack."""
+"""The deepest nesting of operations. Each takes one or two frames of Python's stack."""
 _KINDS = ("bool", "int", "double", "string", "list", "map", "null_type")
 
 
 @dataclass(frozen=True)
 class Program:
-    """`type`: what its value is. `uses`: the variables that it reads."""
+    """A compiled expression. `type`: of its value. `uses`: the variables that it reads."""
 
     type: Type
     run: Run
@@ -48,17 +47,18 @@ class Program:
     """Of each part of the tree, by its identity."""
 
     def __call__(self, variables: Mapping[str, Any]) -> Any:
-        """Its value. Raises Failed."""
+        """The value of the expression. Raises Failed."""
         return self.run(started(variables))
 
     def cost(self, extent: Extent) -> int:
-        """What it may cost at most, where `self` is as large as this."""
+        """Its highest cost, if `self` has this extent."""
         return costs.most(self.tree, self.types, extent)
 
 
 def compiled(text: str, variables: Mapping[str, Type], known: messages.Known | None = None) -> Program:
-    """`known`: the messages that it may write out. Without any it may not write out maps either: what they cost is not
-    known. Raises Refused."""
+    """`known`: the messages that it may write.
+
+    Without them it may not write maps either, because their cost is unknown. Raises Refused."""
     checker = _Checker(known)
     tree = parsed(text)
     typed = checker.typed(tree, dict(variables))
@@ -151,7 +151,7 @@ class _Checker:
 
 
 def _check_patterns(arguments: tuple[Tree, ...]) -> None:
-    """A pattern that is written out is judged at once. Raises Refused."""
+    """Checks literal patterns at once. Raises Refused."""
     for each in arguments:
         if isinstance(each, Literal) and isinstance(each.value, str):
             functions.pattern(each.value)
@@ -212,7 +212,7 @@ def _equal(sign: str, left: Typed, right: Typed) -> Typed:
 
 
 def _compared_as(left: Type, right: Type) -> Type:
-    """How lists are compared is for the left one to say."""
+    """The left list's type decides how lists are compared."""
     both = types.joined(left, right) or DYN
     if isinstance(both, ListOf) and isinstance(left, ListOf):
         return ListOf(both.items, left.listed, left.keys)
@@ -241,7 +241,7 @@ def _contained(item: Typed, target: Typed) -> Typed:
 
 
 def _kind_of(value: Typed) -> Typed:
-    """Of what has one type only nobody needs to ask."""
+    """The function `type`; only for DYN, because other types are known without it."""
     if value.type is not DYN:
         raise not_here("type() of anything but an int-or-string")
 
@@ -320,7 +320,7 @@ def _lists_together(left: Typed, right: Typed) -> Typed:
 
 
 def _applied(name: str, overloads: tuple[functions.Overload, ...], given: list[Typed]) -> Typed:
-    """Which overload it is, is known from the types, but for what is known only when it runs."""
+    """Selects the overload by the types, or at run time if DYN leaves several."""
     found = functions.fitting(overloads, tuple(each.type for each in given))
     if not found:
         if any(functions.elsewhere(name, each.type) for each in given):

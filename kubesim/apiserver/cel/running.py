@@ -1,6 +1,6 @@
-"""Running: what a checked expression is made of, and how errors are values.
+"""Running: the parts of a checked expression, and how errors act as values.
 
-Every run counts its steps through lists and maps, and an expression ends in time, as kube-apiserver's budget has it.
+Each run counts its steps through lists and maps, so that an expression ends in time, like kube-apiserver's budget.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Run = Callable[[Scope], Any]
 
 _STEPS = 1_000_000
 _TAKEN = "@steps"
-"""Where a scope has how many steps were taken. No variable can be called so."""
+"""The key of the step count in a scope. No variable can have this name."""
 
 
 @dataclass(frozen=True)
 class Typed:
-    """A part of an expression: what its value is, and how to get it."""
+    """A part of an expression: the type of its value, and a function that computes it."""
 
     type: Type
     run: Run
@@ -33,7 +33,7 @@ def started(variables: Mapping[str, Any]) -> Scope:
 
 
 def step(scope: Scope) -> None:
-    """One more item is looked at. Raises Failed after a million."""
+    """Counts one more item. Raises Exhausted after a million."""
     taken = scope[_TAKEN]
     taken[0] += 1
     if taken[0] > _STEPS:
@@ -41,11 +41,11 @@ def step(scope: Scope) -> None:
 
 
 class Exhausted(Failed):
-    """Nothing absorbs this one."""
+    """A failure that `absorbing` never ignores."""
 
 
 def absorbing(runs: Iterable[tuple[Run, Scope]], *, decides: bool) -> bool:
-    """`decides` if one of them is; else the first error, if there is one; else the contrary.
+    """`decides` if any part is; else raises the first error; else the opposite.
 
     `decides` is True for an or, and False for an and.
     """

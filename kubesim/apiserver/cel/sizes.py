@@ -1,6 +1,7 @@
-"""Sizes: how large the values in an expression may be, and the path by which the size of a part is looked up.
+"""Sizes: the sizes of values in an expression, and the paths by which sizes are looked up.
 
-A size counts characters, items or keys. What has none, as numbers and objects, has zero where a schema says so.
+A size counts characters, items or keys. Values without a size, such as numbers and objects, have zero if a schema
+describes them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ONE = Size(1, 1)
 
 
 def part_of(size: int, factor: float) -> int:
-    """So much of a size, rounded up."""
+    """This fraction of a size, rounded up."""
     return _bounded(math.ceil(size * factor))
 
 
@@ -42,10 +43,10 @@ def _bounded(amount: int) -> int:
 
 @dataclass(frozen=True)
 class Extent:
-    """How large a value can be: `most` elements of it, and `least` bytes in JSON; and its parts likewise.
+    """The extent of a value: at most `most` elements and at least `least` bytes of JSON.
 
-    `items` is of lists and maps, `keys` of maps, and `fields` of objects, by the names that expressions use.
-    """
+    Its parts have extents, too: `items` of lists and maps, `keys` of maps, `fields` of objects, by their names in
+    expressions."""
 
     most: int
     least: int
@@ -54,7 +55,7 @@ class Extent:
     keys: Extent | None = None
 
     def at(self, path: Path | None) -> Size | None:
-        """The size of what the path leads to; None if that is unknown. Its first step is not looked at."""
+        """The size of the path's target; None if unknown. The path's first step is ignored."""
         if path is None:
             return None
         here = self
@@ -77,9 +78,8 @@ class Extent:
 class Path:
     """The steps from a variable to a part.
 
-    Paths that go on from the same one share their memory as slices of Go do: where there is room behind it, the last
-    that went on overwrites the step of the others. kube-apiserver's estimate has this, and decides by it.
-    """
+    Paths that extend the same path share memory like Go slices: if there is room, the last extension overwrites the
+    steps of the others. kube-apiserver's estimate has this effect, so it is kept."""
 
     def __init__(self, cells: list[str], length: int) -> None:
         self._cells, self._length = cells, length
@@ -95,7 +95,7 @@ class Path:
         return Path(cells, length + 1)
 
     def apart(self, name: str) -> Path:
-        """As `to`, in memory of its own."""
+        """Like `to`, in memory of its own."""
         return Path([*self.steps(), name], self._length + 1)
 
 

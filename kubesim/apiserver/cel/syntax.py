@@ -1,7 +1,7 @@
-"""Syntax: the tree that the text of an expression stands for, by CEL's grammar.
+"""Syntax: parses the text of an expression into a tree, by CEL's grammar.
 
-Knows no types and no functions. What the grammar allows and is not known here, as numbers without sign and bytes, is
-refused by name.
+It has no types or functions. Valid syntax that is not supported here, such as unsigned numbers and bytes, is refused by
+name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 _LARGEST = 2**63 - 1
 _DEEPEST = 30
-"""How many brackets may be open. Each takes some frames of Python's stack."""
+"""The most open brackets. Each takes some frames of Python's stack."""
 _LONGEST = 100_000
 
 _TOKEN = re.compile(
@@ -38,11 +38,11 @@ _RESERVED = frozenset(_RESERVED_WORDS.split())
 
 
 class Refused(ValueError):
-    """The expression is wrong, or uses what is not known here; `str()` says what."""
+    """The expression is wrong, or uses an unsupported feature; `str()` names the reason."""
 
 
 def not_here(what: str) -> Refused:
-    """It is right, and a real API server has it."""
+    """The error for valid CEL that only a real API server supports."""
     return Refused(f'{what}: not in the embedded cluster; "--real" has it')
 
 
@@ -76,7 +76,7 @@ class Index:
 
 @dataclass(frozen=True)
 class Call:
-    """`name(arguments)`, or `target.name(arguments)`. Signs are calls without target, by the sign; `?:` is one too."""
+    """`name(arguments)`, or `target.name(arguments)`; an operator, also `?:`, has no target."""
 
     name: str
     target: Tree | None
@@ -85,14 +85,14 @@ class Call:
 
 @dataclass(frozen=True)
 class Items:
-    """A list that is written out."""
+    """A list literal."""
 
     items: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """`key: value` of a map, or `field: value` of a message. `optional`: with `?` before it, it may have no value."""
+    """`key: value` of a map or `field: value` of a message; `optional`: with `?`, may be empty."""
 
     key: Tree
     value: Tree
@@ -101,14 +101,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Entries:
-    """A map that is written out."""
+    """A map literal."""
 
     entries: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
 class Message:
-    """A message that is written out. The keys of its entries are Names."""
+    """A message literal. The keys of its entries are Names."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -118,7 +118,7 @@ Tree = Literal | Name | Select | Index | Call | Items | Entries | Message
 
 
 def parsed(text: str) -> Tree:
-    """Raises Refused."""
+    """The tree of the text. Raises Refused."""
     if len(text) > _LONGEST:
         raise Refused(f"it is longer than {_LONGEST} characters")
     parser = _Parser(text)
@@ -200,7 +200,7 @@ class _Parser:
         return left
 
     def _unary(self) -> Tree:
-        """Signs of one kind in a row; those of an even number say nothing."""
+        """Equal signs in a row; an even number has no effect."""
         for sign in ("!", "-"):
             count = 0
             while self._peek() == ("sign", sign):
@@ -213,7 +213,7 @@ class _Parser:
         return self._member()
 
     def _negative_number(self) -> Tree | None:
-        """A minus belongs to the number behind it, so that the smallest one can be written."""
+        """Reads the minus as part of the number, so that the smallest integer is valid."""
         kind, token = self._peek()
         if kind == "integer":
             self._at += 1
@@ -285,7 +285,7 @@ class _Parser:
         return tuple(found)
 
     def _entries(self, key: Callable[[], Tree]) -> tuple[Entry, ...]:
-        """Up to the closing brace. A comma may stand before it."""
+        """Entries up to the closing brace; a comma may precede the brace."""
         found: list[Entry] = []
         while not self._take("}"):
             if found:
@@ -321,7 +321,7 @@ class _Parser:
 
 
 def _dotted(tree: Tree) -> str | None:
-    """The name of a message, as it was read; None if this cannot be one."""
+    """The dotted name of a message; None if the tree is not one."""
     parts: list[str] = []
     while isinstance(tree, Select) and not tree.optional:
         parts.append(tree.name)

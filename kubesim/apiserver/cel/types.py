@@ -1,4 +1,4 @@
-"""Types: what an expression can be, and which types may stand for each other."""
+"""Types: the types of expressions, and which types fit together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class ListOf:
-    """`listed`: how Kubernetes compares it: atomic, set (in any order), or map (in any order, by `keys`)."""
+    """`listed`: Kubernetes compares it as atomic, or in any order as set or map (by `keys`)."""
 
     items: Type
     listed: str = "atomic"
@@ -28,7 +28,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class MapOf:
-    """Keys are always text."""
+    """A map; its keys are always texts."""
 
     values: Type
 
@@ -38,9 +38,9 @@ class MapOf:
 
 @dataclass(frozen=True, eq=False)
 class ObjectOf:
-    """Fields by the name that expressions use: what the field is called in JSON, and its type.
+    """Fields by their name in expressions: the name in JSON, and the type.
 
-    One object is another type than a second one with the same fields.
+    Two objects are different types, even with equal fields.
     """
 
     fields: Mapping[str, tuple[str, Type]] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class OptionalOf:
 
 @dataclass(frozen=True)
 class MessageOf:
-    """A message that an expression has written out, by its name."""
+    """A message literal, by its name."""
 
     name: str
 
@@ -73,17 +73,17 @@ BOOL, INT, DOUBLE, TEXT, NULL = Simple("bool"), Simple("int"), Simple("double"),
 TIMESTAMP = Simple("timestamp")
 TYPE = Simple("type")
 DYN = Simple("dyn")
-"""Known when it runs: a whole number or a text."""
+"""A type known only at run time: an integer or a text."""
 UNBOUND = Simple("dyn")
-"""What an empty list or map has none of: with anything else it is as that is."""
+"""The type of an empty list's or map's elements; it fits every type."""
 ANY = Simple("any")
-"""Whatever JSON there is: a field of a message may be of this type."""
+"""Any JSON value; a field of a message may have this type."""
 OPAQUE = Simple("a value that is not in the embedded cluster")
-"""A value of a type that is not known here: it can be there or not, and nothing else be said of it."""
+"""A type that is not supported here: expressions can only test whether the value exists."""
 
 
 def joined(one: Type, other: Type) -> Type | None:
-    """What both of them are; None if there is nothing."""
+    """The common type of both; None if they have none."""
     if one is UNBOUND or other is UNBOUND:
         return other if one is UNBOUND else one
     if one is DYN or other is DYN:
@@ -107,7 +107,7 @@ def joined(one: Type, other: Type) -> Type | None:
 
 
 def known(of_type: Type) -> Type:
-    """What a variable or an item can be of which this is the type: of an empty list's items nothing is known."""
+    """The type of a variable or item: DYN for the items of an empty list."""
     return DYN if of_type is UNBOUND else of_type
 
 
@@ -119,7 +119,7 @@ def comparable(one: Type, other: Type) -> bool:
 
 
 def has_opaque(of_type: Type) -> bool:
-    """Whether something of it is not known here, so that two of them cannot be compared."""
+    """Whether a part has an unsupported type, so that values cannot be compared."""
     match of_type:
         case ListOf(items=inner) | MapOf(values=inner) | OptionalOf(of=inner):
             return has_opaque(inner)

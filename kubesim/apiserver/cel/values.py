@@ -1,6 +1,6 @@
-"""Values: what expressions read from JSON, how it is compared, and how it fails.
+"""Values: reads values from JSON, compares them, and reports failures.
 
-A value is Python's own of JSON, but for an Instant, a ValueKind and an Optional; it is made so where it is read.
+A value is the Python value of JSON, or an Instant, a ValueKind or an Optional.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INSTANT = re.compile(r"(\d{4}-\d\d-\d\d)[Tt](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?
 
 
 class Failed(Exception):
-    """The expression has no value, as where it names a field that is not there."""
+    """The expression has no value, for example because it names a missing field."""
 
 
 class Optional:
@@ -43,7 +43,7 @@ class ValueKind:
 
 
 def instant(text: str) -> Instant:
-    """Raises Failed where the text is not one in RFC 3339."""
+    """The time of a text in RFC 3339. Raises Failed."""
     found = _INSTANT.fullmatch(text)
     try:
         if found is None:
@@ -60,7 +60,7 @@ def instant(text: str) -> Instant:
 
 
 def type_of(value: Any) -> Type | None:
-    """The type of a simple value, as it is known when it runs; None of lists, maps and what is worse."""
+    """The run-time type of a simple value; None for lists, maps and others."""
     match value:
         case bool():
             return BOOL
@@ -81,7 +81,7 @@ _IN_PYTHON: dict[Type, tuple[type, ...]] = {BOOL: (bool,), INT: (int,), DOUBLE: 
 
 
 def reader(of_type: Type) -> Callable[[Any], Any]:
-    """How a value of this type is taken from JSON. It raises Failed where something else stands there."""
+    """A function that reads JSON as a value of this type. It raises Failed for another type."""
 
     def wrong(value: Any) -> Failed:
         return Failed(f"invalid data, expected {of_type}, got {type(value).__name__}")
@@ -116,7 +116,7 @@ def reader(of_type: Type) -> Callable[[Any], Any]:
 
 
 def equality(of_type: Type) -> Callable[[Any, Any], bool]:
-    """When two values of this type are equal: numbers by what they are, sets and maps in lists in any order."""
+    """Compares values of this type: numbers by value, set and map lists in any order."""
     match of_type:
         case ListOf():
             return _equal_lists(of_type)
@@ -137,7 +137,7 @@ def equality(of_type: Type) -> Callable[[Any, Any], bool]:
 
 
 def equal(one: Any, other: Any) -> bool:
-    """Of values of which only JSON's types are known. True is not 1, and a list is only equal to a list."""
+    """Compares values by their JSON types. True is not 1, and a list equals only a list."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
