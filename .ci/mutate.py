@@ -1,8 +1,9 @@
 """Tries mutants faster than `mutmut run`: tests are collected once, and those most likely to notice come first.
 
-    make mutants MUTANTS_ARGS='"extender.core.units.x_add__mutmut_1"'     # makes all mutants, and learns who calls what
-    .venv-mutants/bin/python .ci/mutate.py "extender.core.gangs.cycle.partial_gangs.*" "extender.app.effects.eviction.*"
-    .venv-mutants/bin/python .ci/mutants.py                               # the table, and the survivors
+    make mutants MUTANTS_ARGS='"extender.core.ledger.units.x_add__mutmut_1"'     # makes all mutants, and learns who
+    calls what .venv-mutants/bin/python .ci/mutate.py "extender.core.gangs.cycle.partial_gangs.*"
+    "extender.app.effects.eviction.*" .venv-mutants/bin/python .ci/mutants.py                               # the table,
+    and the survivors
 
 For each mutant a copy of this process is forked, which runs the tests that come by the mutated function: those of the
 module's own file first, then those that have noticed others of the function, then the quickest. What they would take is

@@ -29,10 +29,10 @@ from extender.esl.base import (
     StopTask,
     TaskChange,
 )
-from extender.esl.gang_life import USUAL_TIMES, Times
-from extender.esl.gang_run import GangRun
-from extender.esl.gang_spec import LONGEST_RUN, GangSpec
-from extender.esl.gang_turns import GangEsl, Space
+from extender.esl.gangs.gang_life import USUAL_TIMES, Times
+from extender.esl.gangs.gang_run import GangRun
+from extender.esl.gangs.gang_spec import LONGEST_RUN, GangSpec
+from extender.esl.gangs.gang_turns import GangEsl, Space
 
 
 class AppSpace:

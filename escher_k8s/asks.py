@@ -19,8 +19,8 @@ from escher_k8s.workloads import Template, require_enough, templates, with_templ
 from extender.core.gang_ask import GANG_LABEL, MIN_MEMBER, TIMEOUT
 from extender.core.names import DOMAIN, ephemeral_name
 from extender.esl.base import PodRequirement
-from extender.esl.gang_spec import Approach
-from extender.esl.gang_spec import gang as gang_spec
+from extender.esl.gangs.gang_spec import Approach
+from extender.esl.gangs.gang_spec import gang as gang_spec
 from extender.kube.names import require_label
 from extender.kube.quantities import count
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -32,7 +32,7 @@ from extender.esl.base import (
     TaskChange,
     lane_of,
 )
-from extender.esl.policy_loop import PolicyLoop
+from extender.esl.runtime.policy_loop import PolicyLoop
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 

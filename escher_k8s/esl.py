@@ -14,9 +14,6 @@ from escher_k8s.seen import node_seen, pod_seen
 from extender.core.cluster import Node, Pod
 from extender.core.names import GangKey
 from extender.esl import GhostPhase, gang
-from extender.esl.alpha_zero import AlphaZero
-from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
-from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.base import (
     CancelTask,
     CapacityConfirmed,
@@ -45,27 +42,30 @@ from extender.esl.base import (
     TaskChange,
     TimePassed,
 )
-from extender.esl.co_location import CoLocation, KnownGroup
-from extender.esl.composed import AllOf, AnyOf
-from extender.esl.data_locality import DataLocality
-from extender.esl.fair_queueing import FairQueueing
-from extender.esl.fair_share import FairShare, User
-from extender.esl.gandiva import Gandiva
-from extender.esl.gang_run import GangFailed, GangRun
-from extender.esl.gang_spec import Approach, GangSpec
-from extender.esl.gang_times import Times
-from extender.esl.gang_turns import GangEsl, Space
-from extender.esl.ghost_manifest import ghost_manifest
-from extender.esl.locality import Locality
-from extender.esl.objective import Objective
-from extender.esl.packing import Packing
-from extender.esl.policy_asks import Application
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
-from extender.esl.priority import Priority
-from extender.esl.queue import Queue
-from extender.esl.signal import Signal
-from extender.esl.soft import Soft
-from extender.esl.view import View
+from extender.esl.compositions.alpha_zero import AlphaZero
+from extender.esl.compositions.composed import AllOf, AnyOf
+from extender.esl.compositions.fair_queueing import FairQueueing
+from extender.esl.compositions.gandiva import Gandiva
+from extender.esl.compositions.locality import Locality
+from extender.esl.gangs.gang_run import GangFailed, GangRun
+from extender.esl.gangs.gang_spec import Approach, GangSpec
+from extender.esl.gangs.gang_times import Times
+from extender.esl.gangs.gang_turns import GangEsl, Space
+from extender.esl.gangs.ghost_manifest import ghost_manifest
+from extender.esl.policies.anti_affinity import AntiAffinity, PairedAntiAffinity
+from extender.esl.policies.balance import Balance, DynamicBalance
+from extender.esl.policies.co_location import CoLocation, KnownGroup
+from extender.esl.policies.data_locality import DataLocality
+from extender.esl.policies.fair_share import FairShare, User
+from extender.esl.policies.objective import Objective
+from extender.esl.policies.packing import Packing
+from extender.esl.policies.priority import Priority
+from extender.esl.policies.queue import Queue
+from extender.esl.policies.signal import Signal
+from extender.esl.policies.soft import Soft
+from extender.esl.runtime.policy_asks import Application
+from extender.esl.runtime.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.runtime.view import View
 
 __all__ = [
     "UNLIMITED",

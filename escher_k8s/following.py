@@ -9,7 +9,7 @@ import msgspec
 
 from escher_k8s.answers import Decision, Missed
 from escher_k8s.calling import Request
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 10.0
 """Seconds before a broken stream is opened again."""

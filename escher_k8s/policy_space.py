@@ -28,10 +28,10 @@ from extender.esl.base import (
     StopTask,
     TaskChange,
 )
-from extender.esl.policy_asks import PolicyAsks, Tell
-from extender.esl.policy_esl import PolicyEsl
-from extender.esl.several import Several
-from extender.esl.task_manifest import task_manifest
+from extender.esl.runtime.policy_asks import PolicyAsks, Tell
+from extender.esl.runtime.policy_esl import PolicyEsl
+from extender.esl.runtime.several import Several
+from extender.esl.runtime.task_manifest import task_manifest
 
 
 class PolicySpace(PolicyAsks):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from escher_k8s.calling import Request
 from escher_k8s.errors import EscherError, Unavailable, Unreachable, Unreached
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.2, 5.0
 _ASKS = ("what-if", "policies:validate")

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from prometheus_client import Counter, Gauge
 
-from extender.adapters.http.asgi import Service
-from extender.adapters.http.readiness import Standing
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.held_objects import HeldObjects
-from extender.adapters.kubernetes.leader_lease import LeaderLease
-from extender.adapters.kubernetes.leader_slice import LeaderSlice
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.readiness import Standing
+from extender.adapters.kubernetes.election.leader_lease import LeaderLease
+from extender.adapters.kubernetes.election.leader_slice import LeaderSlice
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.held_objects import HeldObjects
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.memory import Memory, unlimited
 from extender.app.admin.leader_election import LeaderElection, LeaseLost
 from extender.app.leader_health import LeaderHealth
@@ -39,7 +39,7 @@ from extender.kube.errors import Unavailable
 from extender.kube.fenced import Fenced
 from extender.kube.requests import Requests
 from extender.runtime import MACHINE, Runtime
-from extender.settings import BadSettings, Settings
+from extender.settings.settings import BadSettings, Settings
 
 if TYPE_CHECKING:
     from extender.adapters.tracing.tracing import Tracing

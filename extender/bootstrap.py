@@ -19,24 +19,25 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.forked import Forked
-from extender.adapters.http.asgi import Service, create_app
-from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.call_admission import entry_of
-from extender.adapters.http.load_shedding import LoadShedding
-from extender.adapters.http.readiness import Gaps, Standing
-from extender.adapters.kubernetes import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
-from extender.adapters.kubernetes.budgets import ApiDisruptions, budgets
-from extender.adapters.kubernetes.discovery import is_served
-from extender.adapters.kubernetes.live_pods import ApiLivePods
-from extender.adapters.kubernetes.optional_kind import OptionalKind
-from extender.adapters.kubernetes.reflector import Reflector
-from extender.adapters.kubernetes.reviews import ApiReviews
-from extender.adapters.kubernetes.safety_kinds import START_SECONDS, SafetyKinds
-from extender.adapters.kubernetes.schema import VERSION
-from extender.adapters.kubernetes.shared_writes import SharedWrites
-from extender.adapters.kubernetes.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
-from extender.adapters.kubernetes.unreadable_kinds import UnreadableKinds
-from extender.adapters.kubernetes.writers import (
+from extender.adapters.http.server.asgi import Service, create_app
+from extender.adapters.http.server.bodies import BodyRoom
+from extender.adapters.http.server.load_shedding import LoadShedding
+from extender.adapters.http.server.readiness import Gaps, Standing
+from extender.adapters.kubernetes.codecs import daemon_sets, intents, jobs, namespaces, pod_groups, policies
+from extender.adapters.kubernetes.codecs.budgets import ApiDisruptions, budgets
+from extender.adapters.kubernetes.codecs.schema import VERSION
+from extender.adapters.kubernetes.codecs.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.discovery import is_served
+from extender.adapters.kubernetes.reflectors.optional_kind import OptionalKind
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.reflectors.safety_kinds import START_SECONDS, SafetyKinds
+from extender.adapters.kubernetes.reflectors.unreadable_kinds import UnreadableKinds
+from extender.adapters.kubernetes.writers.live_pods import ApiLivePods
+from extender.adapters.kubernetes.writers.reviews import ApiReviews
+from extender.adapters.kubernetes.writers.shared_writes import SharedWrites
+from extender.adapters.kubernetes.writers.writers import (
     ApiBinder,
     ApiEvictor,
     ApiNodeStatusWriter,
@@ -99,8 +100,8 @@ from extender.kube.fenced import Warm
 from extender.kube.requests import Requests
 from extender.registry import policies as registered
 from extender.runtime import MACHINE, Runtime
-from extender.settings import Settings, switches_in
-from extender.settings_file import SettingsFile
+from extender.settings.settings import Settings, switches_in
+from extender.settings.settings_file import SettingsFile
 
 if TYPE_CHECKING:
     # It imports OpenTelemetry, which need not be installed.

@@ -17,7 +17,7 @@ from extender.core import policy as seam
 from extender.core.policy import Policy
 from extender.filters import made
 from extender.filters.gang import GANG
-from extender.settings import BadSettings
+from extender.settings.settings import BadSettings
 
 ENTRY_POINTS = "escher.policies"
 POINTS = (

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from extender.adapters.http.listening import bound, http_server
-from extender.adapters.http.tls import served_certificates
+from extender.adapters.http.server.listening import bound, http_server
+from extender.adapters.http.server.tls import served_certificates
 from extender.adapters.log_lines import LogLines
 from extender.adapters.long_turns import LongTurns
 from extender.adapters.memory import ControlGroup
@@ -27,7 +27,7 @@ from extender.bootstrap import Application
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, default_loader
 from extender.runtime import MACHINE
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from extender.stopping import Asked
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import msgspec
 import uvicorn
 import uvloop
 
-from kubesim.apiserver.api import ADMIN
-from kubesim.apiserver.server import application
+from kubesim.apiserver.serving.api import ADMIN
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
 from kubesim.kinds import Json

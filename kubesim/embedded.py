@@ -9,8 +9,8 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.controllers.controller import Controller
 from kubesim.controllers.disruption import Disruption

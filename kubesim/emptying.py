@@ -13,8 +13,8 @@ import msgspec
 
 from extender.kube.errors import Refused
 from extender.kube.requests import MERGE_PATCH
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, JOB, NAMESPACE, POD, Json, Kind
 from kubesim.store import Backup, key_of
 

@@ -26,9 +26,9 @@ import uvicorn
 
 from extender.kube.certificates import Authority, write_kubeconfig, write_secret
 from extender.kube.requests import JSON
-from kubesim.apiserver.api import ADMIN
-from kubesim.apiserver.in_process import InProcess
-from kubesim.apiserver.server import application
+from kubesim.apiserver.serving.api import ADMIN
+from kubesim.apiserver.serving.in_process import InProcess
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from kubesim.emptying import empty
 from kubesim.kinds import NODE

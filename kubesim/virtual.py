@@ -18,8 +18,8 @@ from typing import Any, Self
 import msgspec
 
 from extender.kube.requests import JSON
-from kubesim.apiserver.api import ADMIN
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.api import ADMIN
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.kinds import NODE
 from kubesim.nodes import plain

@@ -19,7 +19,7 @@ from extender.kube.connection import Fence
 from extender.kube.errors import Away, Silent, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
 from extender.runtime import Runtime
-from extender.settings import Settings
+from extender.settings.settings import Settings
 
 # A late request looks like one sent in time, so this is less than a killed service is away, and than a lease leaves.
 ARRIVES_WITHIN = 0.8

@@ -28,9 +28,9 @@ from extender.core.names import DOMAIN
 from extender.kube.errors import Occupied
 from extender.kube.requests import JSON
 from extender.runtime import Runtime
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from extender.shipped import crds
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
 from kubesim.kinds import (

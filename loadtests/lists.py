@@ -23,7 +23,7 @@ from extender.bootstrap import Application
 from extender.cli.terminal import quietly
 from extender.kube.errors import Expired, Gone
 from extender.kube.requests import JSON, TIMEOUT
-from extender.settings import load_settings
+from extender.settings.settings import load_settings
 from loadtests.pods import pod
 
 _NODES = 5_000

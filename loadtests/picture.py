@@ -10,7 +10,7 @@ from typing import Any
 
 from extender.app.cache.cache import Cache
 from extender.bootstrap import Application
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from kubesim.kinds import DAEMON_SET, DISRUPTION_BUDGET, JOB, NAMESPACE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.life.policies import POLICY

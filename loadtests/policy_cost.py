@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import Bound
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, DataLocality, Parameters
-from extender.core.policy_types import PolicyInForce as InForce
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, DataLocality, Parameters
+from extender.core.policies.policy_types import PolicyInForce as InForce
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 from lab.controlplane.clusters import EmbeddedCluster, LocalCluster, RealCluster

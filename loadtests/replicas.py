@@ -12,7 +12,7 @@ from typing import Any
 from extender.app.admin.leader_election import LeaseLost
 from extender.availability import Candidate
 from extender.bootstrap import Cluster as Connection
-from extender.settings import Settings, load_settings
+from extender.settings.settings import Settings, load_settings
 from kubesim.kinds import ENDPOINT_SLICE, LEASE, POD, Json
 from kubesim.scheduler.extender_client import ExtenderFailed
 from lab.simulated_service import NoAnswer, ServiceLife

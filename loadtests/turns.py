@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 import extender
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.long_turns import step_of, steps_of
 
 Lived = TypeVar("Lived")

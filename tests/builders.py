@@ -1,6 +1,7 @@
 """Builders: values for tests, with what a test does not care about filled in.
 
-Units are whole numbers as in `extender.core.units`: milli-cores, bytes, devices. No clock, no network, no randomness.
+Units are whole numbers as in `extender.core.ledger.units`: milli-cores, bytes, devices. No clock, no network, no
+randomness.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.daemons import STATIC_PODS, DaemonSet
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.core.policy import Permit, Refuse
 from extender.kube.names import NodeName, PodUid, ResourceKey

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _OURS = "extender"

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry
 from extender.adapters.http.metrics import verb_metrics
 from extender.cli.main import app
 from extender.core.gangs.state import gang
-from extender.settings import Settings
+from extender.settings.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -11,8 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.core.safety_switches import Switches
-from extender.settings import SWITCHES, BadSettings, Settings, load_settings, switches_in
-from extender.settings_file import SettingsFile
+from extender.settings.settings import SWITCHES, BadSettings, Settings, load_settings, switches_in
+from extender.settings.settings_file import SettingsFile
 
 
 class Followed:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.isolation import UNLIMITED, Allowance, Counted, Isolation, Over
-from extender.settings import BadSettings, Settings, load_settings
-from extender.settings_file import SettingsFile
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted, Isolation, Over
+from extender.settings.settings import BadSettings, Settings, load_settings
+from extender.settings.settings_file import SettingsFile
 
 R, U, P, K = Counted.RESOURCES, Counted.UNITS, Counted.POLICIES, Counted.WAITING_KINDS
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from extender import __version__, settings_renamed
-from extender.settings import BadSettings, Settings, load_settings
-from extender.settings_renamed import RENAMED, Renamed, as_promised, version
+from extender import __version__
+from extender.settings import settings_renamed
+from extender.settings.settings import BadSettings, Settings, load_settings
+from extender.settings.settings_renamed import RENAMED, Renamed, as_promised, version
 
 TABLE = {"bypasses": Renamed("gang_passes", since="0.1", until="0.4")}
 

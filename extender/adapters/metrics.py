@@ -19,7 +19,7 @@ from extender.app.resources.node_status import WriteBack
 from extender.app.resources.resync import drift_units
 from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import in_domain
 from extender.core.safety_switches import Act
 from extender.kube.names import CPU, MEMORY, PODS
@@ -27,7 +27,7 @@ from extender.kube.names import CPU, MEMORY, PODS
 if TYPE_CHECKING:
     # These imports load cryptography and the `kubernetes` client: half a second, which the embedded cluster does not
     # need.
-    from extender.adapters.http.tls import ServedCertificates
+    from extender.adapters.http.server.tls import ServedCertificates
     from extender.adapters.log_lines import LogLines
     from extender.kube.credentials import Credentials
 

@@ -15,8 +15,8 @@ from typing import Any
 from extender.adapters.pod_constraints import read_constraints, read_unknown_asks
 from extender.adapters.pod_sizes import ANNOTATIONS, GATES, MOST, excess, within
 from extender.core import cluster
+from extender.core.affinity.constraints import Constraints
 from extender.core.attempt import ATTEMPT, read_attempt
-from extender.core.constraints import Constraints
 from extender.core.gang_ask import (
     GANG_GATE,
     LONGEST_KIND,

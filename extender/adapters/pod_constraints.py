@@ -1,9 +1,9 @@
 """Pod constraints: reads what a pod requires of other pods, volumes and devices.
 
 Sources: component-helpers' and kube-scheduler's GetAffinityTerms, topologySpreadConstraint and GetHostPorts (1.36).
-What Escher can evaluate becomes `core.constraints`. `read_unknown_asks` names the rest, constant for the same pod.
-matchLabelKeys become requirements on the pod's own labels, as the API server does for those of pod affinity. Only what
-is required is read: preferences and ScheduleAnyway never keep a pod from a node.
+What Escher can evaluate becomes `core.affinity.constraints`. `read_unknown_asks` names the rest, constant for the same
+pod. matchLabelKeys become requirements on the pod's own labels, as the API server does for those of pod affinity. Only
+what is required is read: preferences and ScheduleAnyway never keep a pod from a node.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from sys import intern
 
-from extender.core.constraints import EVERY_ADDRESS, AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.affinity.constraints import EVERY_ADDRESS, AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.kube.label_match import LabelRequirement, Selector
 from extender.kube.objects import (
     Anything,

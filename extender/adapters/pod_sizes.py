@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from extender.core.gang_ask import MalformedAsk, too_much
 from extender.core.names import DOMAIN
-from extender.core.policy_matching import LONGEST_NAMES, POLICY
+from extender.core.policies.policy_matching import LONGEST_NAMES, POLICY
 from extender.kube.names import LABEL_LIMIT
 from extender.kube.nesting import Decoder
 from extender.kube.objects import (

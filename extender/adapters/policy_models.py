@@ -1,7 +1,7 @@
 """Policy models: what the spec of an EscherPolicy may contain, as pydantic models and JSON schema.
 
-They come from the fields of `core.policy_types` and their metadata, in both spellings: HTTP writes `max_skew`, the
-custom resource `maxSkew`. Each error names its field and its value.
+They come from the fields of `core.policies.policy_types` and their metadata, in both spellings: HTTP writes `max_skew`,
+the custom resource `maxSkew`. Each error names its field and its value.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from pydantic import Field as Said
 
 from extender.adapters.http.problems import complaint, dotted, quoted
 from extender.adapters.spelling import camel
-from extender.core.policy_types import EXAMPLES, TYPES, Hosted, Parameters, PodSelector, PolicyInForce, PolicySpec
+from extender.core.policies.policy_types import (
+    EXAMPLES,
+    TYPES,
+    Hosted,
+    Parameters,
+    PodSelector,
+    PolicyInForce,
+    PolicySpec,
+)
 from extender.kube.label_match import LabelRequirement, Selector
 
 MOST_REQUIREMENTS = 64

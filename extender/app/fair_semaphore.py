@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from math import inf
 
-from extender.core.shares import Turns
+from extender.core.tenancy.shares import Turns
 
 
 class FairSemaphore:

@@ -18,12 +18,12 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from extender.app.contracts.extender_api import Verdict, Victims
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.gang_of_one import ask_of_one
-from extender.core.matched_policy import of_type
 from extender.core.names import in_domain
-from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import AntiAffinity, Balance, CoLocation
 from extender.core.safety_switches import Act
 from extender.filters import ephemeral_fit
 from extender.filters.anti_affinity import GROUP

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from extender.core.channel import Channel
+from extender.core.ledger.channel import Channel
 from extender.kube.errors import Refused, Unavailable
 
 PATIENCE_LEASES = 8

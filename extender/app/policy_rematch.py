@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from extender.core.cluster import Pod
-from extender.core.policy_matching import PolicyMatching
-from extender.core.work_budget import Work
+from extender.core.common.work_budget import Work
+from extender.core.policies.policy_matching import PolicyMatching
 from extender.kube.names import PodUid
 
 _SLICE = 750

@@ -16,9 +16,9 @@ from itertools import chain, takewhile
 from typing import Protocol
 
 from extender.app.cache.unschedulable_pods import Alike, Group, UnschedulablePods
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
-from extender.core.work_budget import Work
+from extender.core.common.bounded import Bounded
+from extender.core.common.work_budget import Work
 from extender.kube.names import NodeName, PodUid
 
 _SLICE = 1_000

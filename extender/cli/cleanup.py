@@ -11,7 +11,7 @@ import typer
 from extender.cli.terminal import echo
 
 if TYPE_CHECKING:
-    from extender.adapters.kubernetes.traces import Traces
+    from extender.adapters.kubernetes.writers.traces import Traces
     from extender.kube.requests import Requests
 
 HELP = """Remove what Escher has left in a cluster, once the service is gone from it.
@@ -45,7 +45,7 @@ def cleanup(
 ) -> None:
     import asyncio
 
-    from extender.adapters.kubernetes import traces
+    from extender.adapters.kubernetes.writers import traces
     from extender.kube.connection import Connection
     from extender.kube.credentials import BadConfiguration, Credentials, default_loader
     from extender.kube.errors import Refused, Unavailable
@@ -74,7 +74,7 @@ def cleanup(
 
 async def nobody_installed(requests: Requests) -> None:
     """No Deployment of the service is there. Raises Installed, Unavailable, Refused."""
-    from extender.adapters.kubernetes import traces
+    from extender.adapters.kubernetes.writers import traces
 
     if there := await traces.services(requests):
         raise Installed(
@@ -85,7 +85,7 @@ async def nobody_installed(requests: Requests) -> None:
 
 async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]]) -> Traces:
     """What is still there in the end: nothing, if all went well. It is looked again after the last removal."""
-    from extender.adapters.kubernetes import traces
+    from extender.adapters.kubernetes.writers import traces
 
     for _ in range(ROUNDS):
         left = await traces.found(requests)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from extender.doctor.from_cluster import ServiceAccount
     from extender.doctor.gates import Gated
     from extender.doctor.permissions import Election
-    from extender.settings import Settings
+    from extender.settings.settings import Settings
 
 _CROWDED = 20
 """Namespaces of which quotas are read: those with the most waiting pods."""
@@ -104,7 +104,7 @@ class _Where:
 
 
 def _settings(config: Path | None) -> Settings:
-    from extender.settings import BadSettings, load_settings
+    from extender.settings.settings import BadSettings, load_settings
 
     try:
         return load_settings(config)

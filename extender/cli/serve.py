@@ -16,7 +16,7 @@ from extender.cli.terminal import echo
 
 if TYPE_CHECKING:
     from extender.adapters.log_lines import LogLines
-    from extender.settings import Settings
+    from extender.settings.settings import Settings
 
 HELP = """Run the service that kube-scheduler calls as its extender.
 
@@ -76,7 +76,7 @@ def serve(
 
     import structlog
 
-    from extender.settings import BadSettings, load_settings
+    from extender.settings.settings import BadSettings, load_settings
 
     renamed: dict[str, None] = {}
     load = partial(
@@ -122,12 +122,12 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
     gc.disable()
     import uvloop
 
-    from extender.adapters.http.tls import CannotListen
+    from extender.adapters.http.server.tls import CannotListen
     from extender.app.admin.leader_election import LeaseLost
     from extender.kube.credentials import BadConfiguration
     from extender.registry import BadPolicy
     from extender.serving import serve as run_service
-    from extender.settings import BadSettings
+    from extender.settings.settings import BadSettings
 
     gc.freeze()
     gc.enable()

@@ -49,7 +49,7 @@ def sweep(
 
 
 async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:
-    from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs
+    from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs
     from extender.kube.connection import Connection
     from extender.kube.credentials import Credentials, from_kubeconfig
 

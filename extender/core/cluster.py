@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from extender.core.affinity.constraints import Constraints
 from extender.core.attempt import Attempt
-from extender.core.constraints import Constraints
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
-from extender.core.matched_policy import MatchedPolicy
+from extender.core.policies.matched_policy import MatchedPolicy
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import SelectorTerm, Taint, Toleration
 from extender.kube.quantities import Vector
@@ -87,7 +87,7 @@ class Pod:
     unknown_asks: tuple[str, ...] = ()
     """Other requirements, which a planner cannot evaluate, in words; constant for a pod."""
     governed: tuple[MatchedPolicy, ...] = ()
-    """EscherPolicies that match it; `core.policy_matching` has set labels and constraints."""
+    """EscherPolicies that match it; `core.policies.policy_matching` has set labels and constraints."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

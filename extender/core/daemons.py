@@ -21,8 +21,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from extender.core.audit import Violation
 from extender.core.cluster import Node, Pod
+from extender.core.ledger.audit import Violation
 from extender.kube.label_match import Selector, matches
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import SelectorTerm, Toleration, accepts

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
 from extender.core.gangs.state.eviction_orders import EvictRest
-from extender.core.ledger import Holding
+from extender.core.ledger.ledger import Holding
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 

@@ -33,9 +33,9 @@ from extender.core.cluster import Node, Pod
 from extender.core.feedback import Feedback
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.state.gang import GangEffect
-from extender.core.ledger import Holder, Ledger
-from extender.core.tenancy import Tenancy
-from extender.core.units import Short
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.units import Short
+from extender.core.tenancy.tenancy import Tenancy
 from extender.kube.names import NodeName, PodUid
 
 
@@ -346,7 +346,7 @@ class KeepsTime(Protocol):
 
 @runtime_checkable
 class Settles(Protocol):
-    """Requeue: plans and wakes waiting pods as room comes free, in slices (`core.work_budget`)."""
+    """Requeue: plans and wakes waiting pods as room comes free, in slices (`core.common.work_budget`)."""
 
     def begin_slice(self, now: float) -> None:
         """A new slice begins, with its full budget of work."""

@@ -14,7 +14,7 @@ from typing import Any
 from extender.core.names import DOMAIN
 from extender.doctor.permissions import Permission
 from extender.doctor.scheduler_file import Entry, SchedulerFile
-from extender.settings import Settings
+from extender.settings.settings import Settings
 
 Json = Mapping[str, Any]
 

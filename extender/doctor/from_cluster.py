@@ -19,7 +19,7 @@ from extender.doctor.lists import answered, listed
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, OPTIONAL_KINDS, Election, Permission
 from extender.kube.errors import Away, Gone, Refused, Unavailable
 from extender.kube.requests import Requests, address
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 
 PARTS = (
     *(Part.VERSION, Part.CLOCK, Part.NODES, Part.PODS, Part.RESOURCES),

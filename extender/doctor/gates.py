@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from extender.adapters.kubernetes.writers import ApiWaker
+from extender.adapters.kubernetes.writers.writers import ApiWaker
 from extender.app.contracts.ports import PodRef
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL
 from extender.doctor.facts import metadata_of, scheduler_of, spec_of

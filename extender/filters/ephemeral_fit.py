@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 
 from extender.core.cluster import Pod
+from extender.core.ledger.units import Short
 from extender.core.names import in_domain
 from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse, Scorer
-from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from extender.core.cluster import Pod
-from extender.core.units import add_in
+from extender.core.ledger.units import add_in
 from extender.kube.names import PodUid, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from functools import cache
 
 from extender.core.cluster import Pod
-from extender.core.holdings import Holder
+from extender.core.ledger.holdings import Holder
+from extender.core.ledger.units import Short
 from extender.core.policy import Facts, NodeFilter, OnlyOn, Refuse
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"

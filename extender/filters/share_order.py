@@ -14,9 +14,9 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import MalformedAsk
+from extender.core.ledger.units import add_in
 from extender.core.names import DOMAIN
 from extender.core.policy import Facts
-from extender.core.units import add_in
 from extender.filters.asks import malformed, malformed_name
 from extender.filters.in_use import InUse
 from extender.kube.names import PodUid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extender.core.cluster import Pod
 from extender.core.policy import Allow, Facts, NodeFilter, Permit, Refuse
-from extender.core.tenancy import FOREIGN
+from extender.core.tenancy.tenancy import FOREIGN
 from extender.kube.names import NodeName
 
 TENANT_UNITS = "tenant-units"

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped import loopback, places
 from extender.shipped.errors import ClusterError
 

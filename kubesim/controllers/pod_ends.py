@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kubesim.apiserver.pod_rules import MIRROR
+from kubesim.apiserver.validation.pod_rules import MIRROR
 from kubesim.kinds import Json
 
 USUAL_STOP = 0.1

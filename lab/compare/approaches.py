@@ -15,11 +15,11 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed, GangRun
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs, GangFailed, GangRun
 from extender.core.gang_ask import GANG_GATE, GANG_LABEL, MIN_MEMBER
 from extender.esl import Approach, GangSpec, Space, Times, gang
 from extender.esl.base import News, PodRequirement, Report
-from extender.esl.gang_life import USUAL_TIMES
+from extender.esl.gangs.gang_life import USUAL_TIMES
 from extender.kube.requests import Requests, address
 from lab.compare.outside import NAMESPACE
 from lab.compare.pods import Manifest, create, delete, manifest, remove

@@ -34,7 +34,7 @@ def _is_text(value: ast.expr) -> bool:
 
 def of_approaches() -> dict[str, int]:
     """Of what decides for gangs alone, by approach. What all policies share is not counted."""
-    ghosts = _of([PACKAGE / "esl" / "ghost_manifest.py", *PACKAGE.glob("esl/gang_*.py")])
+    ghosts = _of(PACKAGE.glob("esl/gangs/*.py"))
     return {
         APPSPACE: ghosts,
         LIBSPACE: ghosts,

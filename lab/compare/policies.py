@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from escher_k8s import AsyncEscher, NotFound
-from extender.adapters.kubernetes.extended_resource_policies import Policies
-from extender.core.policy_matching import POLICY
+from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
+from extender.core.policies.policy_matching import POLICY
 from extender.esl import Approach
-from extender.esl.balance import DynamicBalance
-from extender.esl.co_location import CoLocation
-from extender.esl.fair_share import FairShare, User
-from extender.esl.policy_asks import Application
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.policies.balance import DynamicBalance
+from extender.esl.policies.co_location import CoLocation
+from extender.esl.policies.fair_share import FairShare, User
+from extender.esl.runtime.policy_asks import Application
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from extender.adapters.kubernetes.writers import ApiNodeStatusWriter
+from extender.adapters.kubernetes.writers.writers import ApiNodeStatusWriter
 from extender.esl import Approach
-from extender.esl.gang_spec import APPLICATION_DOMAIN
+from extender.esl.gangs.gang_spec import APPLICATION_DOMAIN
 from extender.kube.errors import Gone
 from extender.kube.names import CPU, NodeName, ResourceKey
 from extender.kube.quantities import count

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from extender.core.names import DOMAIN
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped import places, versions
 from extender.shipped.versions import ServedApi
 from lab.controlplane import audit, schedulers

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import NamedTuple
 
 from extender.core.names import DOMAIN
-from extender.esl.departed import GHOST_LABEL
+from extender.esl.gangs.departed import GHOST_LABEL
 from extender.kube.names import CPU
 from extender.kube.quantities import count
 from extender.kube.requests import Requests, address

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from extender.core.names import DOMAIN
-from extender.core.policy_matching import POLICY
+from extender.core.policies.policy_matching import POLICY
 from lab.compare.approaches import member
 from lab.compare.outside import NAMESPACE
 from lab.compare.pods import Manifest, create

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import httpx
 import structlog
 
-from kubesim.apiserver.api import Answer, ApiServer, Request
+from kubesim.apiserver.serving.api import Answer, ApiServer, Request
 from kubesim.clock import Clock
 from kubesim.embedded import Cluster
 from kubesim.kinds import NODE, POD, Json

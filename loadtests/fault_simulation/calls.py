@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubesim.apiserver.faults import Faults
+from kubesim.apiserver.serving.faults import Faults
 from kubesim.scheduler.extender_client import ExtenderFailed
 from loadtests.fault_simulation.rounds import IN_SERVICE
 

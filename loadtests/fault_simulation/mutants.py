@@ -16,8 +16,8 @@ from unittest.mock import patch
 
 import msgspec
 
-from extender.adapters.kubernetes import writers
-from extender.adapters.kubernetes.reflector import EXPIRED, Reflector
+from extender.adapters.kubernetes.reflectors.reflector import EXPIRED, Reflector
+from extender.adapters.kubernetes.writers.writers import writers
 from extender.app.cycle import bind as binds
 from extender.app.cycle.pod_events import PodEvents
 from extender.app.cycle.scheduler import Scheduler
@@ -33,8 +33,8 @@ from extender.core.gangs.cycle import permit_barrier as barrier
 from extender.core.gangs.cycle import quorum as quorums
 from extender.core.gangs.cycle.partial_gangs import Proof, Trial
 from extender.core.gangs.placement import placement as placing
-from extender.core.ledger import HoldingKind, Ledger
-from extender.core.node_rows import NodeRows
+from extender.core.ledger.ledger import HoldingKind, Ledger
+from extender.core.ledger.node_rows import NodeRows
 from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
 from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.fenced import Fenced

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
     DAEMON_SET,

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
-from extender.adapters.kubernetes import reflector
+from extender.adapters.kubernetes.reflectors import reflector
 from extender.app.cycle import pod_events as population
 from kubesim.kinds import POD
 from kubesim.store import Change

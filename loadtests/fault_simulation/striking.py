@@ -10,8 +10,8 @@ from dataclasses import replace
 from math import inf
 
 from extender.kube.errors import Away, Expired, Occupied, Refused, Unavailable
-from kubesim.apiserver import faults as api
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving import faults as api
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import LEASE, NODE, POD, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.calls import CALLER

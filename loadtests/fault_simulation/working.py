@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import POD, PRIORITY_CLASS, Json, Kind
 from kubesim.store import Store
 from loadtests.fault_simulation.plan import Work

@@ -24,9 +24,9 @@ import uvloop
 import yaml
 
 from extender.shipped.crds import shipped_definitions
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.in_process import InProcess
-from kubesim.apiserver.server import application
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.in_process import InProcess
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, NAMESPACE, NODE, POD
 from loadtests.goals import objects

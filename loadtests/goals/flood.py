@@ -23,9 +23,9 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.metrics import verb_metrics
-from extender.adapters.http.verbs import VerbCalls
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.http.verbs.verbs import VerbCalls
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod
 from extender.kube.requests import JSON, TIMEOUT
 from loadtests.goals import core_costs, in_process, objects

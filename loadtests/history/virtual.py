@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from extender.cli import cleanup
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import JSON, MERGE_PATCH
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from lab.simulation import Simulation
 from loadtests.harm.embedded import attach
 from loadtests.history.asks import Ask, Placed

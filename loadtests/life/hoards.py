@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from extender.app.cycle.scheduler import Scheduler
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.kube.names import CPU
 
 SHARE, SECONDS, LOOKED_AT_EVERY = 0.25, 600.0, 60.0

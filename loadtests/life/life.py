@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NAMESPACE, POD, PRIORITY_CLASS
 from kubesim.store import ADDED, Change
 from lab.controlplane.nodes import NodeShape

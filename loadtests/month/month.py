@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NAMESPACE, Json
 from lab.simulation import SERVICE, Simulation
 from loadtests.defects import defects, leaves, told

@@ -18,7 +18,7 @@ import msgspec
 
 from escher_k8s import AsyncEscher
 from escher_k8s.esl import PolicyEsl, Soft
-from extender.adapters.kubernetes.extended_resource_policies import Policies
+from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.errors import Refused

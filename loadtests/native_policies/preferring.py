@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from escher_k8s.esl import DataLocality, Node, Objective, PodRequirement, PolicyEsl, Soft, Task
-from extender.esl.policy_asks import PolicyAsks
+from extender.esl.runtime.policy_asks import PolicyAsks
 from extender.kube.names import CPU
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import CPU_OF_A_NODE, DOMAIN, Site, Way, Work, node_term

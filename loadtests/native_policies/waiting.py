@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from escher_k8s.esl import PolicyEsl, Queue
-from extender.esl.policy_asks import PolicyAsks
+from extender.esl.runtime.policy_asks import PolicyAsks
 from loadtests.native_policies import rules
 from loadtests.native_policies.work import DOMAIN, Site, Way, Work
 from loadtests.pods import Json

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal, Protocol
 
 from escher_k8s.esl import PolicyEsl, Task
-from extender.esl.policy_asks import PolicyAsks
+from extender.esl.runtime.policy_asks import PolicyAsks
 from loadtests.native_policies.rules import Placement, Verdict
 from loadtests.pods import EXTENDER, PURE, Json, pod
 

@@ -23,7 +23,7 @@ from typing import Any
 import uvicorn
 import yaml
 
-from extender.adapters.http.record import Tape, create_recorder
+from extender.adapters.http.verbs.record import Tape, create_recorder
 from extender.shipped import loopback, places
 from extender.shipped.progress import Progress
 from lab.controlplane import binaries, schedulers

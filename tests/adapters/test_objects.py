@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from extender.adapters.objects import to_node, to_pod
 from extender.core import cluster
+from extender.core.affinity.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.cluster import Owner
-from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.names import GangKey
 from extender.kube import objects

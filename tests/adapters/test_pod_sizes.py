@@ -11,13 +11,13 @@ from typing import Any, TypeVar
 import pytest
 
 from extender.adapters import objects, pod_constraints
-from extender.adapters.http import wire
-from extender.adapters.kubernetes.kinds import WatchEvent, pods
+from extender.adapters.http.verbs import wire
+from extender.adapters.kubernetes.reflectors.kinds import WatchEvent, pods
 from extender.adapters.objects import to_pod
 from extender.adapters.pod_sizes import LONGEST, MOST
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk, MalformedAsk
-from extender.core.policy_matching import LONGEST_NAMES, names_in
+from extender.core.policies.policy_matching import LONGEST_NAMES, names_in
 from extender.kube import pod_requests, reading
 from tests.adapters.kubernetes import manifests
 

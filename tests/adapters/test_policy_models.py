@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import Raw, json
 
-from extender.adapters.kubernetes.policies import Policies
-from extender.adapters.kubernetes.schema import ObjectJson, ObjectMetadata
+from extender.adapters.kubernetes.codecs.policies import Policies
+from extender.adapters.kubernetes.codecs.schema import ObjectJson, ObjectMetadata
 from extender.adapters.policy_models import (
     BadPolicySpec,
     Spelling,
@@ -22,7 +22,7 @@ from extender.adapters.policy_models import (
     summary,
 )
 from extender.adapters.spelling import camel
-from extender.core.policy_types import EXAMPLES, TYPES, PodSelector, PolicySpec, names_of, type_of
+from extender.core.policies.policy_types import EXAMPLES, TYPES, PodSelector, PolicySpec, names_of, type_of
 from extender.kube.label_match import LabelRequirement, matches
 
 

@@ -24,7 +24,7 @@ from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.expected_members import Promise
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.app.fakes import LoopClock

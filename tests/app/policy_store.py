@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from extender.app.objects.kind import Declared, Identity, Named, Replacement, Standing, identity
-from extender.core.policy_types import PolicySpec
+from extender.core.policies.policy_types import PolicySpec
 from extender.kube.errors import Gone, Occupied
 
 Object = Declared[PolicySpec]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from extender.app.cache.alternatives import Alternatives
-from extender.core.policy_matching import Choice
+from extender.core.policies.policy_matching import Choice
 from extender.kube.names import PodUid
 
 POD = PodUid("p")

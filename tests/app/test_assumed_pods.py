@@ -10,11 +10,11 @@ from extender.app.cache.assumed_pods import FEW, PLACED_WITHIN, AssumedPods
 from extender.app.cache.waiting_binds import OVERFULL, WAITS, WaitForRoom, WaitingBinds
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import WakePod
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.node_rows import NodeRows
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.node_rows import NodeRows
 from extender.core.policy import Permit
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 from tests.builders import NOW, node, pod
@@ -39,7 +39,7 @@ class CountingLedger(Ledger):
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> CountingLedger:
-    monkeypatch.setattr("extender.core.ledger.NodeRows", CountedRows)
+    monkeypatch.setattr("extender.core.ledger.ledger.NodeRows", CountedRows)
     made = CountingLedger()
     for name in ALL:
         made.capacity.set_node(name, node(name).allocatable)

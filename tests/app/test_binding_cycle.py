@@ -22,8 +22,8 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects.binding_cycle import CAME_TWICE
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.attempt import attempts_for, read_attempt
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.feedback import BrakeChanged
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise

@@ -40,9 +40,9 @@ from extender.core.gangs.state.gang import (
     TurnLost,
     WakePod,
 )
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, Withheld
-from extender.core.units import Short
 from extender.kube.names import CPU, NodeName
 from tests.app.fakes import LoopClock
 from tests.app.town import Town

@@ -19,7 +19,7 @@ from extender.app.observability import decision_log
 from extender.app.observability.decision_events import BindEnded
 from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
-from extender.core.policy_types import AntiAffinity, PolicyInForce
+from extender.core.policies.policy_types import AntiAffinity, PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.http.fakes import NotedVerbs
 from tests.app.fakes import LoopClock

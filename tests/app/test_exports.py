@@ -12,9 +12,9 @@ from extender.app.contracts.api import Claim, Outcome, SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.app.explain.snapshot import records, reopened
 from extender.app.resources.reconciler import digest
-from extender.core.ledger import Mode
+from extender.core.ledger.ledger import Mode
 from extender.core.names import EphemeralName
-from extender.core.tenancy import FOREIGN
+from extender.core.tenancy.tenancy import FOREIGN
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import unavailable

@@ -13,7 +13,7 @@ import pytest
 from extender.core.gangs.state.gang import TOO_LATE
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from tests.app.town import Job, Town, answers
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ import pytest
 
 from extender.core.gangs.state.gang import TOO_LATE
 from extender.kube.errors import Refused, Unavailable
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import POD
 from tests.app.test_failures import CLOSED, node_of
 from tests.app.town import Town, answers

@@ -9,7 +9,7 @@ import pytest
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.filter import UNMANAGED
 from extender.core.cluster import Pod
-from extender.core.policy_types import AntiAffinity
+from extender.core.policies.policy_types import AntiAffinity
 from extender.core.safety_switches import Switches
 from extender.filters.preference import PREFER
 from extender.kube.names import NodeName, ResourceKey

@@ -15,7 +15,7 @@ from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.fault_isolation import FAILED, REFUSED, FaultIsolation
 from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Pod
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.policy import Facts, NodeFilter, OnlyOn, OnlyTheseNodes, Refuse, Scorer
 from extender.kube.names import NodeName
 from tests.builders import pod

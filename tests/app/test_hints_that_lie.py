@@ -10,9 +10,9 @@ import pytest
 from extender.app.cache.cache import Rules
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
 from extender.app.objects.kind import Declared, Identity
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
-from extender.core.policy_types import PolicySpec
+from extender.core.policies.policy_types import PolicySpec
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.kube.names import NodeName, PodUid
 from tests.app.world import World
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.filter import UNMANAGED
 from extender.core.cluster import Pod
-from extender.core.policy_types import AntiAffinity
+from extender.core.policies.policy_types import AntiAffinity
 from extender.filters.anti_affinity import GROUP
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, pod

@@ -15,7 +15,7 @@ from extender.app.objects.kind import Declared, Identity
 from extender.app.resources import intent_log as intents
 from extender.app.resources.intent_log import NotAnnounced
 from extender.app.resources.reconciler import digest
-from extender.core.holdings import Mode
+from extender.core.ledger.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from extender.app.contracts.api import Claim, ManagementError, Operation, SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner
-from extender.core import audit
-from extender.core.holdings import Mode
+from extender.core.ledger import audit
+from extender.core.ledger.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey

@@ -15,7 +15,7 @@ from extender.app.contracts.ports import EphemeralResource
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.resources.set_resource import Resources
 from extender.core.cluster import Node
-from extender.core.ledger import Mode
+from extender.core.ledger.ledger import Mode
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName
 from tests.app.fakes import ApiServer, LoopClock, every_node, on_node

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.app.contracts.ports import EphemeralResource
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import unavailable

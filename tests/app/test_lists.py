@@ -24,18 +24,18 @@ from extender.app.escher_policies.esl_host import EslHost
 from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf
 from extender.app.observability.flight_recorder import FlightRecorder
-from extender.core import audit
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, Evicted
 from extender.core.gang_ask import GroupAsk
 from extender.core.gangs.state.gang import OpenBarrier, TurnBack, WakePod
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger import audit
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import DOMAIN, GangKey
+from extender.core.policies.policy_types import AntiAffinity, PolicyInForce
 from extender.core.policy import Allow, Refuse, Wait
-from extender.core.policy_types import AntiAffinity, PolicyInForce
-from extender.esl.anti_affinity import AntiAffinity as KeepingApart
+from extender.esl.policies.anti_affinity import AntiAffinity as KeepingApart
 from extender.kube.errors import Unavailable
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.app.world import World

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from extender.app.contracts.messages import amount, in_words, number, why_gang_waits
-from extender.core.affinity_rules import TOO_MANY
+from extender.core.affinity.affinity_rules import TOO_MANY
 from extender.core.gangs.placement.affinity_packing import TOO_LARGE
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.state_machine import Phase
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.units import Short
 from extender.kube.names import CPU, MEMORY, PODS, ResourceKey
 from tests.builders import gang_pods
 

@@ -10,7 +10,7 @@ import pytest
 from extender.app.contracts.ports import MadeChoice, NodeChoice
 from extender.app.resources.node_selection import choose, choose_to_remove, why_none
 from extender.core.cluster import Node
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.kube.names import NodeName
 from tests.builders import ledger_of, node, units
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core import audit
+from extender.core.ledger import audit
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import every_node, unavailable

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.kinds import pods
+from extender.adapters.kubernetes.reflectors.kinds import pods
 from extender.app.explain.explain import Explain
-from extender.core import policy_matching
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
+from extender.core.policies import policy_matching
 from extender.kube.names import NodeName
 from tests.adapters.kubernetes import manifests
 from tests.builders import node

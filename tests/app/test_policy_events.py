@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from extender.app.cycle.policy_events import GovernedByKeeper
 from extender.app.objects.kind import Identity
-from extender.core.policy_types import AntiAffinity, BinPacking, PolicyInForce
+from extender.core.policies.policy_types import AntiAffinity, BinPacking, PolicyInForce
 from extender.kube.names import NodeName
 from tests.builders import pod
 from tests.filters.escher_policies.world import PolicyWorld, naming

@@ -18,9 +18,8 @@ from extender.core.cluster import Node, Pod
 from extender.core.gangs.state.gang import WakePod
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
-from extender.core.policy import Allow, Wait
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import (
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import (
     HOSTNAME,
     AntiAffinity,
     Balance,
@@ -29,6 +28,7 @@ from extender.core.policy_types import (
     PolicyInForce,
     Priority,
 )
+from extender.core.policy import Allow, Wait
 from extender.kube.names import NodeName, PodUid
 from tests.app.wired import Wired
 from tests.builders import gang_pods, gone, node, pod

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.app.escher_policies.status import NAMED, GovernedPods, named
 from extender.app.objects.kind import Identity
 from extender.core.cluster import Pod
-from extender.core.policy_types import BinPacking, PolicyInForce, Queue
+from extender.core.policies.policy_types import BinPacking, PolicyInForce, Queue
 from extender.kube.label_match import LabelRequirement, Selector, matches
 from extender.kube.names import PodUid
 from tests.builders import pod

@@ -17,9 +17,9 @@ from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE
 from extender.core.gangs.state.gang import QUARANTINE
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.world import World
 from tests.builders import AGENT, JOB, daemon_set, gang_pods, job_pods, labels_term, node, pod, taint, units

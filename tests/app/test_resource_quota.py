@@ -23,9 +23,9 @@ from extender.app.resources.capacity import Capacities
 from extender.app.resources.quota import Amount
 from extender.app.resources.set_resource import Resources
 from extender.core.cluster import Node
-from extender.core.isolation import UNLIMITED, Allowance, Counted
-from extender.core.ledger import Mode
+from extender.core.ledger.ledger import Mode
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.app.fakes import ApiServer, LoopClock, every_node, on_node
 from tests.app.world import World

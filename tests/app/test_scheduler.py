@@ -17,14 +17,14 @@ from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.filter import BOUND
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.observability.flight_recorder import FlightRecorder
-from extender.core import audit
-from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Owner, Pod
+from extender.core.common.bounded import Bounded
 from extender.core.feedback import Bound, NotBound
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.state.gang import TurnBack, WakePod
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger import audit
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Refuse, Wait
 from extender.filters.ephemeral_fit import ABSENT

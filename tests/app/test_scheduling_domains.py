@@ -11,9 +11,9 @@ from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Claim, Invalid, SetResource, Transact
 from extender.app.contracts.errors import OutsideDomain
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
-from extender.core.isolation import UNLIMITED, Allowance
-from extender.core.ledger import Mode
+from extender.core.ledger.ledger import Mode
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import UNLIMITED, Allowance
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.app.fakes import every_node, on_node
 from tests.app.world import World

@@ -28,10 +28,10 @@ from extender.app.explain.simulate import suppose
 from extender.app.explain.snapshot import Incomplete, PodsMemory, records, reopened
 from extender.core.cluster import Owner
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import AntiAffinity, PolicyInForce, Soft
+from extender.core.policies.policy_types import AntiAffinity, PolicyInForce, Soft
 from extender.core.safety_switches import Switches
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import CPU, NodeName
 from extender.offline import asked_of

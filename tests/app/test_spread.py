@@ -15,8 +15,8 @@ from extender.app.resources.capacity import Capacities
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import nodes_of, outcome, spread
 from extender.core.cluster import Node
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.kube.names import NodeName
 from tests.app.fakes import ApiServer, LoopClock
 from tests.builders import node

@@ -11,10 +11,10 @@ from structlog.testing import capture_logs
 
 from extender.app.contracts.api import Claim, Operation, Outcome, Release, SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, PodOwner
-from extender.core.holdings import Detection, Mode, Stale
-from extender.core.ledger import Holder
+from extender.core.ledger.holdings import Detection, Mode, Stale
+from extender.core.ledger.ledger import Holder
+from extender.core.ledger.units import Short
 from extender.core.names import EphemeralName
-from extender.core.units import Short
 from extender.kube.errors import Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import Fault, every_node, on_node, twice, unavailable

@@ -14,7 +14,7 @@ from extender.app.contracts.ports import EphemeralResource
 from extender.app.objects.kind import Named
 from extender.app.resources import set_resource as resources_module
 from extender.app.resources.set_resource_plan import plan
-from extender.core.holdings import Mode
+from extender.core.ledger.holdings import Mode
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import NodeName

@@ -9,9 +9,9 @@ import pytest
 from extender.app.cache.unschedulable_pods import Group, UnschedulablePods
 from extender.app.wake_search import WakeSearch
 from extender.core.cluster import Pod
-from extender.core.isolation import UNLIMITED, Allowance, Counted, Isolation
-from extender.core.ledger import Ledger
-from extender.core.work_budget import Work
+from extender.core.common.work_budget import Work
+from extender.core.ledger.ledger import Ledger
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted, Isolation
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, pod
 

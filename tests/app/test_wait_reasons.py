@@ -15,8 +15,8 @@ from extender.app.contracts.extender_api import Verdict
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Pod
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import AntiAffinity, DataLocality, Parameters, PolicyInForce
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import AntiAffinity, DataLocality, Parameters, PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.fakes import LoopClock, PodApi
 from tests.app.wired import Wired

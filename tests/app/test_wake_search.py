@@ -15,11 +15,11 @@ from extender.app.contracts.effects import Effect, PolicyFailed
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Node, Pod
+from extender.core.common.work_budget import Work
 from extender.core.gangs.state.gang import WakePod
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import GangKey
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
-from extender.core.work_budget import Work
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, Parameters, PolicyInForce
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity
 from extender.filters.escher_policies.feasible import PolicyFeasible
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey

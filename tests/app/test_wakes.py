@@ -16,7 +16,7 @@ from extender.app.policies.filter_score import FilterScore
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import WakePod
-from extender.core.ledger import Holder, HoldingKind, Ledger
+from extender.core.ledger.ledger import Holder, HoldingKind, Ledger
 from extender.core.policy import Facts, NodeFilter, Policy, Refuse
 from extender.filters import made
 from extender.kube.names import NodeName, PodUid, ResourceKey

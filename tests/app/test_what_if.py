@@ -25,9 +25,9 @@ from extender.app.contracts.simulation_request import (
 )
 from extender.app.explain.simulate import suppose
 from extender.core.gang_ask import GangAsk, derived_key
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import HOSTNAME, AntiAffinity, PolicyInForce
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, PolicyInForce
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.app.world import World
 from tests.builders import gang_pods, node, pod, units

@@ -21,15 +21,15 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.bootstrap import Cluster
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube import objects
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.kube.requests import MERGE_PATCH, refusal
-from extender.settings import Settings
-from kubesim.apiserver.faults import Fault
-from kubesim.apiserver.wire import JSON, Answer, Request
+from extender.settings.settings import Settings
+from kubesim.apiserver.serving.faults import Fault
+from kubesim.apiserver.serving.wire import JSON, Answer, Request
 from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.store import Change

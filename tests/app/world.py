@@ -37,11 +37,11 @@ from extender.app.resources.node_status import WriteBack
 from extender.app.resources.resync import Resync, drift_units
 from extender.app.resources.set_resource import Resources
 from extender.app.transactions.transactions import Transactions
-from extender.core import audit
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.state.gang import WakePod
+from extender.core.ledger import audit
 from extender.core.names import EphemeralName
-from extender.core.policy_types import PolicyInForce
+from extender.core.policies.policy_types import PolicyInForce
 from extender.kube.names import NodeName, ResourceKey
 from tests.app.fakes import OWN, ApiServer, LoopClock
 from tests.app.policy_store import PolicyStore

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.adapters.http.readiness import Standing
+from extender.adapters.http.server.readiness import Standing
 from extender.availability import Candidate
-from extender.settings import BadSettings, load_settings
+from extender.settings.settings import BadSettings, load_settings
 from tests.adapters.http.fakes import Ready, in_process, service
 
 POD = {"POD_NAME": "escher-0", "POD_IP": "10.0.0.7", "POD_NAMESPACE": "escher-system"}

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from extender.adapters.kubernetes.leader_lease import LeaderLease
+from extender.adapters.kubernetes.election.leader_lease import LeaderLease
 from extender.app.admin.leader_election import LeaderElection
 from extender.core.election import LONGEST_LEASE, MOST_TRANSITIONS, Election, Terms
 from extender.kube.errors import Refused

@@ -11,7 +11,7 @@ import pytest
 from extender.availability import Candidate
 from extender.bootstrap import Cluster
 from extender.kube.errors import Refused, Unavailable
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import LEASE, POD
 from lab.simulation import SERVICE
 from loadtests.pods import pod

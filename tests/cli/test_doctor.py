@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from extender import __version__
 from extender.cli.main import app
 from extender.doctor import service_checks
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped import crds, places
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD, Json
 from kubesim.local import LocalCluster

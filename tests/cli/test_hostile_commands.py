@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from extender.adapters.kubernetes import traces
+from extender.adapters.kubernetes.writers import traces
 from extender.cli import sweep
 from extender.cli.main import app
 from extender.core.names import GangKey

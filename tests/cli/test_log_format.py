@@ -15,7 +15,7 @@ from extender.cli.main import app
 LOGS = """
 import logging, structlog
 from extender.cli.serve import _log_to_stderr
-from extender.settings import load_settings
+from extender.settings.settings import load_settings
 
 lines = _log_to_stderr(load_settings(None, log_format={format!r}, log_level="debug"))
 log = structlog.get_logger("x")

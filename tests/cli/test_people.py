@@ -17,19 +17,19 @@ from typer.testing import CliRunner
 
 from extender import __version__
 from extender.adapters.http.call_admission import Entry
-from extender.adapters.http.listening import http_server
-from extender.adapters.http.tls import ServedCertificates
+from extender.adapters.http.server.listening import http_server
+from extender.adapters.http.server.tls import ServedCertificates
 from extender.app.admin.authorization import Authorization
 from extender.app.contracts.ports import EphemeralResource
 from extender.cli import api
 from extender.cli.main import app
 from extender.core.gang_ask import GangAsk, derived_key
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.names import EphemeralName
-from extender.core.policy_types import DataLocality, PolicyInForce
+from extender.core.policies.policy_types import DataLocality, PolicyInForce
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import listening, on_loopback, service
 from tests.adapters.http.known import APP_A, Known
 from tests.app.fakes import Fault

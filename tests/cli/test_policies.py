@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from extender.app.objects.kind import Identity
 from extender.cli.main import app
-from extender.core.policy_types import TYPES, Balance
+from extender.core.policies.policy_types import TYPES, Balance
 from tests.app.world import World
 from tests.builders import pod
 from tests.cli.conftest import Escher

@@ -26,9 +26,9 @@ from starlette.types import Receive, Scope, Send
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.settings import BadSettings, load_settings
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.server import application
+from extender.settings.settings import BadSettings, load_settings
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from tests.cli.certificates import Certificates
 from tests.kubesim.apiserver.apis import NODES, PODS

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender.cli.main import app
-from extender.core.policy_types import AntiAffinity, PolicyInForce
+from extender.core.policies.policy_types import AntiAffinity, PolicyInForce
 from tests.app.world import World
 from tests.builders import gang_pods, pod
 from tests.cli.conftest import Escher

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from extender.core.policy_types import HOSTNAME
+from extender.core.policies.policy_types import HOSTNAME
 from lab.controlplane import nodes as node_objects
 from lab.controlplane.api import Api, ApiError
 from loadtests.ledger import Service

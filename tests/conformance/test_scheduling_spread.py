@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from extender.core.policy_types import HOSTNAME
+from extender.core.policies.policy_types import HOSTNAME
 from tests.conformance.site import EXTENDER, NOBODY, PURE, Json, Site
 from tests.conformance.test_scheduling_fit import reasons
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 
 from extender.core.cluster import Node, Pod
-from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.core.policies.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU
 from extender.kube.node_match import accepts
 

@@ -22,7 +22,7 @@ from extender.core.gangs.queue.backfill import BackfillLimits
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import EvictMembers, OpenBarrier, TurnBack
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.holdings import HoldingKind
+from extender.core.ledger.holdings import HoldingKind
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import gang_ask, node, pod
 from tests.core.every_order import TIME, Event

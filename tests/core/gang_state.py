@@ -15,7 +15,7 @@ from extender.core.gangs.cycle.expected_members import ExpectedMembers
 from extender.core.gangs.queue.elastic_members import ElasticMembers
 from extender.core.gangs.queue.queue import Queue
 from extender.core.gangs.state.gang import Gang
-from extender.core.holdings import HoldingKind
+from extender.core.ledger.holdings import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.builders import NOW

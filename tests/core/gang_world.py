@@ -41,9 +41,9 @@ from extender.core.gangs.state.gang import (
 from extender.core.gangs.state.gang_state import Roster
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.isolation import UNLIMITED, Allowance, Counted
 from extender.core.policy import Allow, Refuse, Wait
 from extender.core.safety_switches import FREE, Switches, Withheld
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from extender.filters.gang import AT_BARRIER
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts

@@ -1,6 +1,6 @@
 """A ledger as one would write it on the back of an envelope: three tables, every total recomputed when needed.
 
-The slow twin of `extender.core.ledger`, written from its docstrings alone.
+The slow twin of `extender.core.ledger.ledger`, written from its docstrings alone.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.ledger import Detection, Holder, Holding, HoldingKind, Mode
+from extender.core.ledger.ledger import Detection, Holder, Holding, HoldingKind, Mode
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
 
+from extender.core.affinity.constraints import NO_CONSTRAINTS, AffinityTerm, Spread
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Spread
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
 

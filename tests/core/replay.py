@@ -9,9 +9,9 @@ import random
 import sys
 from collections.abc import Iterator
 
-from extender.core import audit as ledger_audit
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
-from extender.core.ledger import Holder, Ledger, Mode
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Holder, Ledger, Mode
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, slot, units

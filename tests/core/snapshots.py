@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from extender.core.ledger import Ledger, RowCopy
+from extender.core.ledger.ledger import Ledger, RowCopy
 from extender.kube.names import NodeName
 
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.affinity_rules import APART, HOST_PORTS, NEAR, SPREAD
+from extender.core.affinity.affinity_rules import APART, HOST_PORTS, NEAR, SPREAD
+from extender.core.affinity.constraints import Constraints, HostPort, Spread
+from extender.core.affinity.pod_affinity_index import Around
 from extender.core.cluster import Pod
-from extender.core.constraints import Constraints, HostPort, Spread
 from extender.core.gangs.placement.affinity_packing import Seat, plan
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.trial_snapshot import Room, Slot
-from extender.core.ledger import Holder
-from extender.core.pod_affinity_index import Around
-from extender.core.units import Short
+from extender.core.ledger.ledger import Holder
+from extender.core.ledger.units import Short
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from extender.kube.node_match import Taint
 from tests.builders import node, pod

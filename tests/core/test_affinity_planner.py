@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from extender.core.affinity_rules import APART, NEAR, allows
+from extender.core.affinity.affinity_rules import APART, NEAR, allows
+from extender.core.affinity.constraints import Constraints, Peers
+from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.core.cluster import Pod
-from extender.core.constraints import Constraints, Peers
 from extender.core.gangs.placement.affinity_planner import _GANGS_REMEMBERED, Constrained
 from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Room, Slot
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
-from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube.names import CPU, PODS, NodeName, PodUid
 from extender.kube.quantities import Vector
 from tests.builders import AGENT, NOW, gang_pods, pod, units

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from extender.core.affinity_rules import APART, HOST_PORTS, NEAR, SPREAD, Rules, allows
+from extender.core.affinity.affinity_rules import APART, HOST_PORTS, NEAR, SPREAD, Rules, allows
+from extender.core.affinity.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.affinity.pod_affinity_index import Around
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
-from extender.core.pod_affinity_index import Around
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import Taint

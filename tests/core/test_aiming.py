@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from extender.core.gangs.preemption.feasibility import aim
 from extender.core.gangs.state.bin_packing import Slot
-from extender.core.ledger import Holder, Holding, Ledger
+from extender.core.ledger.ledger import Holder, Holding, Ledger
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 from tests.builders import ledger_of, slot, units

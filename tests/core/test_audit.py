@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core import audit as ledger_audit
 from extender.core.gangs.queue.queue import Queue
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Ledger
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.builders import claim, gang_pods, ledger_of, node, pod, slot

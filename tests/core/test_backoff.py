@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 
 
 def test_each_pause_is_twice_the_one_before_up_to_the_longest() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 
 def test_the_oldest_is_forgotten_beyond_the_limit() -> None:

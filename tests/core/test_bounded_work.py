@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from extender.core import node_matching
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import EquivalenceClass
-from extender.core.fit import Asked
+from extender.core.fit import node_matching
+from extender.core.fit.equivalence import EquivalenceClass
+from extender.core.fit.fit import Asked
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.queue import fit_index
@@ -21,8 +21,8 @@ from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
-from extender.core.ledger import Ledger
-from extender.core.policy_types import HOSTNAME, Balance, PolicyInForce
+from extender.core.ledger.ledger import Ledger
+from extender.core.policies.policy_types import HOSTNAME, Balance, PolicyInForce
 from extender.kube import node_match
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import Requirement, SelectorTerm

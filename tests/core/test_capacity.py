@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core import audit as ledger_audit
-from extender.core.ledger import Conflict, Ledger
-from extender.core.units import Short
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Conflict, Ledger
+from extender.core.ledger.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW, ledger_of, units
 from tests.core.snapshots import snapshot

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.channel import AT_LEAST, Channel
+from extender.core.ledger.channel import AT_LEAST, Channel
 
 
 def failing(channel: Channel, *at: float) -> bool:

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.explain.explain import Explain
-from extender.core.affinity_rules import APART, NEAR
+from extender.core.affinity.affinity_rules import APART, NEAR
+from extender.core.affinity.constraints import Constraints, HostPort
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs.cycle.plan_store import FREE
 from extender.core.gangs.placement import affinity_packing as together
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import AGENT, daemon_set, gang_pods, node, pod

@@ -7,13 +7,13 @@ from collections.abc import Collection
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.common.work_budget import Work
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.queue.fit_index import CouldFit, Rank, Shape
 from extender.core.gangs.state.gang import Gang
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
+from extender.core.ledger.node_arrays import Accepts
 from extender.core.names import GangKey
-from extender.core.node_arrays import Accepts
-from extender.core.work_budget import Work
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 from tests.builders import NOW, node, pod, units

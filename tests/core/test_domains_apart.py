@@ -9,8 +9,8 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import audit as ledger_audit
-from extender.core.ledger import Detection, Holding, Ledger, Mode, Stale
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Detection, Holding, Ledger, Mode, Stale
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, ledger_of, units
 from tests.core.snapshots import snapshot

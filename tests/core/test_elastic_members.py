@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.placement.fit_counts import Copies
 from extender.core.gangs.queue.elastic_members import COMES_WITHIN, ElasticMembers
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM_FOR_MEMBER, Gang
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
 from extender.core.names import GangKey
-from extender.core.policy_types import DataLocality
+from extender.core.policies.policy_types import DataLocality
 from extender.kube.names import NodeName, PodUid
 from tests.builders import NOW, gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 from extender.core.cluster import Pod
-from extender.core.policy_types import FairShare, PolicyInForce
+from extender.core.policies.policy_types import FairShare, PolicyInForce
 from extender.filters.share_order import SHARE, WEIGHT
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_ask, node, pod

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from extender.core.affinity.constraints import Constraints, HostPort
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import Constraints, HostPort
-from extender.core.feasible import cannot_meet, impossible, pods_spoken_of
-from extender.core.matched_policy import MatchedPolicy
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, CoLocation, Parameters
+from extender.core.policies.feasible import cannot_meet, impossible, pods_spoken_of
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, BinPacking, CoLocation, Parameters
 from tests.builders import node, pod, taint
 from tests.core.every_way import has_a_way
 

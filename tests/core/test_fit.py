@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import fit
-from extender.core.fit import NOTHING, asked_of, copies, lacking, need_of, part, times
+from extender.core.fit import fit
+from extender.core.fit.fit import NOTHING, asked_of, copies, lacking, need_of, part, times
 from extender.kube.names import CPU, MEMORY, PODS, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import fit
-from extender.core.fit import Asked, Need, need_of
+from extender.core.fit import fit
+from extender.core.fit.fit import Asked, Need, need_of
 from extender.core.gangs.placement.fit_counts import Copies, Least
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.node_rows import NOWHERE
 from extender.core.names import GangKey
-from extender.core.node_rows import NOWHERE
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.builders import gang_pods, node, units
 from tests.core.gang_world import GangWorld

@@ -24,7 +24,7 @@ from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holder
+from extender.core.ledger.ledger import Holder
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts
 from tests.builders import daemon_set, gang_ask, node, pod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from extender.core.cluster import Pod
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.state.gang import NO_ROOM
-from extender.core.ledger import Holder
+from extender.core.ledger.ledger import Holder
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 from tests.builders import NOW, claim, gang_pods, ledger_of, node

@@ -15,7 +15,7 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.queue.queue import BackfillTrigger, Queue
 from extender.core.gangs.state.gang import NO_ROOM, OVER_QUOTA, Gang
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 from tests.builders import gang_ask, gang_pods, node, pod

@@ -21,7 +21,7 @@ from extender.core.gangs.state.gang import (
     GangTimedOut,
 )
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Refuse
 from extender.kube.names import NodeName, PodUid, ResourceKey

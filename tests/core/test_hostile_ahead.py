@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core import node_rows
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
+from extender.core.ledger import node_rows
 from extender.kube.names import NodeName
 from tests.builders import gang_pods, ledger_of, node, pod, units
 from tests.core.gang_world import GangWorld

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
-from extender.core.ledger import Holder, HoldingKind
+from extender.core.ledger.ledger import Holder, HoldingKind
 from extender.kube.names import PodUid
 from tests.builders import gang_ask, node, pod
 from tests.core.gang_world import GangWorld

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from extender.core.affinity.constraints import Constraints, HostPort, Peers, Spread
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import Constraints, HostPort, Peers, Spread
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.kept_places import KeptPlaces
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName, PodUid

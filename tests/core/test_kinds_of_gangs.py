@@ -13,7 +13,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import INCOMPLETE, NO_ROOM, NO_ROOM_FOR_MEMBER
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holding
+from extender.core.ledger.ledger import Holding
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, labels_term, names_term, node, pod

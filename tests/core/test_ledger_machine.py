@@ -19,10 +19,21 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from extender.core import audit as ledger_audit
-from extender.core.ledger import Commit, Conflict, Detection, Holder, Holding, HoldingKind, Ledger, Mode, Settled, Stale
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import (
+    Commit,
+    Conflict,
+    Detection,
+    Holder,
+    Holding,
+    HoldingKind,
+    Ledger,
+    Mode,
+    Settled,
+    Stale,
+)
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import claim, slot, units
 from tests.core.naive_ledger import NaiveLedger

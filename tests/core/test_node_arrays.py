@@ -8,12 +8,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from extender.core import fit
+from extender.core.fit import fit
 from extender.core.gangs.state import bin_packing as packing
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.units import Short
 from extender.kube.names import NodeName
 from tests.builders import units
 

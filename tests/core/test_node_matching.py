@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.core.cluster import Node, Pod
-from extender.core.node_matching import NodeMatching
+from extender.core.fit.node_matching import NodeMatching
 from extender.kube.names import NodeName
 from extender.kube.node_match import Requirement, SelectorTerm, Taint, Toleration, accepts
 from tests.builders import node, pod

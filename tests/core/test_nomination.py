@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from extender.core.gangs.placement.placement import as_nominated
 from extender.core.gangs.state.bin_packing import Slot
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holder
+from extender.core.ledger.ledger import Holder
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, node, pod, units

@@ -14,8 +14,8 @@ from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.queue.backfill import BackfillLimits
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import HOSTNAME, AntiAffinity, BinPacking, PolicyInForce, Priority, Soft
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, BinPacking, PolicyInForce, Priority, Soft
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_ask, gang_pods, node, pod, units
 from tests.core.gang_world import GangWorld

@@ -11,17 +11,17 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from extender.core import audit as ledger_audit
-from extender.core.fit import Asked
+from extender.core.fit.fit import Asked
 from extender.core.gangs.preemption.feasibility import aim
 from extender.core.gangs.state import bin_packing as packing
 from extender.core.gangs.state import trial_snapshot as room
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.trial_snapshot import Room
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.node_arrays import Accepts
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.node_arrays import Accepts
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW, ledger_of, slot, units
 from tests.core.snapshots import snapshot

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core import pod_affinity_index as module
+from extender.core.affinity import pod_affinity_index as module
+from extender.core.affinity.constraints import POLICY_LABEL, AffinityTerm, Constraints, HostPort, Peers
+from extender.core.affinity.pod_affinity_index import MOST_OF_OWN, Around, Ask, PodAffinityIndex
 from extender.core.cluster import Pod
-from extender.core.constraints import POLICY_LABEL, AffinityTerm, Constraints, HostPort, Peers
-from extender.core.pod_affinity_index import MOST_OF_OWN, Around, Ask, PodAffinityIndex
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName, PodUid
 from tests.builders import pod

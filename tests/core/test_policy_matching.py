@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.policy_matching import ANSWERED, POLICY, PolicyMatching
-from extender.core.policy_types import (
+from extender.core.policies.policy_matching import ANSWERED, POLICY, PolicyMatching
+from extender.core.policies.policy_types import (
     AntiAffinity,
     Balance,
     BinPacking,

@@ -10,7 +10,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import QUARANTINE, Gang, GangQuarantined
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from tests.builders import gang_pods, node, reason_of
 from tests.core.gang_world import GangWorld

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.audit import Violation
 from extender.core.cluster import Pod
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
 from extender.core.gangs.queue.backfill import BackfillLimits, Savings
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holder, HoldingKind
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Holder, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import AGENT, NOW, daemon_set, gang_pods, ledger_of, node, pod, slot

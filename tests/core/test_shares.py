@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core.shares import SharedRate, Turns
+from extender.core.tenancy.shares import SharedRate, Turns
 
 
 def taken(turns: Turns[int], count: int) -> str:

@@ -13,7 +13,7 @@ from extender.app.explain.explain import Explain
 from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.names import GangKey
-from extender.core.tenancy import FOREIGN, Tenancy, namespace_of
+from extender.core.tenancy.tenancy import FOREIGN, Tenancy, namespace_of
 from extender.filters.ephemeral_fit import ABSENT
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, node, pod, units

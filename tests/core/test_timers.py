@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.core.timers import earliest
+from extender.core.common.timers import earliest
 
 MOMENTS = st.lists(st.none() | st.floats(allow_nan=False), max_size=6)
 

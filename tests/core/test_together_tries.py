@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.affinity_rules import MOST_RULES, TOO_MANY
+from extender.core.affinity.affinity_rules import MOST_RULES, TOO_MANY
+from extender.core.affinity.constraints import Constraints, HostPort
+from extender.core.affinity.pod_affinity_index import Around
 from extender.core.cluster import Pod
-from extender.core.constraints import Constraints, HostPort
 from extender.core.gangs.placement import affinity_packing as together
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.trial_snapshot import Room, Slot
-from extender.core.ledger import Holder
-from extender.core.pod_affinity_index import Around
-from extender.core.policy_types import HOSTNAME
+from extender.core.ledger.ledger import Holder
+from extender.core.policies.policy_types import HOSTNAME
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from tests.builders import node
 from tests.core.town import ZONE, Town, apart, even, members, near, ports

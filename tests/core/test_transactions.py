@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core import audit as ledger_audit
-from extender.core.ledger import Detection, Holder, Holding, HoldingKind, Ledger, Mode, Stale
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.ledger import Detection, Holder, Holding, HoldingKind, Ledger, Mode, Stale
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import NOW, claim, ledger_of, slot, units
 from tests.core.snapshots import snapshot

@@ -13,7 +13,7 @@ from extender.core.gangs.queue.backfill import SAVED_SECONDS
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM, Gang, RoomSaved
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holding, HoldingKind
+from extender.core.ledger.ledger import Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.filters.reservation_guard import REASON
 from extender.kube.names import CPU, NodeName, PodUid

@@ -15,7 +15,7 @@ from extender.core.feedback import NotBound
 from extender.core.gangs.cycle.plan_store import LONGEST_PAUSE, LONGEST_UNASKED
 from extender.core.gangs.state.gang import NOT_BROUGHT
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import CPU
 from tests.builders import gang_pods, node, pod

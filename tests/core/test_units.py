@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.units import add
+from extender.core.ledger.units import add
 from extender.kube.names import ResourceKey
 
 

@@ -14,7 +14,7 @@ from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
 from extender.core.gangs.preemption.victim_search import choose, unit_of
 from extender.core.gangs.state.bin_packing import Slot
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods, ledger_of, node, pod, slot, units
 from tests.core.gang_world import GangWorld

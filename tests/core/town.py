@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from extender.core.affinity.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import AffinityTerm, Constraints, HostPort, Peers, Spread
+from extender.core.fit.node_matching import AcceptsPod, NodeTable, matching
 from extender.core.gangs.placement.affinity_packing import Seat, plan
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.trial_snapshot import Room, Slot
-from extender.core.ledger import Holder, Ledger
-from extender.core.node_arrays import Accepts
-from extender.core.node_matching import AcceptsPod, NodeTable, matching
-from extender.core.pod_affinity_index import Around, PodAffinityIndex
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.node_arrays import Accepts
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName
 from tests.builders import node, pod

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.deploy.manifests import CHART, KUSTOMIZE, NAME, NAMESPACE, OF_THE_CHART, Object, copies, objects
 from tests.deploy.tools import tool
 

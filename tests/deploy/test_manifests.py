@@ -15,12 +15,12 @@ import pytest
 import yaml
 
 from extender import __version__
-from extender.adapters.kubernetes import traces
+from extender.adapters.kubernetes.writers import traces
 from extender.app.contracts.ports import PodRef
 from extender.core.names import DOMAIN
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD
 from extender.kube.names import PodUid, ResourceKey
-from extender.settings import CHANGEABLE, Settings, load_settings
+from extender.settings.settings import CHANGEABLE, Settings, load_settings
 from lab.controlplane import schedulers
 from tests.deploy.manifests import (
     CHART,

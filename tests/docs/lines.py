@@ -36,9 +36,9 @@ class Row(NamedTuple):
 _GANG = ("gang_spec", "gang_keys", "gang_times", "gang_state", "gang_members", "gang_life", "unreserved_members")
 _GHOSTS = (*_GANG, "departed", "gang_run", "ghost_manifest")
 _FILTERS = "extender/filters/escher_policies"
-_GOVERNING = "extender/core/policy_matching.py"
+_GOVERNING = "extender/core/policies/policy_matching.py"
 
-_ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/hosted.py"]
+_ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/runtime/hosted.py"]
 """What carries out each policy that is asked, by its ESL."""
 ROWS = (
     Row("locality", "primitives.md", ["locality"]),
@@ -79,7 +79,7 @@ README = ROOT / "docs/policies/README.md"
 
 
 def esl_files(names: Iterable[str]) -> list[str]:
-    return [f"extender/esl/{name}.py" for name in names]
+    return [next((ROOT / "extender/esl").rglob(f"{name}.py")).relative_to(ROOT).as_posix() for name in names]
 
 
 def core_of_gangs() -> list[str]:

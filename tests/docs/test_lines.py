@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import escher_k8s.esl
-from extender.core.policy_types import TYPES
-from extender.esl.policy_esl import PolicyEsl
+from extender.core.policies.policy_types import TYPES
+from extender.esl.runtime.policy_esl import PolicyEsl
 from lab.compare.lines import code_lines
 from tests.docs.lines import README, ROOT, ROWS, SHARED, with_tables
 
@@ -57,7 +57,7 @@ def test_every_policy_of_the_library_is_exported() -> None:
     shared = {name for names in SHARED.values() for name in names}
     named = {name for row in ROWS for name in row.esl} - shared
     for name in sorted(named):
-        source = (ROOT / "extender/esl" / f"{name}.py").read_text()
+        source = next((ROOT / "extender/esl").rglob(f"{name}.py")).read_text()
         for policy in re.findall(r"^class ([A-Z]\w+)\((?:\w*Esl|_\w+|Soft)", source, re.MULTILINE):
             assert policy in escher_k8s.esl.__all__
 

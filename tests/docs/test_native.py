@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from extender.core.policy_types import TYPES
+from extender.core.policies.policy_types import TYPES
 from loadtests.native_policies.__main__ import WORKS
 from loadtests.native_policies.report import BEGIN, END, Run, read, with_section
 from loadtests.native_policies.work import Work

@@ -16,7 +16,7 @@ from extender.doctor import from_files
 from extender.doctor.facts import Cluster, Facts, Part, Service
 from extender.doctor.permissions import Permission
 from extender.doctor.scheduler_file import SchedulerFile
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from extender.shipped import places
 
 Json = dict[str, Any]

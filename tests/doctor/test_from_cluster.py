@@ -20,7 +20,7 @@ from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Elect
 from extender.doctor.pod_checks import needs_us
 from extender.kube.errors import Away, Refused
 from extender.kube.requests import JSON, MERGE_PATCH, TIMEOUT, Requests
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from extender.shipped import places
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, MUTATING_POLICY, MUTATING_POLICY_BINDING, NODE, POD, Json
 from lab.simulation import Simulation

@@ -19,7 +19,7 @@ from extender.doctor.from_files import shipped
 from extender.doctor.gates import gated_pods
 from extender.doctor.node_checks import CHECKS as ON_NODES
 from extender.kube.requests import MERGE_PATCH
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import MUTATING_POLICY, MUTATING_POLICY_BINDING, NAMESPACE, POD
 from kubesim.local import LocalCluster
 from lab.simulation import Simulation

@@ -14,9 +14,9 @@ import pytest
 import yaml
 
 from extender import bootstrap
-from extender.adapters.kubernetes.leader_lease import LeaderLease
-from extender.adapters.kubernetes.leader_slice import LeaderSlice
-from extender.adapters.kubernetes.policies import Policies
+from extender.adapters.kubernetes.codecs.policies import Policies
+from extender.adapters.kubernetes.election.leader_lease import LeaderLease
+from extender.adapters.kubernetes.election.leader_slice import LeaderSlice
 from extender.app.admin.authorization import Caller, Right
 from extender.app.contracts.ports import (
     EphemeralResource,
@@ -32,7 +32,7 @@ from extender.app.objects.kind import Declared, Identity, Replacement, Standing
 from extender.bootstrap import Cluster
 from extender.core.election import Record
 from extender.core.names import EphemeralName
-from extender.core.policy_types import PolicySpec
+from extender.core.policies.policy_types import PolicySpec
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD, Permission
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid

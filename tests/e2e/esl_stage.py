@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kubernetes.extended_resource_policies import Policies
+from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
 from extender.esl.base import PodRequirement
-from extender.esl.policy_asks import Application
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.policy_asks import Application
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from lab.controlplane.clusters import LocalCluster

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs
 from extender.esl import Approach, GangSpec, gang
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig

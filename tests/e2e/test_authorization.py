@@ -13,7 +13,7 @@ import httpx
 import pytest
 import yaml
 
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from lab.controlplane.clusters import EmbeddedCluster, RealCluster
 from tests.controlplane.deadline import eventually
 from tests.e2e.conftest import CLUSTERS, REAL_ONLY

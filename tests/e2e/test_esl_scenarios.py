@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from extender.esl.anti_affinity import AntiAffinity, PairedAntiAffinity
-from extender.esl.balance import Balance, DynamicBalance
 from extender.esl.base import PodRequirement
-from extender.esl.co_location import CoLocation
-from extender.esl.composed import AllOf
-from extender.esl.fair_share import FairShare
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
-from extender.esl.signal import Signal
-from extender.esl.soft import Soft
+from extender.esl.compositions.composed import AllOf
+from extender.esl.policies.anti_affinity import AntiAffinity, PairedAntiAffinity
+from extender.esl.policies.balance import Balance, DynamicBalance
+from extender.esl.policies.co_location import CoLocation
+from extender.esl.policies.fair_share import FairShare
+from extender.esl.policies.signal import Signal
+from extender.esl.policies.soft import Soft
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 from lab.controlplane.clusters import LocalCluster

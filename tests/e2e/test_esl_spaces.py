@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.extended_resource_policies import Policies
-from extender.esl.anti_affinity import AntiAffinity
+from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
 from extender.esl.base import CancelTask, Event, PodGone
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from extender.kube.names import NodeName, PodUid

@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.esl import Approach, GangSpec, GhostPhase, Space, Times, gang
 from extender.esl.base import News
-from extender.esl.departed import GHOST_LABEL
+from extender.esl.gangs.departed import GHOST_LABEL
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from lab.controlplane import nodes as node_objects

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News
-from extender.esl.departed import GHOST_LABEL
+from extender.esl.gangs.departed import GHOST_LABEL
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, from_kubeconfig
 from lab.controlplane.api import ApiError

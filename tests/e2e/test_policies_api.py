@@ -7,7 +7,7 @@ import pytest
 
 from extender.adapters.policy_models import example
 from extender.adapters.spelling import camel
-from extender.core.policy_types import TYPES
+from extender.core.policies.policy_types import TYPES
 from lab.controlplane.api import ApiError
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually

@@ -15,7 +15,7 @@ import pytest
 
 from extender.app.cache.staleness import DESTROYS_WITHIN
 from extender.kube.certificates import write_kubeconfig
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from lab.controlplane import nodes
 from lab.controlplane.clusters import RealCluster
 from loadtests.pods import Json, pod

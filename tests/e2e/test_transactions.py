@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from loadtests.pods import Json
 from tests.controlplane.deadline import eventually
 from tests.e2e.workload import Arena, away, stays, together

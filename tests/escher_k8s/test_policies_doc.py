@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from extender.adapters.spelling import camel
 from extender.cli.main import app
-from extender.core.policy_types import TYPES
+from extender.core.policies.policy_types import TYPES
 from tests.docs.pages import request_of
 from tests.escher_k8s.conftest import Stage
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from extender.core.cluster import Node, Pod
-from extender.esl.policy_esl import PolicyEsl
+from extender.esl.runtime.policy_esl import PolicyEsl
 from extender.kube.names import CPU, NodeName
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 

@@ -10,19 +10,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from escher_k8s.esl import PolicySpace
-from extender.adapters.kubernetes.extended_resource_policies import Policies
+from extender.adapters.kubernetes.appspace.extended_resource_policies import Policies
 from extender.app.escher_policies.esl_host import HostedPolicies
 from extender.core.names import DOMAIN
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Effect, Event, PodRequirement
-from extender.esl.gang_spec import APPLICATION_DOMAIN
-from extender.esl.policy_asks import Application, PolicyAsks
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
+from extender.esl.gangs.gang_spec import APPLICATION_DOMAIN
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.policy_asks import Application, PolicyAsks
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import NodeName
 from extender.kube.quantities import Vector
 from extender.kube.requests import Requests
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain
 from tests.escher_k8s.polling_port import PollingPort

@@ -35,7 +35,7 @@ from extender.esl.base import (
     TimePassed,
     lane_of,
 )
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector, count
 

@@ -32,10 +32,10 @@ from extender.esl.base import (
     TimePassed,
     lane_of,
 )
-from extender.esl.departed import left_behind
-from extender.esl.gang_spec import GangSpec
-from extender.esl.gang_turns import GangEsl
-from extender.esl.ghost_manifest import ghost_manifest
+from extender.esl.gangs.departed import left_behind
+from extender.esl.gangs.gang_spec import GangSpec
+from extender.esl.gangs.gang_turns import GangEsl
+from extender.esl.gangs.ghost_manifest import ghost_manifest
 from extender.kube.names import CPU, NodeName, PodUid, ResourceKey
 from extender.kube.quantities import count
 

@@ -12,9 +12,9 @@ import msgspec
 import structlog
 
 from extender.esl import Approach, GangSpec
-from extender.esl.departed import GHOST_LABEL, KEY_LABEL
+from extender.esl.gangs.departed import GHOST_LABEL, KEY_LABEL
 from extender.kube.requests import JSON, TIMEOUT, Requests
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import JOB, LEASE, NODE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.controlplane.nodes import NodeShape

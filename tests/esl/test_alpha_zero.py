@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from extender.core.cluster import Node, Pod
-from extender.esl.alpha_zero import AlphaZero
+from extender.esl.compositions.alpha_zero import AlphaZero
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.esl.orders import Orders
 from tests.esl.policy_world import MILLI, PolicyWorld

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.esl.anti_affinity import AntiAffinity
+from extender.esl.policies.anti_affinity import AntiAffinity
 from tests.esl.policy_world import PolicyWorld, nodes
 
 GROUPS = ("web", "db")

@@ -7,7 +7,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.esl.apportion import apportion, apportion_at_most
+from extender.esl.policies.apportion import apportion, apportion_at_most
 
 WEIGHTS = st.dictionaries(st.sampled_from("abcdefg"), st.integers(1, 50), min_size=1)
 

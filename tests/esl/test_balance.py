@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
 from extender.core.cluster import Pod
-from extender.esl.balance import Balance, DynamicBalance
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
+from extender.esl.policies.balance import Balance, DynamicBalance
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import CPU
 from extender.kube.quantities import Vector
 from tests.esl.policy_machine import PICK, PolicyMachine

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.cluster_port import EslDriver
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.appspace.cluster_port import EslDriver
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.app.contracts.ports import PodOwner
 from extender.core.names import GangKey
 from extender.esl import gang
@@ -31,8 +31,8 @@ from extender.esl.base import (
     SetCapacity,
     TimePassed,
 )
-from extender.esl.facts import PodFacts
-from extender.esl.ghost_manifest import ghost_manifest
+from extender.esl.gangs.ghost_manifest import ghost_manifest
+from extender.esl.runtime.facts import PodFacts
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import JSON, TIMEOUT

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from extender.core.cluster import Pod
-from extender.esl.co_location import CoLocation, KnownGroup
+from extender.esl.policies.co_location import CoLocation, KnownGroup
 from extender.kube.names import CPU
 from tests.esl.orders import PICK, Orders
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

@@ -10,14 +10,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import TimePassed
-from extender.esl.co_location import KnownGroup
-from extender.esl.composed import AllOf, AnyOf
-from extender.esl.data_locality import DataLocality
-from extender.esl.policy_esl import UNLIMITED, PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
-from extender.esl.soft import Soft
+from extender.esl.compositions.composed import AllOf, AnyOf
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.policies.co_location import KnownGroup
+from extender.esl.policies.data_locality import DataLocality
+from extender.esl.policies.soft import Soft
+from extender.esl.runtime.policy_esl import UNLIMITED, PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import CPU, InvalidName, NodeName, ResourceKey
 from extender.kube.quantities import Vector
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.core.cluster import Node, Pod
-from extender.esl.data_locality import DataLocality
-from extender.esl.policy_esl import UNLIMITED, Task
+from extender.esl.policies.data_locality import DataLocality
+from extender.esl.runtime.policy_esl import UNLIMITED, Task
 from extender.kube.names import CPU, InvalidName, NodeName
 from extender.kube.node_match import Taint
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

@@ -19,7 +19,7 @@ from extender.esl.base import (
     Report,
     TimePassed,
 )
-from extender.esl.departed import instances, left_behind, run_token
+from extender.esl.gangs.departed import instances, left_behind, run_token
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import pod
 from tests.esl.test_gang_steps import N1, N2

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from extender.core.names import DOMAIN
-from extender.esl.anti_affinity import AntiAffinity
-from extender.settings import Settings
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.settings.settings import Settings
 from tests.esl.policy_stage import PolicyStage
 from tests.esl.stage import play
 

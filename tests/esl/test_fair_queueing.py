@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from extender.core.cluster import Pod
-from extender.esl.fair_queueing import FairQueueing
+from extender.esl.compositions.fair_queueing import FairQueueing
 from extender.kube.names import CPU, NodeName
 from tests.esl.policy_machine import PolicyMachine
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

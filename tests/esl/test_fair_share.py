@@ -13,8 +13,8 @@ from hypothesis.stateful import invariant, rule
 
 from extender.core.cluster import Pod
 from extender.esl.base import PodRequirement
-from extender.esl.fair_share import FairShare
-from extender.esl.policy_esl import Task
+from extender.esl.policies.fair_share import FairShare
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import NodeName, ResourceKey
 from tests.esl.policy_machine import PICK, PolicyMachine
 from tests.esl.policy_world import PolicyWorld, nodes

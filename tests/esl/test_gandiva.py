@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from extender.esl.base import Effect, RemoveCapacity, StopTask, TimePassed
-from extender.esl.gandiva import Gandiva
+from extender.esl.compositions.gandiva import Gandiva
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 

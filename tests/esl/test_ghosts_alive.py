@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.extended_resource_gangs import ExtendedResourceGangs, GangFailed
+from extender.adapters.kubernetes.appspace.extended_resource_gangs import ExtendedResourceGangs, GangFailed
 from extender.esl import GangSpec, Times, gang
 from extender.esl.base import News, Report
 from extender.kube.errors import Refused, Unavailable

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core import policy_types
-from extender.core.policy_types import Hosted, Shares, Successor
-from extender.esl import hosted
-from extender.esl.fair_share import FairShare, User
-from extender.esl.policy_esl import Task
-from extender.esl.queue import Queue
-from extender.esl.signal import Signal
+from extender.core.policies import policy_types
+from extender.core.policies.policy_types import Hosted, Shares, Successor
+from extender.esl.policies.fair_share import FairShare, User
+from extender.esl.policies.queue import Queue
+from extender.esl.policies.signal import Signal
+from extender.esl.runtime import hosted
+from extender.esl.runtime.policy_esl import Task
 from tests.esl.policy_world import PolicyWorld, nodes
 
 CHAIN = policy_types.Signal((Successor("b", ("a",)),))

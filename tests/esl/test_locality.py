@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from extender.core.cluster import Pod
-from extender.esl.locality import Locality
+from extender.esl.compositions.locality import Locality
 from extender.kube.names import NodeName
 from tests.esl.orders import Orders
 from tests.esl.policy_world import PolicyWorld, nodes

@@ -9,8 +9,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from extender.core.cluster import Node, Pod
 from extender.esl.base import PodRequirement
-from extender.esl.objective import Objective
-from extender.esl.policy_esl import Task
+from extender.esl.policies.objective import Objective
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import CPU, NodeName
 from tests.esl.policy_machine import PICK, PolicyMachine
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

@@ -6,7 +6,6 @@ import math
 
 import pytest
 
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import (
     CapacityConfirmed,
     CapacitySeen,
@@ -16,8 +15,9 @@ from extender.esl.base import (
     RemoveCapacity,
     SetCapacity,
 )
-from extender.esl.offers import Offers
-from extender.esl.policy_esl import Task
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.offers import Offers
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import CPU, InvalidName, NodeName, ResourceKey
 from tests.esl.policy_world import PolicyWorld, nodes
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from extender.esl.base import Effect, Event, NodeSeen
-from extender.esl.policy_loop import Pace, PolicyLoop
-from extender.esl.queue import Queue
-from extender.esl.several import Several
+from extender.esl.policies.queue import Queue
+from extender.esl.runtime.policy_loop import Pace, PolicyLoop
+from extender.esl.runtime.several import Several
 from tests.builders import node
 
 SECONDS = 0.004

@@ -9,8 +9,8 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from extender.core.cluster import Pod
 from extender.esl.base import PodSeen
-from extender.esl.packing import Packing
-from extender.esl.policy_esl import UNLIMITED
+from extender.esl.policies.packing import Packing
+from extender.esl.runtime.policy_esl import UNLIMITED
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.esl.policy_machine import PolicyMachine
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Effect, EffectRefused, Event, NodeSeen, Notice, StopTask
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.errors import Unavailable
 from extender.kube.names import PodUid
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import Kind
 from tests.esl.policy_stage import Furnished, Near, PolicyStage, of, on_stage
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 
 from extender.core.cluster import Node
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import CapacityConfirmed, NodeSeen, SetCapacity
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName
 from extender.kube.quantities import Vector
 from tests.esl.policy_world import PolicyWorld, nodes

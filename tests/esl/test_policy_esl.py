@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from extender.core.cluster import Pod
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import PodGone, PodSeen
-from extender.esl.queue import Queue
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.policies.queue import Queue
 from extender.kube.names import CPU, NodeName, PodUid
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 

@@ -8,10 +8,10 @@ import asyncio
 import pytest
 
 from escher_k8s.esl import PolicySpace
-from extender.esl.anti_affinity import AntiAffinity
 from extender.esl.base import Notice, SetCapacity
-from extender.esl.composed import AllOf
-from extender.esl.policy_esl import Task
+from extender.esl.compositions.composed import AllOf
+from extender.esl.policies.anti_affinity import AntiAffinity
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.errors import Refused
 from kubesim.kinds import NAMESPACE
 from tests.escher_k8s.polling_port import PollingPort

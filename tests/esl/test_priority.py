@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from extender.core.cluster import Pod
-from extender.esl.priority import UNITS, Priority
+from extender.esl.policies.priority import UNITS, Priority
 from extender.kube.names import CPU
 from tests.esl.policy_machine import PolicyMachine
 from tests.esl.policy_world import PolicyWorld, nodes

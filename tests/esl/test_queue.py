@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
 from extender.core.cluster import Pod
-from extender.esl.queue import Queue
+from extender.esl.policies.queue import Queue
 from extender.kube.names import CPU
 from tests.esl.orders import Orders
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes

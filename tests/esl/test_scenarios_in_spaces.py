@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from extender.esl.anti_affinity import PairedAntiAffinity
-from extender.esl.balance import Balance, DynamicBalance
-from extender.esl.co_location import CoLocation
-from extender.esl.composed import AllOf
-from extender.esl.fair_share import FairShare
-from extender.esl.signal import Signal
+from extender.esl.compositions.composed import AllOf
+from extender.esl.policies.anti_affinity import PairedAntiAffinity
+from extender.esl.policies.balance import Balance, DynamicBalance
+from extender.esl.policies.co_location import CoLocation
+from extender.esl.policies.fair_share import FairShare
+from extender.esl.policies.signal import Signal
 from tests.esl.policy_stage import SPACES, PolicyStage, of, on_stage
 
 every_space = pytest.mark.parametrize("space", SPACES)

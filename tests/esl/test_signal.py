@@ -9,8 +9,8 @@ from hypothesis.stateful import precondition, rule
 
 from extender.core.cluster import Pod
 from extender.esl.base import CapacityConfirmed, PodSeen, SetCapacity
-from extender.esl.policy_esl import Task
-from extender.esl.signal import Signal
+from extender.esl.policies.signal import Signal
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.esl.orders import PICK, Orders
 from tests.esl.policy_world import PolicyWorld, nodes

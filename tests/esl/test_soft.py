@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.core.cluster import Node
 from extender.esl.base import CancelTask, Effect, LaunchTask, PodRequirement, TimePassed
-from extender.esl.soft import Soft
+from extender.esl.policies.soft import Soft
 from extender.kube.names import CPU, NodeName, ResourceKey
 from tests.esl.policy_world import MILLI, PolicyWorld, nodes
 

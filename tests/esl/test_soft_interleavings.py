@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from extender.esl.base import TimePassed
-from extender.esl.soft import Soft
+from extender.esl.policies.soft import Soft
 from extender.kube.names import NodeName
 from tests.esl.policy_world import PolicyWorld, nodes
 from tests.esl.test_soft import any_of, data

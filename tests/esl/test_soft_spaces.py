@@ -8,8 +8,8 @@ import asyncio
 import pytest
 
 from extender.esl.base import PodRequirement
-from extender.esl.policy_esl import Task
-from extender.esl.soft import Soft
+from extender.esl.policies.soft import Soft
+from extender.esl.runtime.policy_esl import Task
 from kubesim.kinds import NODE, POD
 from tests.esl.policy_stage import PolicyStage, on_stage, pod
 

@@ -24,9 +24,9 @@ from extender.esl.base import (
     PodRequirement,
     StopTask,
 )
-from extender.esl.policy_asks import PolicyAsks
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.resource_sync import Wanted
+from extender.esl.runtime.policy_asks import PolicyAsks
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import CPU, NodeName, PodUid
 from extender.kube.node_match import Taint

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from extender.kube.errors import Away
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.scheduler.extender_client import ExtenderFailed
 from loadtests.fault_simulation.calls import CALLER, Calls
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import POD, Json
 from loadtests.fault_simulation.plan import Fault, Plan, Work
 from loadtests.fault_simulation.restoring import Restoring

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.state.gang import NOT_ITS_NODE
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.units import Short
 from extender.core.names import in_domain
 from extender.core.policy import Facts, Refuse
-from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT, REASON, EphemeralFit
 from extender.filters.gang import GangPlacing
 from extender.kube.names import NodeName, ResourceKey

@@ -9,7 +9,7 @@ import pytest
 from extender.core import policy as seam
 from extender.core.cluster import Pod
 from extender.core.gangs.gangs import Gangs
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.policy import Facts, Policy, Refuse, has
 from extender.filters import gang, made
 from extender.filters.anti_affinity import GROUP, REASON, AntiAffinity

@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from extender.adapters.http.api import create_api
 from extender.cli.main import app
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, Ready
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from extender.kube.errors import Refused, Unavailable
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import EVENTS, POD, Json
 from lab.simulation import SERVICE, Simulation
 

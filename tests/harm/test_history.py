@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.settings import load_settings
-from kubesim.apiserver.in_process import InProcess
+from extender.settings.settings import load_settings
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NODE, POD, Json
 from lab.simulation import SERVICE, Simulation
 from loadtests.harm import harms

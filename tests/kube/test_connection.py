@@ -13,8 +13,8 @@ import pytest
 import trustme
 from aiohttp import web
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Node
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, Sources

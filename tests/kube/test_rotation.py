@@ -26,10 +26,10 @@ from kubernetes.aio.config import incluster_config, kube_config
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.reflector import Reflector
-from extender.adapters.kubernetes.store import ApiResourceStore
-from extender.adapters.kubernetes.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
+from extender.adapters.kubernetes.codecs.store import ApiResourceStore
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.writers.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.metrics import CredentialMetrics
 from extender.app.contracts.ports import EphemeralResource, PodRef, ResourceChange
 from extender.core.cluster import Node

@@ -12,7 +12,7 @@ import httpx
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import EVENT, NAMESPACE, NODE, POD, Json, Kind
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation

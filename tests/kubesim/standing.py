@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 import trustme
 import uvicorn
 
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.server import application
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 
 KUBECTL = Path(sys.executable).with_name("kubectl")

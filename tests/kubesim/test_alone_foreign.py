@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.app.explain.explain import Explain
-from extender.core.tenancy import FOREIGN
+from extender.core.tenancy.tenancy import FOREIGN
 from kubesim.kinds import NAMESPACE, POD, Json
 from loadtests.pods import pod
 from tests.kubesim.test_preempting import HALF_AN_HOUR

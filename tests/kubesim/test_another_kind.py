@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from extender.adapters.kubernetes.kinds import ours
-from extender.adapters.kubernetes.reflector import Reflector
-from extender.adapters.kubernetes.schema import Declaration
-from extender.adapters.kubernetes.store import ApiObjectStore
+from extender.adapters.kubernetes.codecs.schema import Declaration
+from extender.adapters.kubernetes.codecs.store import ApiObjectStore
+from extender.adapters.kubernetes.reflectors.kinds import ours
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.app.contracts.api import BeingDeleted, Invalid, VersionConflict
 from extender.app.objects.kind import Declared, Identity, NotInForce, declared
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
 from extender.kube.errors import Away, Refused, Unavailable
 from extender.kube.requests import JSON, TIMEOUT
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from lab.simulated_service import Line
 from tests.app.fakes import LoopClock

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from extender.app.resources.set_resource import Resources
-from extender.esl.queue import Queue
+from extender.esl.policies.queue import Queue
 from extender.kube.errors import Refused
 from extender.kube.requests import MERGE_PATCH
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from tests.kubesim.asking import asking
 
 pytestmark = pytest.mark.anyio

@@ -12,15 +12,15 @@ from extender.app.escher_policies import esl_controller as asked
 from extender.app.escher_policies.esl_controller import EslController
 from extender.app.escher_policies.esl_host import EslHost
 from extender.app.objects.kind import Identity
-from extender.core import policy_types
-from extender.core.policy_types import PolicyInForce
-from extender.esl import hosted
-from extender.esl.policy_esl import Task
-from extender.esl.queue import Queue
+from extender.core.policies import policy_types
+from extender.core.policies.policy_types import PolicyInForce
+from extender.esl.policies.queue import Queue
+from extender.esl.runtime import hosted
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
-from extender.settings import Settings
-from kubesim.apiserver.faults import Fault
+from extender.settings.settings import Settings
+from kubesim.apiserver.serving.faults import Fault
 from tests.adapters.http.told import problem
 from tests.kubesim.asking import EPHEMERAL_RESOURCE, TEAM, asking
 

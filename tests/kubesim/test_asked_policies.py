@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from extender.adapters.policy_models import ASKED, example
-from extender.core.policy_types import TYPES
+from extender.core.policies.policy_types import TYPES
 from tests.adapters.http.told import problem
 from tests.kubesim.asking import asking
 

@@ -13,7 +13,7 @@ import pytest
 
 from extender.app.cache.staleness import STALE
 from extender.kube.errors import Away
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulation import SERVICE, Simulation

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from extender.adapters.kubernetes import traces
-from extender.adapters.kubernetes.schema import path_of
+from extender.adapters.kubernetes.codecs.schema import path_of
+from extender.adapters.kubernetes.writers import traces
 from extender.app.contracts.ports import PodRef
 from extender.cli import cleanup
 from extender.cli.main import app

@@ -9,7 +9,7 @@ import pytest
 
 from extender.app.explain.explain import Explain
 from extender.core.gangs.state.gang import HOPELESS
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.names import GangKey
 from kubesim.kinds import POD, PRIORITY_CLASS
 from lab.simulation import Simulation

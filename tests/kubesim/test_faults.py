@@ -8,7 +8,7 @@ import pytest
 
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NODE, Json
 from kubesim.virtual import VirtualCluster
 

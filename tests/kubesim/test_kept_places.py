@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import JOB, NODE, POD, PRIORITY_CLASS, Json
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation

@@ -8,12 +8,12 @@ from typing import Any, get_args
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.kubernetes.safety_kinds import START_SECONDS
-from extender.adapters.kubernetes.unreadable_kinds import MEANWHILE, NEVER_READ, TOLD_AFTER
+from extender.adapters.kubernetes.reflectors.safety_kinds import START_SECONDS
+from extender.adapters.kubernetes.reflectors.unreadable_kinds import MEANWHILE, NEVER_READ, TOLD_AFTER
 from extender.app.contracts.api import Invalid, Transact
 from extender.kube.errors import Refused
-from extender.settings import OptionalKind, Settings
-from kubesim.apiserver.faults import Fault
+from extender.settings.settings import OptionalKind, Settings
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import POD, PRIORITY_CLASS
 from lab.simulated_service import NoAnswer, ServiceLife
 from lab.simulation import SERVICE, Simulation

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.kube.names import CPU
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import JOB, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop
 from lab.controlplane.nodes import NodeShape

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.nesting import DEEPEST, fault_of, fault_of_json
+from kubesim.apiserver.representation.nesting import DEEPEST, fault_of, fault_of_json
 from kubesim.kinds import DISRUPTION_BUDGET, JOB, NODE, POD, Json, Kind
 from lab.simulation import Simulation
 from tests.kubesim.apiserver.apis import JSON, JSON_PATCH, MERGE, NODES, PODS, STRATEGIC, Api, pod

@@ -12,7 +12,7 @@ import pytest
 
 from extender.app.explain.explain import Explain
 from extender.core.names import GangKey
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import CONFIG_MAP, DAEMON_SET, DISRUPTION_BUDGET, NODE, POD, PRIORITY_CLASS, Json
 from kubesim.store import Change
 from lab.controlplane.nodes import NodeShape

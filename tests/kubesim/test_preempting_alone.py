@@ -19,7 +19,7 @@ from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import QUARANTINE
 from extender.kube.names import PODS, NodeName, PodUid, ResourceKey
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from kubesim.kinds import DISRUPTION_BUDGET, EVENT, NODE, PRIORITY_CLASS, Json
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation

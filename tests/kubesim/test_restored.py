@@ -13,7 +13,7 @@ from functools import cache
 import pytest
 
 from extender.kube.errors import Away
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import (
     CUSTOM_RESOURCE_DEFINITION,
     DAEMON_SET,

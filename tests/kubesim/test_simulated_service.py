@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubesim.apiserver.faults import Fault
+from kubesim.apiserver.serving.faults import Fault
 from kubesim.kinds import NODE, POD, Json
 from lab.controlplane.nodes import NodeShape, plain
 from lab.simulated_service import ARRIVES_WITHIN, NoAnswer

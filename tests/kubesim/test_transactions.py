@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
-from extender.adapters.kubernetes.intents import TransactionIntents
-from extender.adapters.kubernetes.resources import to_json
+from extender.adapters.kubernetes.codecs.intents import TransactionIntents
+from extender.adapters.kubernetes.codecs.resources import to_json
 from extender.app.contracts.api import SetResource, Transact
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, NodeChoice
 from extender.app.objects.kind import Declared, Identity
@@ -23,7 +23,7 @@ from extender.app.resources.set_resource_plan import plan
 from extender.core.names import EphemeralName
 from extender.kube.errors import Refused
 from extender.kube.names import NodeName
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from kubesim.kinds import NODE, Kind
 from lab.simulation import Simulation
 

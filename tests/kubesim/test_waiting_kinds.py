@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from extender.core.isolation import Counted
-from extender.settings import Settings
+from extender.core.tenancy.isolation import Counted
+from extender.settings.settings import Settings
 from kubesim.kinds import POD
 from lab.controlplane.nodes import NodeShape
 from lab.simulation import Simulation

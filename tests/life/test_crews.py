@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.kinds import NODE, POD, Json
 from lab.simulation import Simulation
 from loadtests.life.crews import DAEMONS, REPLICAS, STATEFUL, TRAINING, Crew, Crews

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from loadtests.life.hoards import SECONDS, Hoards

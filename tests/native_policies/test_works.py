@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from escher_k8s.esl import Soft
-from extender.core.policy_types import TYPES
+from extender.core.policies.policy_types import TYPES
 from loadtests.native_policies.__main__ import LEAST_NODES, LEAST_PODS, WORKS, packing_scheduler
 from loadtests.native_policies.rules import Placement
 from loadtests.native_policies.work import CPU_OF_A_NODE, PACKED, POLICY, WAYS, Way, Work

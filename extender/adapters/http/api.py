@@ -18,8 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 
 from extender import __version__
-from extender.adapters.http import health
-from extender.adapters.http.models import InOperation
+from extender.adapters.http.models.models import InOperation
+from extender.adapters.http.models.strict_json import Unreadable
 from extender.adapters.http.problems import (
     ANYWHERE,
     CONTENT_TYPE,
@@ -31,7 +31,6 @@ from extender.adapters.http.problems import (
     dotted,
     quoted,
 )
-from extender.adapters.http.readiness import Gaps, Standing, require_ready
 from extender.adapters.http.routes import (
     asks,
     brake,
@@ -46,7 +45,8 @@ from extender.adapters.http.routes import (
     transactions,
     what_if,
 )
-from extender.adapters.http.strict_json import Unreadable
+from extender.adapters.http.server import health
+from extender.adapters.http.server.readiness import Gaps, Standing, require_ready
 from extender.app.contracts.api import (
     BeingDeleted,
     Invalid,

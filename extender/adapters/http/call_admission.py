@@ -17,13 +17,13 @@ from typing import TypeVar
 import structlog
 from starlette.types import Scope
 
-from extender.adapters.http.peer import Peer, peer_of
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.http.streams import Client, Streams
+from extender.adapters.http.server.peer import Peer, peer_of
+from extender.adapters.http.server.streams import Client, Streams
 from extender.app.admin.authorization import GROUP, NOBODY, Authorization, Caller, Right
 from extender.app.cache.rates import Rates
 from extender.kube.errors import Refused, Unavailable
-from extender.settings import Settings
+from extender.settings.settings import Settings
 
 _log = structlog.get_logger(__name__)
 _T = TypeVar("_T")

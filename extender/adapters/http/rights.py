@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import Request, Response
 
 from extender.adapters.http.call_admission import ADMITTED, Admitted
-from extender.adapters.http.strict_json import StrictRoute
+from extender.adapters.http.models.strict_json import StrictRoute
 from extender.app.admin.authorization import Right
 from extender.app.contracts.api import Claim, Operation, Release, SetResource
 from extender.core.names import EphemeralName

@@ -17,10 +17,10 @@ from opentelemetry.propagators.textmap import Getter
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, StatusCode, Tracer
 from starlette.types import Message, Receive, Scope, Send
 
-from extender.adapters.http.bodies import Answer
 from extender.adapters.http.call_admission import address_of
-from extender.adapters.http.fast_path import Served
-from extender.adapters.http.peer import Peer
+from extender.adapters.http.server.bodies import Answer
+from extender.adapters.http.server.fast_path import Served
+from extender.adapters.http.server.peer import Peer
 from extender.adapters.tracing import words
 
 _VERBS, _MANAGEMENT = "/scheduler/", "/v1/"

@@ -31,7 +31,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from extender import __version__
 from extender.adapters.tracing.tracing import Tracing
-from extender.settings import BadSettings
+from extender.settings.settings import BadSettings
 
 _log = structlog.get_logger(__name__)
 

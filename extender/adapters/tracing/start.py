@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from extender.settings import BadSettings, Settings
+from extender.settings.settings import BadSettings, Settings
 
 if TYPE_CHECKING:
     from extender.adapters.tracing.export import Exported

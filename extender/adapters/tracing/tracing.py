@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from opentelemetry.trace import TracerProvider
 
 from extender import __version__
-from extender.adapters.http.asgi import Service
+from extender.adapters.http.server.asgi import Service
 from extender.adapters.tracing.calls import TracedService
 from extender.adapters.tracing.gangs import GangSpans, GivenUp
 from extender.adapters.tracing.verbs import TracedVerbs

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any, Generic, Protocol, TypeVar
 
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 GROUP = "escher.dev"
 _TOKENS = 4096

@@ -1,6 +1,6 @@
 """Isolation settings: puts quotas and scheduling domains in force, and reports how much is used.
 
-What is in force is never taken away. See `core.isolation` for the limits.
+What is in force is never taken away. See `core.tenancy.isolation` for the limits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.app.escher_policies.controller import EscherPolicies
 from extender.app.resources.capacity import Capacities
 from extender.core.cluster import Node
-from extender.core.isolation import Allowance, Counted
+from extender.core.tenancy.isolation import Allowance, Counted
 from extender.kube.names import NodeName
 
 _log = structlog.get_logger(__name__)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
-from extender.core.policy_matching import Choice
+from extender.core.policies.policy_matching import Choice
 from extender.kube.names import PodUid
 
 _SPARE = 64

@@ -17,9 +17,9 @@ from itertools import count
 from typing import TypeVar
 
 from extender.core.cluster import Pod
-from extender.core.fit import Need, need_of
+from extender.core.fit.fit import Need, need_of
 from extender.core.gangs.state.gang import WakePod
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.kube.names import NodeName, PodUid
 
 PLACED_WITHIN = 0.2

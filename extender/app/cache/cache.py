@@ -17,11 +17,10 @@ from extender.app.cache.wait_reasons import WaitReasons
 from extender.app.contracts.ports import Clock
 from extender.app.gangs_of_one import GangsOfOne
 from extender.app.policies import Policies
-from extender.core import audit as ledger_audit
-from extender.core.audit import Violation
-from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
+from extender.core.common.bounded import Bounded
 from extender.core.daemons import Daemons
+from extender.core.fit.node_matching import NodeTable
 from extender.core.gangs import audit as gang_audit
 from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, ExpectedMembers
 from extender.core.gangs.gangs import Gangs
@@ -30,14 +29,15 @@ from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
 from extender.core.gangs.state.environment import Environment
 from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
-from extender.core.isolation import UNLIMITED, Allowance, Isolation
-from extender.core.ledger import Ledger
+from extender.core.ledger import audit as ledger_audit
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Ledger
 from extender.core.names import in_domain
-from extender.core.node_matching import NodeTable
+from extender.core.policies.policy_matching import PolicyMatching
 from extender.core.policy import Facts, GivingWay, Policy
-from extender.core.policy_matching import PolicyMatching
 from extender.core.safety_switches import FREE, SafetySwitches, Switches
-from extender.core.tenancy import Tenancy
+from extender.core.tenancy.isolation import UNLIMITED, Allowance, Isolation
+from extender.core.tenancy.tenancy import Tenancy
 from extender.filters import made
 from extender.filters.gang import gang_policies
 from extender.kube.errors import Unavailable
@@ -76,9 +76,9 @@ class Rules:
     keys_per_node: int = KEYS_PER_NODE
     preemption: Bounds = DEFAULT_BOUNDS
     allowances: tuple[Allowance, Mapping[str, Allowance]] = (UNLIMITED, {})
-    """What namespaces may have and touch at first; see `core.isolation`."""
+    """What namespaces may have and touch at first; see `core.tenancy.isolation`."""
     cross_namespace_units: bool = False
-    """Whether pods may ask for ephemeral resources of any namespace; see `core.tenancy`."""
+    """Whether pods may ask for ephemeral resources of any namespace; see `core.tenancy.tenancy`."""
 
 
 DEFAULT_RULES = Rules()

@@ -8,7 +8,7 @@ from gangs' reservations. Claims are not durable: a restart ends them, as their 
 from __future__ import annotations
 
 from extender.app.contracts.api import Claim, Release
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
 
 _PREFIX = "claim:"

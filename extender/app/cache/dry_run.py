@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from extender.app.policies import Policies
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, Withheld

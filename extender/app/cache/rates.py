@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 _CLIENTS = 8192
 """Clients whose use is remembered; the others count as clients that have used nothing."""

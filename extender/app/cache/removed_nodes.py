@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 from extender.kube.names import NodeName
 
 FOR_GOOD = 300.0

@@ -11,10 +11,10 @@ from itertools import islice
 from typing import NamedTuple
 
 from extender.core.cluster import Pod
-from extender.core.equivalence import equivalence_of
+from extender.core.fit.equivalence import equivalence_of
 from extender.core.gang_ask import GangAsk
-from extender.core.isolation import Counted, Isolation
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
+from extender.core.tenancy.isolation import Counted, Isolation
 from extender.kube.names import PodUid
 
 Alike = dict[PodUid, Pod]

@@ -15,8 +15,8 @@ from operator import attrgetter
 from extender.app.contracts.effects import WaitTold
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.messages import in_words
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.gang_of_one import WAITS, called, lone_pod
 from extender.core.gangs.state.gang import NO_ROOM, GangPlanned, GangTurnedAway
 from extender.core.names import GangKey

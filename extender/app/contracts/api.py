@@ -20,11 +20,11 @@ from extender.app.contracts.simulation_request import SimulationRequest, Simulat
 from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import Following
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.ledger.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.ledger.units import Short
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import PolicySpec
+from extender.core.policies.policy_types import PolicySpec
 from extender.core.safety_switches import Switches
-from extender.core.units import Short
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from extender.app.contracts.api import ManagementError
-from extender.core.isolation import Over
+from extender.core.tenancy.isolation import Over
 
 
 class OutsideDomain(ManagementError):

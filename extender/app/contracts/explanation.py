@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from extender.app.contracts.simulation_changes import Supposed
-from extender.core.units import Short
+from extender.core.ledger.units import Short
 from extender.kube.names import NodeName
 
 

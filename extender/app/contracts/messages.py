@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import NoneType
 
-from extender.core.affinity_rules import APART, NEAR, SPREAD, TOO_MANY
+from extender.core.affinity.affinity_rules import APART, NEAR, SPREAD, TOO_MANY
 from extender.core.budgets import Overlapping, Spent
 from extender.core.gangs.placement.affinity_packing import TOO_LARGE
 from extender.core.gangs.state.bin_packing import Shortfall
@@ -21,8 +21,8 @@ from extender.core.gangs.state.preemption_limits import (
 )
 from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.gangs.vain import NAMESPACE_TIMES
-from extender.core.matched_policy import MatchedPolicy, of_type
-from extender.core.policy_types import AntiAffinity, Balance, CoLocation
+from extender.core.policies.matched_policy import MatchedPolicy, of_type
+from extender.core.policies.policy_types import AntiAffinity, Balance, CoLocation
 from extender.kube.names import CPU, MEMORY, ResourceKey
 
 _RULES = {APART: AntiAffinity, NEAR: CoLocation, SPREAD: Balance}

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from extender.app.objects.kind import Identity
 from extender.esl.base import PodRequirement
-from extender.esl.policy_esl import Task
+from extender.esl.runtime.policy_esl import Task
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

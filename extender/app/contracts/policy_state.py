@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from extender.app.objects.kind import Identity
-from extender.core.policy_types import PolicyInForce, PolicySpec
+from extender.core.policies.policy_types import PolicyInForce, PolicySpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

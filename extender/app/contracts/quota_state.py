@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from extender.core.isolation import Counted
+from extender.core.tenancy.isolation import Counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import PolicyInForce
+from extender.core.policies.policy_types import PolicyInForce
 from extender.kube.names import NodeName
 
 MOST_NODES = 10_000

@@ -14,7 +14,7 @@ from extender.app.cache.waiting_binds import OVERFULL, WAITS, WaitForRoom, Waiti
 from extender.app.contracts.effects import BindAnswered, Effect
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound, NotBound
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.policy import Allow, Permit, Refuse, Wait
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 

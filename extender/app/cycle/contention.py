@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from extender.app.cache.cache import Cache
 from extender.app.cache.unschedulable_pods import UnschedulablePods
 from extender.core.cluster import Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.ledger import Holder, HoldingKind
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of
+from extender.core.ledger.ledger import Holder, HoldingKind
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 

@@ -21,10 +21,10 @@ from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import WAITS
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR
 from extender.core.gangs.state.gang import NO_ROOM, WakePod
-from extender.core.matched_policy import is_placed_by
 from extender.core.names import MANAGED
+from extender.core.policies.matched_policy import is_placed_by
+from extender.core.policies.policy_matching import MOST_GOVERNING, bare, governed_form
 from extender.core.policy import Refuse
-from extender.core.policy_matching import MOST_GOVERNING, bare, governed_form
 from extender.kube.names import NodeName
 
 BOUND = "the pod is bound to another node already"

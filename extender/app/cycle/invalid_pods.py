@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from extender.app.cache.cache import Cache
 from extender.app.contracts.effects import AskRefused, Effect
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.state.gang import WakePod
 from extender.core.gangs.state.pod_groups import PodGroups

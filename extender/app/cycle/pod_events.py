@@ -19,15 +19,15 @@ from extender.app.cycle.invalid_pods import InvalidPods
 from extender.app.pod_group_events import PodGroupEvents
 from extender.app.policy_rematch import Done, PolicyRematch
 from extender.core.cluster import Pod
+from extender.core.common.timers import earliest
 from extender.core.feedback import PoliciesChanged, TurnedAwayBefore
 from extender.core.gang_ask import GangAsk, MalformedAsk
 from extender.core.gangs.state.gang import WakePod
 from extender.core.gangs.state.pod_groups import PodGroups
-from extender.core.ledger import Holding, HoldingKind
-from extender.core.matched_policy import is_placed_by
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import PolicyInForce
-from extender.core.timers import earliest
+from extender.core.ledger.ledger import Holding, HoldingKind
+from extender.core.policies.matched_policy import is_placed_by
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import PolicyInForce
 from extender.kube.names import PodUid
 
 SLICE = 200

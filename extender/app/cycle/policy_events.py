@@ -5,7 +5,7 @@ from __future__ import annotations
 from extender.app.contracts.effects import Performer
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.kind import Named
-from extender.core.policy_types import PolicyInForce
+from extender.core.policies.policy_types import PolicyInForce
 
 
 class GovernedByKeeper:

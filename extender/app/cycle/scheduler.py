@@ -25,16 +25,16 @@ from extender.app.cycle.requeue import Requeue
 from extender.app.policy_rematch import Done
 from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
+from extender.core.common.timers import earliest
 from extender.core.daemons import DaemonSet
 from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.state.gang import WakePod
 from extender.core.gangs.state.pod_groups import PodGroup
-from extender.core.ledger import Commit, Detection, Holder, Holding, Mode
+from extender.core.ledger.ledger import Commit, Detection, Holder, Holding, Mode
+from extender.core.policies.policy_types import PolicyInForce
 from extender.core.policy import Permit, Policy
-from extender.core.policy_types import PolicyInForce
-from extender.core.timers import earliest
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 Fact = Node | Pod | PodGroup | Promise | Budget | DaemonSet
@@ -215,7 +215,7 @@ class Scheduler:
         *,
         given_up: Sequence[Holder] = (),
     ) -> Decided[Commit]:
-        """Releases `given_up` in any case, then commits the claims: `core.ledger.Ledger.commit`."""
+        """Releases `given_up` in any case, then commits the claims: `core.ledger.ledger.Ledger.commit`."""
         ledger = self.cache.ledger
         for holder in given_up:
             ledger.release(holder)

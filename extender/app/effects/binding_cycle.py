@@ -18,8 +18,8 @@ from extender.app.effects.retry import until_answered
 from extender.app.observability.decision_events import BindEnded, Filtered
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.feedback import Bound, Feedback, NotBound
 from extender.core.policy import Allow, Refuse, Wait
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable

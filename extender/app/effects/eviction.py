@@ -39,15 +39,15 @@ from extender.app.effects.eviction_audit import Destroyed, EvictionAudit
 from extender.app.effects.pod_events_writer import EventRecorder
 from extender.app.fair_semaphore import FairSemaphore
 from extender.app.unit_check import UnitCheck
-from extender.core.backoff import BackOff
 from extender.core.cluster import Pod
+from extender.core.common.backoff import BackOff
 from extender.core.feedback import Evicted, EvictionDone, Feedback, RestStays, UnitStays
 from extender.core.gang_of_one import called, called_apart, called_in_full, lone_pod
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.state.gang import EvictFor
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act
-from extender.core.shares import SharedRate
+from extender.core.tenancy.shares import SharedRate
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 

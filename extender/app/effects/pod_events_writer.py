@@ -12,8 +12,8 @@ import structlog
 
 from extender.app.contracts.ports import EventType, Notice, PodRef, Recorder
 from extender.app.effects.retry import until_answered
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import PodUid
 

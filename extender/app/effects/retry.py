@@ -8,7 +8,7 @@ from math import inf
 
 import structlog
 
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 from extender.kube.errors import Unavailable
 
 _log = structlog.get_logger(__name__)

@@ -30,8 +30,8 @@ from extender.app.objects.kind import (
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
-from extender.core.isolation import Isolation
-from extender.core.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
+from extender.core.policies.policy_types import FairShare, PolicyInForce, PolicySpec, Soft, names_of
+from extender.core.tenancy.isolation import Isolation
 
 KIND = "EscherPolicy"
 CIRCLE = "Circle"

@@ -23,13 +23,13 @@ from extender.app.contracts.policy_state import PolicyReceiver
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.escher_policies.esl_host import EslHost, HostedPolicies
 from extender.app.objects.kind import Identity
-from extender.core.backoff import BackOff
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import Hosted, PolicyInForce, type_of
-from extender.esl import hosted
+from extender.core.common.backoff import BackOff
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import Hosted, PolicyInForce, type_of
 from extender.esl.base import Effect, Notice, PodRequirement, RemoveCapacity, SetCapacity
-from extender.esl.gang_spec import Approach
-from extender.esl.policy_esl import PolicyEsl, Task
+from extender.esl.gangs.gang_spec import Approach
+from extender.esl.runtime import hosted
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label
 

@@ -31,8 +31,8 @@ from extender.app.objects.kind import Identity
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import taken
-from extender.core.backoff import BackOff
 from extender.core.cluster import Node, Pod
+from extender.core.common.backoff import BackOff
 from extender.core.names import EphemeralName
 from extender.esl.base import (
     CancelTask,
@@ -50,12 +50,12 @@ from extender.esl.base import (
     StopTask,
     TaskChange,
 )
-from extender.esl.facts import Nodes, PodFacts
-from extender.esl.policy_asks import PolicyAsks, Tell
-from extender.esl.policy_esl import PolicyEsl, Task
-from extender.esl.policy_loop import Pace, PolicyLoop
-from extender.esl.resource_sync import units_of
-from extender.esl.several import Several
+from extender.esl.runtime.facts import Nodes, PodFacts
+from extender.esl.runtime.policy_asks import PolicyAsks, Tell
+from extender.esl.runtime.policy_esl import PolicyEsl, Task
+from extender.esl.runtime.policy_loop import Pace, PolicyLoop
+from extender.esl.runtime.resource_sync import units_of
+from extender.esl.runtime.several import Several
 from extender.kube.errors import Refused, Unavailable, rights_may_come
 from extender.kube.names import NodeName, PodUid, ResourceKey
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from extender.app.contracts.ports import Sink
 from extender.core.cluster import Node
-from extender.esl.facts import Nodes
+from extender.esl.runtime.facts import Nodes
 
 
 class NodesTold:

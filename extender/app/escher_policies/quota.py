@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from extender.app.contracts.errors import QuotaExceeded
 from extender.app.objects.kind import Identity
-from extender.core.isolation import Counted, Isolation, Over
+from extender.core.tenancy.isolation import Counted, Isolation, Over
 
 QUOTA_EXCEEDED = "QuotaExceeded"
 

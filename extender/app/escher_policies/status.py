@@ -15,11 +15,19 @@ from extender.app.contracts.ports import Clock
 from extender.app.objects.effective import Effective, Standings
 from extender.app.objects.kind import Declared, Identity, Standing, Status
 from extender.core.cluster import Pod
-from extender.core.feasible import cannot_meet
-from extender.core.matched_policy import MatchedPolicy
 from extender.core.names import DOMAIN
-from extender.core.policy_matching import ANSWERED
-from extender.core.policy_types import AntiAffinity, CoLocation, FairShare, Hosted, PolicyInForce, PolicySpec, names_of
+from extender.core.policies.feasible import cannot_meet
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_matching import ANSWERED
+from extender.core.policies.policy_types import (
+    AntiAffinity,
+    CoLocation,
+    FairShare,
+    Hosted,
+    PolicyInForce,
+    PolicySpec,
+    names_of,
+)
 from extender.kube.label_match import LabelRequirement, Selector, matches
 
 NAMED = f"{DOMAIN}/policy"

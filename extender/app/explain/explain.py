@@ -34,10 +34,10 @@ from extender.core.gangs.state.gang import (
     Gang,
 )
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.isolation import Over
-from extender.core.ledger import Holding
+from extender.core.ledger.ledger import Holding
+from extender.core.ledger.units import Short
 from extender.core.names import GangKey, in_domain
-from extender.core.units import Short
+from extender.core.tenancy.isolation import Over
 from extender.filters.escher_policies import NAMED, POLICIES
 from extender.filters.tenancy import TENANT_UNITS
 from extender.kube.names import NodeName, PodUid, ResourceKey

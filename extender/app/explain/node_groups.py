@@ -14,9 +14,9 @@ from extender.app.contracts.explanation import NodeGroup
 from extender.app.contracts.messages import amount, number
 from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.cluster import Node, Pod
+from extender.core.ledger.units import Short
+from extender.core.policies.policy_types import type_of
 from extender.core.policy import NodeFilter, Refuse
-from extender.core.policy_types import type_of
-from extender.core.units import Short
 from extender.filters.ephemeral_fit import ABSENT as NOT_THERE
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from extender.app.cache.cache import Cache
 from extender.app.contracts.messages import number
 from extender.core.cluster import Pod
-from extender.core.fit import asked_of, copies
-from extender.core.matched_policy import MatchedPolicy
+from extender.core.fit.fit import asked_of, copies
+from extender.core.ledger.units import add_to
 from extender.core.names import EphemeralName
-from extender.core.policy_types import (
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import (
     HOSTNAME,
     AntiAffinity,
     Balance,
@@ -24,7 +25,6 @@ from extender.core.policy_types import (
     Priority,
     type_of,
 )
-from extender.core.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.node_match import accepts
 

@@ -14,7 +14,7 @@ from extender.core.cluster import Pod
 from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.naming import Ambiguous
 from extender.core.gangs.state.gang import Gang
-from extender.core.ledger import Holding, HoldingKind, Row
+from extender.core.ledger.ledger import Holding, HoldingKind, Row
 from extender.core.names import GangKey, in_domain
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector

@@ -28,12 +28,12 @@ from extender.app.contracts.simulation_changes import (
 from extender.app.explain.node_groups import ABSENT, CORDONED, Group, Judged, NodeGroups
 from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.cluster import Node, Pod
-from extender.core.fit import asked_of, copies
+from extender.core.fit.fit import asked_of, copies
 from extender.core.gangs.state.gang import Gang
-from extender.core.ledger import Holder, Holding, Row
-from extender.core.matched_policy import of_type
+from extender.core.ledger.ledger import Holder, Holding, Row
 from extender.core.names import EphemeralName, in_domain
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 

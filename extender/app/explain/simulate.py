@@ -42,7 +42,7 @@ from extender.core.cluster import Node, Pod
 from extender.core.gang_ask import LARGEST_GANG, GangAsk
 from extender.core.gangs.state.gang import WakePod
 from extender.core.names import GangKey
-from extender.core.policy_types import HOSTNAME
+from extender.core.policies.policy_types import HOSTNAME
 from extender.kube.names import PODS, NodeName, PodUid
 from extender.kube.node_match import accepts
 

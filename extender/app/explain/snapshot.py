@@ -26,9 +26,9 @@ from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.memory import GangMemory, TurnsMemory, recall, remembered
 from extender.core.gangs.state.pod_groups import PodGroup
-from extender.core.ledger import Holding, HoldingKind
+from extender.core.ledger.ledger import Holding, HoldingKind
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import PolicyInForce
+from extender.core.policies.policy_types import PolicyInForce
 from extender.core.safety_switches import Switches
 from extender.kube.names import NodeName, PodUid, ResourceKey
 

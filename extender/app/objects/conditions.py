@@ -18,7 +18,7 @@ from extender.app.effects.retry import until_answered
 from extender.app.fair_semaphore import FairSemaphore
 from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 from extender.kube.errors import Gone, Refused, rights_may_come
 
 _log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ from extender.app.fair_semaphore import FairSemaphore
 from extender.app.objects.kind import Identity, O, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.writing import Writing
-from extender.core.backoff import BackOff
+from extender.core.common.backoff import BackOff
 from extender.kube.errors import Refused, Unavailable
 
 _log = structlog.get_logger(__name__)

@@ -1,7 +1,7 @@
 """A kind of Escher's: what the modules here need to know of a kind and of one object of it.
 
-EphemeralResource is one. Another costs a schema (`adapters.kubernetes.schema`) and a reconcile function, which says
-what of an object is in force.
+EphemeralResource is one. Another costs a schema (`adapters.kubernetes.codecs.schema`) and a reconcile function, which
+says what of an object is in force.
 """
 
 from __future__ import annotations

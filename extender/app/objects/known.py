@@ -17,7 +17,7 @@ import structlog
 from extender.app.contracts.ports import Clock
 from extender.app.objects.kind import Identity, Named, O, identity
 from extender.app.objects.versions import older
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 _log = structlog.get_logger(__name__)
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from math import inf
 
 from extender.app.objects.kind import Identity
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 
 _REMEMBERED = 4096
 _ARRIVES_AGAIN = 10.0

@@ -21,7 +21,7 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import lone_pod
 from extender.core.names import GangKey
-from extender.core.policy_types import PolicyInForce, type_of
+from extender.core.policies.policy_types import PolicyInForce, type_of
 from extender.kube.names import NodeName, ResourceKey
 
 _log = structlog.get_logger(__name__)

@@ -8,9 +8,10 @@ from itertools import chain
 
 from extender.app.policies.fault_isolation import FaultIsolation, having
 from extender.core.cluster import Node, Pod
+from extender.core.common.timers import earliest
 from extender.core.feedback import Feedback
 from extender.core.gangs.state.gang import GangEffect
-from extender.core.ledger import HoldingKind
+from extender.core.ledger.ledger import HoldingKind
 from extender.core.policy import (
     Acts,
     CountsHeld,
@@ -23,7 +24,6 @@ from extender.core.policy import (
     Policy,
     RequeueHints,
 )
-from extender.core.timers import earliest
 from extender.kube.names import NodeName, PodUid
 
 _NOTHING: Sequence[GangEffect] = ()

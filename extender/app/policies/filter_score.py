@@ -17,10 +17,12 @@ from itertools import islice
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, having
-from extender.core.by_place import ByPlace
+from extender.core.affinity.by_place import ByPlace
 from extender.core.cluster import Pod
-from extender.core.fit import asked_of
+from extender.core.common.work_budget import Work
+from extender.core.fit.fit import asked_of
 from extender.core.gang_ask import MalformedAsk
+from extender.core.ledger.units import Short
 from extender.core.policy import (
     Facts,
     Filters,
@@ -38,8 +40,6 @@ from extender.core.policy import (
     Scores,
     Wakes,
 )
-from extender.core.units import Short
-from extender.core.work_budget import Work
 from extender.kube.names import NodeName
 from extender.kube.node_match import accepts
 

@@ -25,8 +25,8 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.effective import Effective
 from extender.app.objects.kind import Identity, identity
 from extender.app.resources.quota import NOTHING, Amount, ResourceQuota, Underway, amount_of
-from extender.core.isolation import Counted, Over
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import Counted, Over
 from extender.kube.names import NodeName, ResourceKey
 
 Units = Mapping[NodeName, int]

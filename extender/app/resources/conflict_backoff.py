@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from extender.core.backoff import doubled
+from extender.core.common.backoff import doubled
 from extender.kube.names import NodeName, ResourceKey
 
 _AT_ONCE = 3

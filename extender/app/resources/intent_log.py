@@ -42,7 +42,7 @@ from extender.app.objects.known import Entry, Known
 from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing
 from extender.app.undo_write import TakingBack
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 
 _log = structlog.get_logger(__name__)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from extender.app.contracts.messages import amount, number
 from extender.app.contracts.ports import MadeChoice, NodeChoice
 from extender.core.cluster import Node
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.kube.names import CPU, NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -26,8 +26,8 @@ from extender.app.contracts.ports import NodeStatusWriter
 from extender.app.effects.retry import until_answered
 from extender.app.objects.versions import older
 from extender.app.resources.conflict_backoff import ConflictBackoff
-from extender.core.backoff import BackOff
 from extender.core.cluster import Node
+from extender.core.common.backoff import BackOff
 from extender.core.names import in_domain
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import NodeName, ResourceKey

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from extender.core.isolation import Counted, Isolation, Over
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import Counted, Isolation, Over
 from extender.kube.names import NodeName
 
 

@@ -13,7 +13,7 @@ from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing
 from extender.app.resources.reconciler import is_same_state
 from extender.app.resources.set_resource_plan import Done, nodes_of, restoring
-from extender.core.bounded import Bounded
+from extender.core.common.bounded import Bounded
 from extender.kube.errors import Gone, Occupied, Unavailable
 
 _log = structlog.get_logger(__name__)

@@ -27,8 +27,8 @@ from extender.app.objects.writing import version_conflict
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.node_selection import choose_again, choose_to_remove, why_none
 from extender.app.resources.quota import Amount, amount_of
-from extender.core.isolation import Counted
 from extender.core.names import EphemeralName
+from extender.core.tenancy.isolation import Counted
 from extender.kube.names import NodeName
 
 Known = Entry[EphemeralResource]

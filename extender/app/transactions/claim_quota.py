@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim, namespace_of, owning
-from extender.core.isolation import Allowance, Counted, Over
-from extender.core.ledger import Holder, Holding
+from extender.core.ledger.ledger import Holder, Holding
 from extender.core.names import in_domain
+from extender.core.tenancy.isolation import Allowance, Counted, Over
 from extender.kube.names import ResourceKey
 
 

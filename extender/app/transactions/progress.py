@@ -11,8 +11,8 @@ from extender.app.resources.intent_log import Announced
 from extender.app.resources.quota import Underway
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import Done, Step
-from extender.core.backoff import BackOff
-from extender.core.ledger import Holder, Holding
+from extender.core.common.backoff import BackOff
+from extender.core.ledger.ledger import Holder, Holding
 from extender.kube.errors import Unavailable
 
 _WAIT_LOCKED = 2.0

@@ -8,7 +8,7 @@ half of it. Incremental transactions do not promise that, and claims end with th
 that was not answered, the service finds out whether it was done, and rolls it back in either mode. The names are locked
 during the writes, and for a few seconds at most until something can be rolled back. The rest is rolled back name by
 name, unless other writers have changed it, and after that by its intent. Other clients may see a part meanwhile. No
-caller gets an answer before the end. Modes and detections are those of `core.transaction`."""
+caller gets an answer before the end. Modes and detections are those of `core.ledger.transaction`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from extender.app.resources.set_resource import Overtaken, Resources
 from extender.app.resources.set_resource_plan import Done, Step, for_good, nodes_of, plan
 from extender.app.transactions.claim_quota import outside_of, too_many
 from extender.app.transactions.progress import Owed, Progress, Undecided
-from extender.core.backoff import BackOff
-from extender.core.ledger import Cause, Commit, Holder, Mode, Row, Stale
-from extender.core.transaction import decide
-from extender.core.units import Short
+from extender.core.common.backoff import BackOff
+from extender.core.ledger.ledger import Cause, Commit, Holder, Mode, Row, Stale
+from extender.core.ledger.transaction import decide
+from extender.core.ledger.units import Short
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import NodeName, ResourceKey
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from extender.core.audit import Violation
 from extender.core.gangs.cycle.quorum import part_of
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holding, HoldingKind
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Holding, HoldingKind
 from extender.kube.names import PodUid
 
 

@@ -46,7 +46,7 @@ from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.quota import PlaceQuota
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.safety_switches import SafetySwitches
 from extender.kube.names import NodeName
 

@@ -19,17 +19,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from extender.core.affinity_rules import Rules, are_too_many
-from extender.core.audit import Violation
-from extender.core.bounded import Bounded
+from extender.core.affinity.affinity_rules import Rules, are_too_many
+from extender.core.affinity.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers
+from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, Constraints, Peers
+from extender.core.common.bounded import Bounded
 from extender.core.gangs.placement.affinity_planner import like
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.units import add_in
 from extender.core.names import GangKey
-from extender.core.pod_affinity_index import Around, PodAffinityIndex
-from extender.core.units import add_in
 from extender.kube.names import NodeName, PodUid
 
 _MOST_WOKEN = 64

@@ -1,8 +1,8 @@
 """The filters, scores and orders of EscherPolicies, one type a file.
 
-`core.policy_matching` says which policies match a pod. It turns their rules about pods around into requirements of its
-own form, by which gangs are planned. kube-scheduler does not know these: here single pods are judged by them, and all
-pods by the rules about nodes. A pod without a matching policy costs each file one look-up.
+`core.policies.policy_matching` says which policies match a pod. It turns their rules about pods around into
+requirements of its own form, by which gangs are planned. kube-scheduler does not know these: here single pods are
+judged by them, and all pods by the rules about nodes. A pod without a matching policy costs each file one look-up.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Iterator
 
 import numpy as np
 
-from extender.core.by_place import ByPlace, Numbers
+from extender.core.affinity.by_place import ByPlace, Numbers
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import AntiAffinity
 from extender.core.policy import Facts, NodeFilter, Refuse
-from extender.core.policy_types import AntiAffinity
 from extender.filters.escher_policies.standing import Standing
 
 

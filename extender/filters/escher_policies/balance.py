@@ -6,13 +6,13 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from extender.core.by_place import ByPlace
+from extender.core.affinity.by_place import ByPlace
 from extender.core.cluster import Pod
-from extender.core.equivalence import matching_of
+from extender.core.fit.equivalence import matching_of
 from extender.core.gang_ask import GangAsk
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import MOST_TASKS, Balance
 from extender.core.policy import Facts, NodeFilter, Refuse
-from extender.core.policy_types import MOST_TASKS, Balance
 from extender.filters.escher_policies.standing import Standing
 
 

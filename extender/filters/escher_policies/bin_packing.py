@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import BinPacking
 from extender.core.policy import Facts, Scorer
-from extender.core.policy_types import BinPacking
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import CPU, MEMORY, NodeName
 

@@ -8,14 +8,14 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from extender.core.by_place import ByPlace
+from extender.core.affinity.by_place import ByPlace
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import equivalence_of
-from extender.core.fit import NOTHING, asked_of, copies
+from extender.core.fit.equivalence import equivalence_of
+from extender.core.fit.fit import NOTHING, asked_of, copies
 from extender.core.gang_ask import GangAsk
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import CoLocation
 from extender.core.policy import Facts, NodeFilter, Refuse, Scorer
-from extender.core.policy_types import CoLocation
 from extender.filters.escher_policies.bin_packing import fullness
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import NodeName

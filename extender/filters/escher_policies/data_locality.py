@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from extender.core.cluster import Pod
-from extender.core.matched_policy import of_type
 from extender.core.names import EphemeralName
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import DataLocality
 from extender.core.policy import Facts, NodeFilter, Refuse, Scorer
-from extender.core.policy_types import DataLocality
 from extender.kube.names import NodeName
 
 

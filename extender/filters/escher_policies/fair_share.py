@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from extender.core.cluster import Node, Pod
-from extender.core.matched_policy import of_type
+from extender.core.ledger.units import count_in
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import FairShare
 from extender.core.policy import Facts
-from extender.core.policy_types import FairShare
-from extender.core.units import count_in
 from extender.filters.in_use import InUse
 from extender.kube.names import PodUid
 

@@ -12,15 +12,15 @@ from itertools import compress
 
 import numpy as np
 
-from extender.core.by_place import Numbers
+from extender.core.affinity.by_place import Numbers
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of
-from extender.core.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
-from extender.core.matched_policy import MatchedPolicy, of_type
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of
 from extender.core.names import in_domain
+from extender.core.policies.feasible import Impossible, even_part, impossible, keeps_apart, pods_spoken_of
+from extender.core.policies.matched_policy import MatchedPolicy, of_type
+from extender.core.policies.policy_matching import MOST_GOVERNING, POLICY
+from extender.core.policies.policy_types import MOST_TASKS, Balance, CoLocation, Soft
 from extender.core.policy import Facts, Refuse
-from extender.core.policy_matching import MOST_GOVERNING, POLICY
-from extender.core.policy_types import MOST_TASKS, Balance, CoLocation, Soft
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import MalformedAsk
-from extender.core.matched_policy import MatchedPolicy
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_matching import MOST_GOVERNING, POLICY, names_in
+from extender.core.policies.policy_types import MOST_NAMES, Hosted
 from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse
-from extender.core.policy_matching import MOST_GOVERNING, POLICY, names_in
-from extender.core.policy_types import MOST_NAMES, Hosted
 from extender.filters.asks import malformed
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import isfinite
 
 from extender.core.cluster import Pod
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import Objective
 from extender.core.policy import Facts, Scorer
-from extender.core.policy_types import Objective
 from extender.kube.names import NodeName
 
 

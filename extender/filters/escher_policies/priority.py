@@ -10,9 +10,9 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 from extender.core.cluster import Node, Pod
-from extender.core.matched_policy import of_type
+from extender.core.policies.matched_policy import of_type
+from extender.core.policies.policy_types import Priority
 from extender.core.policy import Facts
-from extender.core.policy_types import Priority
 from extender.kube.names import NodeName, PodUid
 
 _FEW = 64

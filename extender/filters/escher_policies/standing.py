@@ -11,16 +11,16 @@ from types import MappingProxyType
 
 import numpy as np
 
-from extender.core.bounded import Bounded
-from extender.core.by_place import Flags, Numbers, Places
+from extender.core.affinity.by_place import Flags, Numbers, Places
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import matching_of
-from extender.core.ledger import Holder, HoldingKind, Ledger
-from extender.core.matched_policy import MatchedPolicy
-from extender.core.node_matching import matching
+from extender.core.common.bounded import Bounded
+from extender.core.fit.equivalence import matching_of
+from extender.core.fit.node_matching import matching
+from extender.core.ledger.ledger import Holder, HoldingKind, Ledger
+from extender.core.ledger.units import count_in
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation
 from extender.core.policy import Facts
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation
-from extender.core.units import count_in
 from extender.kube.names import NodeName, PodUid
 
 _Name = tuple[str, str]

@@ -11,10 +11,10 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.server import ServerState
 
-from extender.adapters.http.asgi import Service
-from extender.adapters.http.bodies import Answer
-from extender.adapters.http.connections import BoundedProtocol, Bounds
-from extender.adapters.http.fast_path import direct
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.bodies import Answer
+from extender.adapters.http.server.connections import BoundedProtocol, Bounds
+from extender.adapters.http.server.fast_path import direct
 from tests.adapters.http.fakes import service
 
 

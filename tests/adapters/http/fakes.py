@@ -15,7 +15,7 @@ import uvicorn
 from prometheus_client import CollectorRegistry
 from starlette.types import ASGIApp
 
-from extender.adapters.http.asgi import Service, create_app
+from extender.adapters.http.server.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
 from extender.app.contracts.api import (
     BrakeState,
@@ -38,12 +38,12 @@ from extender.app.contracts.simulation_request import SimulationRequest, Simulat
 from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import DecisionStream
 from extender.core.cluster import Pod
-from extender.core.isolation import Counted
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import PolicySpec
+from extender.core.policies.policy_types import PolicySpec
 from extender.core.safety_switches import FREE
+from extender.core.tenancy.isolation import Counted
 from extender.esl.base import PodRequirement
-from extender.esl.policy_esl import Task
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import NodeName, ResourceKey
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from extender.adapters.http.asgi import Service
 from extender.adapters.http.call_admission import Entry
-from extender.adapters.http.streams import Streams
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.streams import Streams
 from extender.app.admin.authorization import Authorization, Caller, Right
 from extender.app.cache.rates import Rates
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, service

@@ -12,11 +12,11 @@ import sys
 import uvloop
 from prometheus_client import CollectorRegistry
 
-from extender.adapters.http.asgi import create_app
-from extender.adapters.http.listening import http_server
+from extender.adapters.http.server.asgi import create_app
+from extender.adapters.http.server.listening import http_server
 from extender.app.contracts.ports import PodRef
 from extender.kube.names import NodeName
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, listening
 
 

@@ -23,8 +23,8 @@ import uvicorn
 import yaml
 from prometheus_client import CollectorRegistry
 
-from extender.adapters.http.asgi import create_app
-from extender.adapters.http.record import Tape, create_recorder
+from extender.adapters.http.server.asgi import create_app
+from extender.adapters.http.verbs.record import Tape, create_recorder
 from extender.app.contracts.api import Management
 from extender.app.contracts.ports import PodRef
 from extender.kube.names import NodeName

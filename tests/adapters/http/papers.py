@@ -13,10 +13,10 @@ from typing import Any
 import httpx
 import trustme
 
-from extender.adapters.http.asgi import Service
-from extender.adapters.http.listening import http_server
-from extender.adapters.http.tls import ServedCertificates
-from extender.settings import Settings
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.listening import http_server
+from extender.adapters.http.server.tls import ServedCertificates
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import listening
 
 SCHEDULER = "system:kube-scheduler"

@@ -15,8 +15,8 @@ from structlog.testing import capture_logs
 
 from extender import __version__
 from extender.adapters.http.api import create_api
-from extender.adapters.http.asgi import MANAGEMENT_BODY_LIMIT, create_app
-from extender.adapters.http.bodies import replaying
+from extender.adapters.http.server.asgi import MANAGEMENT_BODY_LIMIT, create_app
+from extender.adapters.http.server.bodies import replaying
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, Ready, in_process, on_loopback, service
 from tests.adapters.http.told import problem
 

@@ -10,7 +10,7 @@ import pytest
 from extender.adapters.http.routes.asks import AnswerView, AskBody
 from extender.app.contracts.api import NotInForce, NotYet
 from extender.app.objects.kind import Identity
-from extender.esl.policy_esl import Task
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.errors import Unavailable
 from tests.adapters.http.fakes import NotedManagement, Ready
 from tests.adapters.http.told import problem

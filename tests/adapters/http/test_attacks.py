@@ -16,8 +16,8 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.http.asgi import Service
 from extender.adapters.http.call_admission import Entry
+from extender.adapters.http.server.asgi import Service
 from extender.app.admin.authorization import Authorization
 from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedVerbs, asking, filter_body, in_process, service

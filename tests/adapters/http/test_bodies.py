@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.http.asgi import Service
-from extender.adapters.http.bodies import BodyRoom
 from extender.adapters.http.problems import Problem
-from extender.settings import BadSettings, Settings, load_settings
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.bodies import BodyRoom
+from extender.settings.settings import BadSettings, Settings, load_settings
 from tests.adapters.http.fakes import NotedVerbs, bind_body, filter_body, service
 
 pytestmark = pytest.mark.anyio

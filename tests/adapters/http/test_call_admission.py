@@ -10,11 +10,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.http.call_admission import Entry, entry_of
-from extender.adapters.http.listening import http_server
+from extender.adapters.http.server.listening import http_server
 from extender.app.admin.authorization import Right
 from extender.app.cache.rates import Rates
 from extender.kube.errors import Refused, Unavailable
-from extender.settings import Settings, load_settings
+from extender.settings.settings import Settings, load_settings
 from tests.adapters.http.fakes import NotedManagement, filter_body, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer, guarded
 

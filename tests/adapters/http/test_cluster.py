@@ -23,10 +23,10 @@ from extender.app.contracts.api import (
 from extender.app.contracts.explanation import Explanation, NodeGroup
 from extender.app.contracts.ports import NodeChoice, PodRef
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.ledger.ledger import Detection, HoldingKind, Mode, Stale
+from extender.core.ledger.units import Short
 from extender.core.names import EphemeralName, GangKey
 from extender.core.safety_switches import Switches
-from extender.core.units import Short
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.adapters.http.fakes import NotedManagement
 from tests.adapters.http.told import problem

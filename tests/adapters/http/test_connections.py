@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.http.bodies import BodyRoom
-from extender.adapters.http.connections import Bounds
-from extender.adapters.http.listening import http_server
-from extender.settings import Settings
+from extender.adapters.http.server.bodies import BodyRoom
+from extender.adapters.http.server.connections import Bounds
+from extender.adapters.http.server.listening import http_server
+from extender.settings.settings import Settings
 from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedVerbs, bind_body, filter_body, listening, service
 

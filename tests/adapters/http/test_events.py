@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.adapters.http.answers import event_view
-from extender.adapters.http.asgi import Service
+from extender.adapters.http.models.answers import event_view
 from extender.adapters.http.routes import events
+from extender.adapters.http.server.asgi import Service
 from extender.app.contracts.ports import PodRef
 from extender.app.observability.decision_events import BindEnded
 from extender.core.gangs.state.gang import GangBound, GangPlanned

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.http.connections import Bounds
+from extender.adapters.http.server.connections import Bounds
 from tests.adapters.http.connected import Line, Site
 from tests.adapters.http.fakes import NotedVerbs, Ready, bind_body, filter_body, service
 from tests.adapters.http.pass_through import PassThrough

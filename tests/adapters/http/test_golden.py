@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from extender.adapters.http import wire
+from extender.adapters.http.verbs import wire
 from extender.adapters.objects import to_node, to_pod
 from extender.kube.objects import Node
 from tests.adapters.http.fakes import in_process, service

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.adapters.http.head_cache import HeadCache
+from extender.adapters.http.server.head_cache import HeadCache
 
 HEAD = b"POST /scheduler/filter HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 

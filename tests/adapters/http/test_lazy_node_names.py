@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from extender.adapters.http import wire
-from extender.adapters.http.lazy_node_names import LazyNodeNames, cut_out, sent_names
 from extender.adapters.http.problems import Problem
+from extender.adapters.http.verbs import wire
+from extender.adapters.http.verbs.lazy_node_names import LazyNodeNames, cut_out, sent_names
 from extender.app.contracts.extender_api import Verdict
 from tests.adapters.http.fakes import filter_body
 

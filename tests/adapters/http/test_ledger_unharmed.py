@@ -11,9 +11,9 @@ import pytest
 from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import PodRef
 from extender.app.cycle.scheduler import Scheduler
-from extender.core import audit
 from extender.core.cluster import Node, Pod
-from extender.core.ledger import Holding
+from extender.core.ledger import audit
+from extender.core.ledger.ledger import Holding
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName, ResourceKey
 from tests.adapters.http.fakes import asking, bind_body, filter_body, in_process, pod_json, service

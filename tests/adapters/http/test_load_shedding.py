@@ -9,10 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from extender.adapters.http.call_admission import Admitted
-from extender.adapters.http.load_shedding import LATE, NO_MEMORY, LoadShedding
+from extender.adapters.http.server.load_shedding import LATE, NO_MEMORY, LoadShedding
 from extender.adapters.memory import Memory
 from extender.app.admin.authorization import Caller
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, bind_body, filter_body, in_process, service
 
 pytestmark = pytest.mark.anyio

@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from extender.adapters.http import record
-from extender.adapters.http.record import Tape, create_recorder
+from extender.adapters.http.verbs import record
+from extender.adapters.http.verbs.record import Tape, create_recorder
 from tests.adapters.http.fakes import NotedVerbs, filter_body, in_process, on_loopback, service
 
 pytestmark = pytest.mark.anyio
@@ -61,7 +61,7 @@ async def test_the_program_records_what_passes_through_it(verbs: NotedVerbs, tmp
         with socket.create_server(("127.0.0.1", 0)) as listener:
             free = listener.getsockname()[1]
         program = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "extender.adapters.http.record"),
+            *(sys.executable, "-m", "extender.adapters.http.verbs.record"),
             *("--listen", f"127.0.0.1:{free}", "--forward", f"http://127.0.0.1:{port}/", "--out", str(tmp_path)),
         )
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.adapters.http.answers import timestamp
+from extender.adapters.http.models.answers import timestamp
 from extender.app.contracts.api import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
 from extender.app.contracts.ports import NodeChoice, PodOwner
 from extender.core.names import EphemeralName

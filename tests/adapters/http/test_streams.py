@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from extender.adapters.http.asgi import Service
 from extender.adapters.http.call_admission import Entry, entry_of
-from extender.adapters.http.connections import Bounds
-from extender.adapters.http.streams import Streams
+from extender.adapters.http.server.asgi import Service
+from extender.adapters.http.server.connections import Bounds
+from extender.adapters.http.server.streams import Streams
 from extender.core.gangs.state.gang import GangPlanned
 from extender.core.names import GangKey
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.connected import Site
 from tests.adapters.http.fakes import NotedManagement, in_process, service
 from tests.adapters.http.known import APP_A, Known, bearer, guarded

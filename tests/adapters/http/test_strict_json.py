@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.adapters.http.models.strict_json import MOST_VALUES, read_json
 from extender.adapters.http.problems import Problem
-from extender.adapters.http.strict_json import MOST_VALUES, read_json
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, bind_body, filter_body, pod_json
 from tests.adapters.http.told import problem
 

@@ -16,9 +16,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from structlog.testing import capture_logs
 
 from extender.adapters.http.call_admission import Entry, entry_of
-from extender.adapters.http.tls import ServedCertificates
+from extender.adapters.http.server.tls import ServedCertificates
 from extender.adapters.metrics import CertificateMetrics
-from extender.settings import Settings
+from extender.settings.settings import Settings
 from tests.adapters.http.fakes import NotedManagement, NotedVerbs, bind_body, filter_body, pod_json, service
 from tests.adapters.http.papers import SCHEDULER, Papers, caller, calling, over_tls
 

@@ -27,7 +27,7 @@ from extender.app.contracts.simulation_request import (
     Uncordoned,
 )
 from extender.core.names import EphemeralName, GangKey
-from extender.core.policy_types import Balance, PolicyInForce
+from extender.core.policies.policy_types import Balance, PolicyInForce
 from extender.kube.label_match import LabelRequirement
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration

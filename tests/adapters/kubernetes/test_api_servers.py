@@ -16,10 +16,16 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.reflector import Reflector
-from extender.adapters.kubernetes.store import ApiIntentStore, ApiResourceStore
-from extender.adapters.kubernetes.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kubernetes.codecs.store import ApiIntentStore, ApiResourceStore
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.writers.writers import (
+    ApiBinder,
+    ApiEvictor,
+    ApiNodeStatusWriter,
+    ApiRecorder,
+    ApiWaker,
+)
 from extender.adapters.objects import WAKE
 from extender.app.contracts.ports import (
     EphemeralResource,
@@ -40,7 +46,7 @@ from extender.kube.credentials import Credentials, Sources, from_kubeconfig
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import METADATA_ONLY
-from extender.settings import OWN_NAMESPACE
+from extender.settings.settings import OWN_NAMESPACE
 from extender.shipped.crds import shipped_definitions
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION
 from kubesim.local import LocalCluster

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kubernetes.budgets import ApiDisruptions, BudgetJson, to_budget
+from extender.adapters.kubernetes.codecs.budgets import ApiDisruptions, BudgetJson, to_budget
 from extender.core.budgets import Budget
 from extender.kube.errors import Unavailable
 from extender.kube.node_match import Requirement

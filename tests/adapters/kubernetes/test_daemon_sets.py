@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kubernetes.daemon_sets import DaemonSetJson, to_daemon_set
+from extender.adapters.kubernetes.codecs.daemon_sets import DaemonSetJson, to_daemon_set
 from extender.core.cluster import Node
 from extender.core.daemons import DaemonSet
 from extender.kube.label_match import LabelRequirement

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.discovery import is_served
+from extender.adapters.kubernetes.reflectors.discovery import is_served
 from extender.kube.errors import Gone, Refused, Unavailable
 from kubesim.virtual import VirtualCluster
 from tests.adapters.kubernetes.scripted_api import ScriptedApi

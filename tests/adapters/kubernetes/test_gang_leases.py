@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.gang_leases import DURATION, GangLeases, Lost
+from extender.adapters.kubernetes.election.gang_leases import DURATION, GangLeases, Lost
 from extender.kube.errors import Refused
 from kubesim.virtual import VirtualCluster
 from tests.adapters.kubernetes.scripted_api import ScriptedApi

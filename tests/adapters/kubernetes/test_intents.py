@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from extender.adapters.kubernetes.intents import LARGEST_INTENT, TransactionIntents
-from extender.adapters.kubernetes.resources import MADE, POLICY, to_json, to_resource
-from extender.adapters.kubernetes.schema import MARK, ObjectJson
-from extender.adapters.kubernetes.store import ApiIntentStore
+from extender.adapters.kubernetes.codecs.intents import LARGEST_INTENT, TransactionIntents
+from extender.adapters.kubernetes.codecs.resources import MADE, POLICY, to_json, to_resource
+from extender.adapters.kubernetes.codecs.schema import MARK, ObjectJson
+from extender.adapters.kubernetes.codecs.store import ApiIntentStore
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
 from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.resources.reconciler import digest, is_same_state

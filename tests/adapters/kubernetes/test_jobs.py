@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.jobs import jobs
+from extender.adapters.kubernetes.codecs.jobs import jobs
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.names import GangKey
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.leader_lease import LeaderLease
-from extender.adapters.kubernetes.leader_slice import LeaderSlice
+from extender.adapters.kubernetes.election.leader_lease import LeaderLease
+from extender.adapters.kubernetes.election.leader_slice import LeaderSlice
 from extender.core.election import NOBODY, Record
 from extender.kube.errors import Gone, Occupied
 from kubesim.kinds import ENDPOINT_SLICE, Json

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.list_pace import LISTS_APART
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.list_pace import LISTS_APART
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod
 from extender.kube.errors import Away, Expired, Refused, Unavailable
 from tests.adapters.kubernetes.manifests import bookmark, event, page, pod, status

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from extender.adapters.kubernetes.live_pods import ApiLivePods
+from extender.adapters.kubernetes.writers.live_pods import ApiLivePods
 from extender.app.contracts.ports import PodRef
 from extender.kube.errors import Gone, Refused, Unavailable
 from extender.kube.names import PodUid

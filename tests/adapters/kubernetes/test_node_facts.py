@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extender.adapters.kubernetes.node_facts import NodeFacts
+from extender.adapters.kubernetes.appspace.node_facts import NodeFacts
 from extender.core.cluster import Node
 from extender.kube.names import NodeName, ResourceKey
 from tests import builders

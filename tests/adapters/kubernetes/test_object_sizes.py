@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes import budgets, daemon_sets, jobs, kinds, namespaces, pod_groups
-from extender.adapters.kubernetes.intents import TransactionIntents
-from extender.adapters.kubernetes.policies import Policies
+from extender.adapters.kubernetes.codecs import budgets, daemon_sets, jobs, namespaces, pod_groups
+from extender.adapters.kubernetes.codecs.intents import TransactionIntents
+from extender.adapters.kubernetes.codecs.policies import Policies
+from extender.adapters.kubernetes.reflectors import kinds
 from tests.adapters.kubernetes import manifests
 from tests.adapters.test_pod_sizes import LABELLED, as_many, kept, lines, numbered, on_nodes, profiled
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.kubernetes.lost import Lost
-from extender.adapters.kubernetes.optional_kind import OptionalKind
-from extender.adapters.kubernetes.safety_kinds import START_SECONDS, SafetyKinds
+from extender.adapters.kubernetes.reflectors.lost import Lost
+from extender.adapters.kubernetes.reflectors.optional_kind import OptionalKind
+from extender.adapters.kubernetes.reflectors.safety_kinds import START_SECONDS, SafetyKinds
 from extender.kube.errors import Refused, Unavailable
 from kubesim.virtual_time import BACKEND
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from extender.adapters.kubernetes.pod_groups import pod_groups
+from extender.adapters.kubernetes.codecs.pod_groups import pod_groups
 from extender.core.gangs.state.pod_groups import PodGroup
 
 pytestmark = pytest.mark.anyio

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from extender.adapters.policy_models import ASKED, BadPolicySpec, example, in_force
 from extender.adapters.spelling import camel
-from extender.core.policy_types import TYPES, PolicySpec, Successor, User
+from extender.core.policies.policy_types import TYPES, PolicySpec, Successor, User
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from tests.kubesim.apiserver.apis import Api
 

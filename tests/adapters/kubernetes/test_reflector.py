@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.reflector import Reflector
+from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.observability.flight_recorder import FlightRecorder

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender.adapters.kubernetes import kinds
-from extender.adapters.kubernetes.resources import EphemeralResources, to_json, to_resource
-from extender.adapters.kubernetes.schema import ObjectJson, timestamp
+from extender.adapters.kubernetes.codecs.resources import EphemeralResources, to_json, to_resource
+from extender.adapters.kubernetes.codecs.schema import ObjectJson, timestamp
+from extender.adapters.kubernetes.reflectors import kinds
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner, ResourceChange
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, PodUid, ResourceKey

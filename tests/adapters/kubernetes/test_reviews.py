@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.reviews import ACCESS, TOKENS, ApiReviews
+from extender.adapters.kubernetes.writers.reviews import ACCESS, TOKENS, ApiReviews
 from extender.app.admin.authorization import Caller, Right
 from extender.kube.requests import JSON, TIMEOUT
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.kinds import Json
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from extender.adapters.kubernetes.schema import Declaration, ObjectJson
+from extender.adapters.kubernetes.codecs.schema import Declaration, ObjectJson
 from extender.app.objects.kind import Declared, Identity, Replacement, Standing
-from kubesim.apiserver.patches import merge
+from kubesim.apiserver.storage.patches import merge
 
 NAME = Identity("team", "a")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.shared_writes import SharedWrites
-from extender.adapters.kubernetes.writers import ApiBinder, ApiRecorder, ApiWaker
+from extender.adapters.kubernetes.writers.shared_writes import SharedWrites
+from extender.adapters.kubernetes.writers.writers import ApiBinder, ApiRecorder, ApiWaker
 from extender.app.contracts.ports import EventType, Notice, PodRef
 from extender.kube.names import NodeName, PodUid
 

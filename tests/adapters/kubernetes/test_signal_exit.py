@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 
-from extender.adapters.kubernetes.signal_exit import SignalExit
+from extender.adapters.kubernetes.appspace.signal_exit import SignalExit
 
 APPLICATION = """
 import asyncio, signal, sys
-from extender.adapters.kubernetes.signal_exit import SignalExit
+from extender.adapters.kubernetes.appspace.signal_exit import SignalExit
 
 async def one(name):
     with SignalExit():

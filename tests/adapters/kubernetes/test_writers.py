@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.store import ApiResourceStore
-from extender.adapters.kubernetes.writers import (
+from extender.adapters.kubernetes.codecs.store import ApiResourceStore
+from extender.adapters.kubernetes.writers.writers import (
     ApiBinder,
     ApiEvictor,
     ApiNodeStatusWriter,
@@ -395,7 +395,7 @@ class TestStore:
             await store.set_status(known, ResourceStatus(True, "R", ""))
 
     async def test_does_not_remember_without_end(self, api: ScriptedApi, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("extender.adapters.kubernetes.store._REMEMBERED", 2)
+        monkeypatch.setattr("extender.adapters.kubernetes.codecs.store._REMEMBERED", 2)
         store = ApiResourceStore(api)
         for number in range(5):
             api.answers.append(json.dumps(resource(f"r{number}")).encode())

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.trace import INVALID_SPAN, SpanKind
 from starlette.types import Receive, Scope, Send
 
-from extender.adapters.http.peer import STRANGER
+from extender.adapters.http.server.peer import STRANGER
 from extender.adapters.tracing.calls import TracedService, call, current
 from extender.adapters.tracing.tracing import Tracing
 from extender.app.contracts.extender_api import Verdict

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from extender import __version__
 from extender.adapters.tracing import export
 from extender.adapters.tracing.export import Exported, resource_of
-from extender.settings import BadSettings
+from extender.settings.settings import BadSettings
 from tests.adapters.tracing.spans import collecting, values
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ import pytest
 
 from extender.adapters.tracing import words
 from extender.adapters.tracing.start import exported
-from extender.settings import BadSettings, load_settings
+from extender.settings.settings import BadSettings, load_settings
 
 ROOT = Path(__file__).parents[3]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind
 
-from extender.adapters.kubernetes.writers import ApiBinder, ApiNodeStatusWriter
+from extender.adapters.kubernetes.writers.writers import ApiBinder, ApiNodeStatusWriter
 from extender.adapters.tracing import calls
 from extender.adapters.tracing.writes import TracedCluster, told_of
 from extender.app.contracts.ports import PodRef

@@ -27,9 +27,9 @@ from extender.app.explain.remedy_search import RemedySearch, Suppose
 from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.ledger import Holder, Holding, HoldingKind
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind
 from extender.core.names import GangKey
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.node_match import accepts
 from tests.builders import gang_pods, node, pod, units

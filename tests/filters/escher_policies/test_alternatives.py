@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import AntiAffinity, Balance, CoLocation, DataLocality, Soft
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import AntiAffinity, Balance, CoLocation, DataLocality, Soft
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod
 from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming

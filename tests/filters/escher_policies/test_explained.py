@@ -9,8 +9,7 @@ import pytest
 from extender.app.explain.explain import Explain
 from extender.app.explain.policy_details import PolicyNumbers
 from extender.core.names import GangKey
-from extender.core.policy import Policy
-from extender.core.policy_types import (
+from extender.core.policies.policy_types import (
     AntiAffinity,
     Balance,
     CoLocation,
@@ -20,6 +19,7 @@ from extender.core.policy_types import (
     Priority,
     type_of,
 )
+from extender.core.policy import Policy
 from extender.filters import escher_policies
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods

@@ -12,7 +12,7 @@ import pytest
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import HOPELESS, NOT_ITS_NODE
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.policy_types import (
+from extender.core.policies.policy_types import (
     AntiAffinity,
     Balance,
     BinPacking,

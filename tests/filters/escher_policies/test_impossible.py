@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.app.explain.explain import Explain
-from extender.core.feasible import pods_spoken_of
-from extender.core.matched_policy import MatchedPolicy
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import (
+from extender.core.policies.feasible import pods_spoken_of
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import (
     HOSTNAME,
     AntiAffinity,
     Balance,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.matched_policy import MatchedPolicy
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import Balance
 from extender.core.policy import Facts
-from extender.core.policy_types import Balance
 from extender.filters.escher_policies import feasible
 from extender.filters.escher_policies.feasible import PolicyFeasible
 from extender.filters.escher_policies.standing import Standing

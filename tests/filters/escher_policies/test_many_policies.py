@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.holdings import HoldingKind
-from extender.core.ledger import Ledger
-from extender.core.matched_policy import MatchedPolicy
+from extender.core.ledger.holdings import HoldingKind
+from extender.core.ledger.ledger import Ledger
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_matching import MOST_GOVERNING, POLICY
+from extender.core.policies.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
 from extender.core.policy import Facts
-from extender.core.policy_matching import MOST_GOVERNING, POLICY
-from extender.core.policy_types import HOSTNAME, AntiAffinity, Balance, CoLocation, DataLocality, Parameters
 from extender.filters.escher_policies.balance import PolicyBalance
 from extender.filters.escher_policies.standing import Standing
 from extender.kube.names import NodeName, PodUid, ResourceKey

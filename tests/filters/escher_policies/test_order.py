@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.core.cluster import Pod
 from extender.core.gangs.state.gang import WakePod
+from extender.core.policies.policy_matching import PolicyMatching
+from extender.core.policies.policy_types import FairShare, PolicyInForce, Priority
 from extender.core.policy import Facts
-from extender.core.policy_matching import PolicyMatching
-from extender.core.policy_types import FairShare, PolicyInForce, Priority
 from extender.filters.escher_policies.fair_share import PolicyFairShare
 from extender.filters.escher_policies.priority import PolicyPriority
 from extender.kube.names import NodeName, PodUid, ResourceKey

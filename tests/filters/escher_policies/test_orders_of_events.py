@@ -8,8 +8,8 @@ import pytest
 
 from extender.app.contracts.extender_api import Victims
 from extender.core.cluster import Pod
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality, Soft
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import AntiAffinity, BinPacking, CoLocation, DataLocality, Soft
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from tests.builders import gang_pods, pod
 from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming, selecting

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extender.core.matched_policy import MatchedPolicy
-from extender.core.policy_types import Priority
+from extender.core.policies.matched_policy import MatchedPolicy
+from extender.core.policies.policy_types import Priority
 from extender.filters.escher_policies.priority import PolicyPriority
 from tests.builders import pod
 

@@ -18,7 +18,7 @@ from extender.app.explain.remedies import Remedies
 from extender.app.explain.remedy_search import MOST_TRIED, RemedySearch
 from extender.app.explain.simulate import suppose
 from extender.core.cluster import Pod
-from extender.core.policy_types import AntiAffinity, Balance, DataLocality
+from extender.core.policies.policy_types import AntiAffinity, Balance, DataLocality
 from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import gang_pods, pod

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from extender.core.policy import Allow
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import (
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import (
     AntiAffinity,
     Balance,
     BinPacking,
@@ -17,6 +16,7 @@ from extender.core.policy_types import (
     Parameters,
     Queue,
 )
+from extender.core.policy import Allow
 from extender.kube.names import NodeName, ResourceKey
 from tests.builders import node, pod, reason_of
 from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming, selecting

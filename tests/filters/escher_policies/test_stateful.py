@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from extender.app.contracts.effects import Effect, PolicyFailed
 from extender.core.cluster import Pod
-from extender.core.policy_matching import POLICY as GOVERNED
-from extender.core.policy_types import (
+from extender.core.policies.policy_matching import POLICY as GOVERNED
+from extender.core.policies.policy_types import (
     AntiAffinity,
     Balance,
     BinPacking,

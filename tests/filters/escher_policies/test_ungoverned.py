@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
-from extender.core import policy_matching
+from extender.core.policies import policy_matching
+from extender.core.policies.policy_matching import PolicyMatching
+from extender.core.policies.policy_types import AntiAffinity, BinPacking, DataLocality, PolicyInForce
 from extender.core.policy import Facts, has
 from extender.core.policy import Filters as HasFilter
 from extender.core.policy import Scores as HasScore
-from extender.core.policy_matching import PolicyMatching
-from extender.core.policy_types import AntiAffinity, BinPacking, DataLocality, PolicyInForce
 from extender.filters import escher_policies as policies
 from extender.kube.label_match import LabelRequirement, matches
 from extender.kube.names import NodeName

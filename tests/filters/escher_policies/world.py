@@ -8,8 +8,8 @@ from typing import Any
 
 from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Pod
-from extender.core.policy_matching import POLICY
-from extender.core.policy_types import HOSTNAME, Parameters, PolicyInForce
+from extender.core.policies.policy_matching import POLICY
+from extender.core.policies.policy_types import HOSTNAME, Parameters, PolicyInForce
 from extender.kube.label_match import LabelRequirement, Selector
 from extender.kube.names import NodeName, PodUid
 from tests.builders import node, pod

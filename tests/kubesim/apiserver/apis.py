@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 import yaml
 
-from kubesim.apiserver.api import Answer, ApiServer, Request, Watch
+from kubesim.apiserver.serving.api import Answer, ApiServer, Request, Watch
 from kubesim.clock import Clock
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 

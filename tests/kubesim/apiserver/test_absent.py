@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kubesim.apiserver import absent
+from kubesim.apiserver.serving import absent
 from kubesim.kinds import Kind
 from tests.kubesim.apiserver.apis import PODS, Api, pod
 from tests.kubesim.standing import Standing, standing

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.api import Watch
+from kubesim.apiserver.serving.api import Watch
 from kubesim.kinds import POD, Json
 from tests.kubesim.apiserver.apis import MERGE, PODS, Api, binding, pod
 

@@ -10,10 +10,16 @@ from contextlib import aclosing
 
 import pytest
 
-from extender.adapters.kubernetes.kinds import pods
-from extender.adapters.kubernetes.reflector import Reflector
-from extender.adapters.kubernetes.store import ApiResourceStore
-from extender.adapters.kubernetes.writers import ApiBinder, ApiEvictor, ApiNodeStatusWriter, ApiRecorder, ApiWaker
+from extender.adapters.kubernetes.codecs.store import ApiResourceStore
+from extender.adapters.kubernetes.reflectors.kinds import pods
+from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.writers.writers import (
+    ApiBinder,
+    ApiEvictor,
+    ApiNodeStatusWriter,
+    ApiRecorder,
+    ApiWaker,
+)
 from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
@@ -29,7 +35,7 @@ from extender.core.names import EphemeralName
 from extender.kube.errors import Expired, Gone, Occupied, Refused, Silent, Unavailable
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.requests import refusal
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.in_process import InProcess
 from tests.kubesim.apiserver.apis import MERGE, NODES, PODS, Api, node, pod
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from kubesim.apiserver.cel import types
-from kubesim.apiserver.policy_expressions import ready
+from kubesim.apiserver.schemas.policy_expressions import ready
 
 FILE = Path(__file__).parents[3] / "deploy" / "authorization" / "namespace-units.yaml"
 POLICY, BINDING = yaml.safe_load_all(FILE.read_text())

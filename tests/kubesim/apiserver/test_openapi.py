@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubesim.apiserver import openapi, reviews
+from kubesim.apiserver.representation import openapi
+from kubesim.apiserver.storage import reviews
 from kubesim.kinds import BUILT_IN, POD, Json, Kind, custom
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds" / "ephemeralresources.yaml"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesim.apiserver import protobuf
+from kubesim.apiserver.representation import protobuf
 from kubesim.kinds import Json
 
 SENT = {

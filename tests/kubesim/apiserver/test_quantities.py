@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from extender.kube.quantities import InvalidQuantity
-from kubesim.apiserver.quantities import amounts, canonical
+from kubesim.apiserver.representation.quantities import amounts, canonical
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from kubesim.apiserver import reviews
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.wire import Answer, Request
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.wire import Answer, Request
+from kubesim.apiserver.storage import reviews
 from kubesim.clock import Clock
 from kubesim.kinds import Json, Kind
 from tests.kubesim.apiserver.apis import Api

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.schema_rules import forget, ready
+from kubesim.apiserver.schemas.schema_rules import forget, ready
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json
 from tests.kubesim.apiserver.apis import MERGE, Api
 
@@ -122,7 +122,7 @@ async def test_a_dear_rule_that_was_taken_before_may_stay_as_it_is(monkeypatch: 
     # The upgraded server is another process, which remembers no estimate of the one before.
     forget()
     with monkeypatch.context() as patched:
-        patched.setattr("kubesim.apiserver.schema_budget._OF_EXPRESSION", 10**12)
+        patched.setattr("kubesim.apiserver.schemas.schema_budget._OF_EXPRESSION", 10**12)
         api.ok("POST", CUSTOM_RESOURCE_DEFINITION.path(), _definition(_ruled(TEXT, _contains(340))))
     forget()
     api.ok("PATCH", path, {"spec": {"names": {"shortNames": ["th"]}}}, media=MERGE)

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import uvicorn
 
-from kubesim.apiserver.api import ApiServer
-from kubesim.apiserver.server import application
+from kubesim.apiserver.serving.api import ApiServer
+from kubesim.apiserver.serving.server import application
 from kubesim.clock import Clock
 from tests.kubesim.apiserver.apis import PODS, pod
 

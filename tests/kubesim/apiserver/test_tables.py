@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from kubesim import kinds
-from kubesim.apiserver import tables
-from kubesim.apiserver.ages import human_duration
+from kubesim.apiserver.representation import tables
+from kubesim.apiserver.representation.ages import human_duration
 from kubesim.kinds import Json, Kind
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds" / "ephemeralresources.yaml"

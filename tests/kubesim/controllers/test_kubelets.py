@@ -10,7 +10,7 @@ import pytest
 
 from extender.kube.errors import Gone
 from extender.kube.requests import MERGE_PATCH
-from kubesim.apiserver.pod_rules import MIRROR
+from kubesim.apiserver.validation.pod_rules import MIRROR
 from kubesim.controllers.following import Following
 from kubesim.controllers.garbage import QUARANTINE
 from kubesim.controllers.pod_ends import USUAL_STOP

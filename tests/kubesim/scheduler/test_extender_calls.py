@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.http.wire import read_bind_call, read_filter_call
+from extender.adapters.http.verbs.wire import read_bind_call, read_filter_call
 from kubesim.kinds import NODE, Json
 from tests.kubesim.scheduler.world import EXTENDER, World, rejecting
 

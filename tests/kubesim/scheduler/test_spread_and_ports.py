@@ -11,8 +11,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from extender.adapters.objects import to_node, to_pod
-from extender.core.affinity_rules import HOST_PORTS, SPREAD, Rules
-from extender.core.pod_affinity_index import Around, PodAffinityIndex
+from extender.core.affinity.affinity_rules import HOST_PORTS, SPREAD, Rules
+from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube import objects
 from kubesim.kinds import Json
 from kubesim.scheduler.cache import Cache, NodeInfo

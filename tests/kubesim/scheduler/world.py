@@ -15,8 +15,8 @@ import msgspec
 
 from extender.kube.names import PodUid
 from extender.kube.requests import JSON, TIMEOUT
-from kubesim.apiserver.api import Answer, ApiServer, Request
-from kubesim.apiserver.in_process import InProcess
+from kubesim.apiserver.serving.api import Answer, ApiServer, Request
+from kubesim.apiserver.serving.in_process import InProcess
 from kubesim.clock import Clock
 from kubesim.kinds import EVENTS, NODE, POD, PRIORITY_CLASS, Json, Kind
 from kubesim.scheduler import CallableExtender, Scheduler, SchedulerConfig

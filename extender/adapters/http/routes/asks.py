@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import Depends, Path, Request
 from pydantic import ConfigDict, Field, JsonValue, StrictStr
 
-from extender.adapters.http.answers import Answer
-from extender.adapters.http.models import LABEL_SCHEMA, Body, Quantities
+from extender.adapters.http.models.answers import Answer
+from extender.adapters.http.models.models import LABEL_SCHEMA, Body, Quantities
+from extender.adapters.http.models.parameters import IsDryRun, Namespace, management, noun
 from extender.adapters.http.problems import documented
-from extender.adapters.http.routes.parameters import IsDryRun, Namespace, management, noun
 from extender.app.contracts import policy_answers
 from extender.app.contracts.policy_answers import AskCalls
 from extender.app.objects.kind import Identity
-from extender.esl.policy_esl import Task
+from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import require_label
 
 router = noun("policies")

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import BrakeView
-from extender.adapters.http.routes.parameters import management, noun
+from extender.adapters.http.models import answers
+from extender.adapters.http.models.answers import BrakeView
+from extender.adapters.http.models.parameters import management, noun
 from extender.app.contracts.api import BrakeCalls
 
 router = noun("brake")

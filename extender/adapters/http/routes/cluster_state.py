@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import NodeView, Page
-from extender.adapters.http.node_spec import node_name
+from extender.adapters.http.models import answers
+from extender.adapters.http.models.answers import NodeView, Page
+from extender.adapters.http.models.node_spec import node_name
+from extender.adapters.http.models.parameters import Limit, Token, management, noun
+from extender.adapters.http.models.quantities import resource_key
 from extender.adapters.http.problems import Problem, ProblemKind
-from extender.adapters.http.quantities import resource_key
-from extender.adapters.http.routes.parameters import Limit, Token, management, noun
 from extender.app.contracts.api import StateCalls
 from extender.kube.names import require_label
 

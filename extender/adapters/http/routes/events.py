@@ -13,11 +13,11 @@ from fastapi import Depends, Header, Query, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from extender.adapters.http.answers import event_view
-from extender.adapters.http.models import LABEL_SCHEMA
+from extender.adapters.http.models.answers import event_view
+from extender.adapters.http.models.models import LABEL_SCHEMA
+from extender.adapters.http.models.parameters import management, noun
 from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
 from extender.adapters.http.rights import admitted_in
-from extender.adapters.http.routes.parameters import management, noun
 from extender.app.contracts.api import EventCalls
 from extender.app.observability.decision_events import DecisionEvent
 from extender.app.observability.decision_stream import REMEMBERED, Following, Missed

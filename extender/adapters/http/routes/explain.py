@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http import explained
-from extender.adapters.http.explained import ExplanationView
+from extender.adapters.http.models import explained
+from extender.adapters.http.models.explained import ExplanationView
+from extender.adapters.http.models.parameters import Namespace, management, noun
 from extender.adapters.http.rights import admitted_in
-from extender.adapters.http.routes.parameters import Namespace, management, noun
 from extender.app.admin.authorization import Right
 from extender.app.contracts.api import ExplainCalls
 from extender.core.names import GangKey

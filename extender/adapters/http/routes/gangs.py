@@ -6,9 +6,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import GangView, Page
-from extender.adapters.http.routes.parameters import Limit, Namespace, Token, management, noun
+from extender.adapters.http.models import answers
+from extender.adapters.http.models.answers import GangView, Page
+from extender.adapters.http.models.parameters import Limit, Namespace, Token, management, noun
 from extender.app.contracts.api import GangCalls
 from extender.core.names import GangKey
 

@@ -7,19 +7,10 @@ from typing import Annotated
 from fastapi import Depends, Path, Request, Response
 
 from extender.adapters import policy_models
-from extender.adapters.http import policy_bodies
-from extender.adapters.http.answers import Page, page
-from extender.adapters.http.models import LABEL_SCHEMA
-from extender.adapters.http.policy_bodies import (
-    PolicyBody,
-    PolicyPatch,
-    PolicyToValidate,
-    PolicyTypeView,
-    PolicyView,
-    policy_view,
-)
-from extender.adapters.http.problems import documented
-from extender.adapters.http.routes.parameters import (
+from extender.adapters.http.models import policy_bodies
+from extender.adapters.http.models.answers import Page, page
+from extender.adapters.http.models.models import LABEL_SCHEMA
+from extender.adapters.http.models.parameters import (
     NOT_AT_VERSION,
     IfMatch,
     IsDryRun,
@@ -29,9 +20,18 @@ from extender.adapters.http.routes.parameters import (
     management,
     noun,
 )
+from extender.adapters.http.models.policy_bodies import (
+    PolicyBody,
+    PolicyPatch,
+    PolicyToValidate,
+    PolicyTypeView,
+    PolicyView,
+    policy_view,
+)
+from extender.adapters.http.problems import documented
 from extender.app.contracts.api import NotFound, PolicyCalls
 from extender.app.objects.kind import Identity
-from extender.core.policy_types import TYPES, PolicySpec
+from extender.core.policies.policy_types import TYPES, PolicySpec
 from extender.kube.names import require_label
 
 router = noun("policies")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http.quota_view import QuotaView, quota_view
-from extender.adapters.http.routes.parameters import Namespace, management, noun
+from extender.adapters.http.models.parameters import Namespace, management, noun
+from extender.adapters.http.models.quota_view import QuotaView, quota_view
 from extender.app.contracts.quota_state import QuotaCalls
 
 router = noun("quota")

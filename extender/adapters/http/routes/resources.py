@@ -9,12 +9,10 @@ from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request, Response
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import Page, ResourceView
-from extender.adapters.http.models import LABEL_SCHEMA, ResourceBody
-from extender.adapters.http.problems import Problem, ProblemKind, documented
-from extender.adapters.http.rights import SET, require_shared
-from extender.adapters.http.routes.parameters import (
+from extender.adapters.http.models import answers
+from extender.adapters.http.models.answers import Page, ResourceView
+from extender.adapters.http.models.models import LABEL_SCHEMA, ResourceBody
+from extender.adapters.http.models.parameters import (
     NOT_AT_VERSION,
     CallerNode,
     IfAbsent,
@@ -26,6 +24,8 @@ from extender.adapters.http.routes.parameters import (
     management,
     noun,
 )
+from extender.adapters.http.problems import Problem, ProblemKind, documented
+from extender.adapters.http.rights import SET, require_shared
 from extender.app.contracts.api import ResourceCalls
 from extender.core.names import DOMAIN, EphemeralName, ephemeral_name
 from extender.kube.names import InvalidName

@@ -10,7 +10,7 @@ from fastapi import Depends, Header, Request
 from starlette.responses import Response, StreamingResponse
 
 from extender.adapters import state_dump
-from extender.adapters.http.routes.parameters import management, noun
+from extender.adapters.http.models.parameters import management, noun
 from extender.app.contracts.api import DumpCalls
 
 router = noun("cluster")

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http import answers
-from extender.adapters.http.answers import TransactionView
-from extender.adapters.http.models import TransactionBody
+from extender.adapters.http.models import answers
+from extender.adapters.http.models.answers import TransactionView
+from extender.adapters.http.models.models import TransactionBody
+from extender.adapters.http.models.parameters import NOT_AT_VERSION, CallerNode, IsDryRun, management, noun
 from extender.adapters.http.problems import Problem, ProblemKind, documented
 from extender.adapters.http.rights import require_operations
-from extender.adapters.http.routes.parameters import NOT_AT_VERSION, CallerNode, IsDryRun, management, noun
 from extender.app.contracts.api import TransactionCalls
 
 router = noun("cluster")

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from extender.adapters.http.routes.parameters import management, noun
-from extender.adapters.http.what_if_models import SuppositionView, WhatIfBody, supposition_view
+from extender.adapters.http.models.parameters import management, noun
+from extender.adapters.http.models.what_if_models import SuppositionView, WhatIfBody, supposition_view
 from extender.app.contracts.api import WhatIfCalls
 
 router = noun("explain")

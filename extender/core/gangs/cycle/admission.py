@@ -29,7 +29,7 @@ from extender.core.gangs.state.gang import (
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase, Step
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 

@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from extender.core.backoff import doubled
-from extender.core.bounded import Bounded
+from extender.core.common.backoff import doubled
+from extender.core.common.bounded import Bounded
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey

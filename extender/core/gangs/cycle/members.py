@@ -20,7 +20,7 @@ from extender.core.gangs.state.gang_state import Terms
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Holding, HoldingKind, Ledger
+from extender.core.ledger.ledger import Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import PodUid
 

@@ -18,7 +18,7 @@ from extender.core.gangs.state.gang import NOT_ITS_NODE, QUARANTINE, ROOM_TAKEN,
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
-from extender.core.ledger import HoldingKind, Ledger
+from extender.core.ledger.ledger import HoldingKind, Ledger
 from extender.kube.names import NodeName, PodUid
 
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sized
 from dataclasses import dataclass
 
-from extender.core.backoff import doubled
+from extender.core.common.backoff import doubled
+from extender.core.common.timers import earliest
 from extender.core.gangs.state.gang import GIVES_WAY, GOVERNED_ANEW, NOT_BROUGHT, REFUSED_ELSEWHERE, Gang
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
-from extender.core.timers import earliest
 
 FREE = 3
 """Number of failures in a row that cause no pause."""

@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from extender.core.affinity_rules import NEAR, SPREAD
+from extender.core.affinity.affinity_rules import NEAR, SPREAD
+from extender.core.affinity.constraints import NO_CONSTRAINTS
+from extender.core.affinity.pod_affinity_index import PodAffinityIndex
 from extender.core.cluster import Pod
-from extender.core.constraints import NO_CONSTRAINTS
 from extender.core.gang_ask import DEFAULT_TIMEOUT
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS, Ahead, ExpectedMembers
 from extender.core.gangs.cycle.plan_store import Plans
@@ -24,10 +25,9 @@ from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, OUTRANKED, OVER_QUOTA, UNPLANNED, Gang, GangPlanned
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Step
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
 from extender.core.names import GangKey
-from extender.core.pod_affinity_index import PodAffinityIndex
-from extender.core.policy_types import HOSTNAME
+from extender.core.policies.policy_types import HOSTNAME
 from extender.kube.names import NodeName, PodUid
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from extender.core.backoff import doubled
 from extender.core.cluster import Pod
+from extender.core.common.backoff import doubled
+from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.partial_gangs import Proof, misleading, proven_part
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.placement.placement import Places
@@ -28,7 +29,6 @@ from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches, Withheld
-from extender.core.timers import earliest
 
 LONGEST_PAUSE = 600.0
 """Longest pause in seconds after a failed eviction; or the gang's time-out, if that is longer."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.cycle.quorum import Quorums
@@ -17,10 +18,9 @@ from extender.core.gangs.state.gang import TOO_LATE, Gang, GangTimedOut
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.names import GangKey
 from extender.core.safety_switches import SafetySwitches
-from extender.core.timers import earliest
 
 
 @dataclass(eq=False)

@@ -29,16 +29,16 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.affinity_rules import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.affinity.affinity_rules import NEAR, TOO_MANY, PeerClass, Rules, are_too_many
+from extender.core.affinity.pod_affinity_index import Around
 from extender.core.cluster import Node, Pod
-from extender.core.fit import asked_of
+from extender.core.fit.fit import asked_of
+from extender.core.fit.node_matching import AcceptsPod
 from extender.core.gangs.state.bin_packing import Shortfall, cause_of
 from extender.core.gangs.state.trial_snapshot import Candidates, Room, Slot, Template, shares_of
-from extender.core.ledger import Holder
-from extender.core.node_arrays import Grid
-from extender.core.node_matching import AcceptsPod
-from extender.core.pod_affinity_index import Around
-from extender.core.units import count_in
+from extender.core.ledger.ledger import Holder
+from extender.core.ledger.node_arrays import Grid
+from extender.core.ledger.units import count_in
 from extender.kube.names import NodeName, ResourceKey
 
 _FEW = 64

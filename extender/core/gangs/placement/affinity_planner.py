@@ -11,19 +11,19 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from itertools import chain
 
-from extender.core.affinity_rules import SPREAD, Rules, allows, are_too_many
-from extender.core.bounded import Bounded
+from extender.core.affinity.affinity_rules import SPREAD, Rules, allows, are_too_many
+from extender.core.affinity.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort
+from extender.core.affinity.pod_affinity_index import Around, PodAffinityIndex
 from extender.core.cluster import Node, Pod
-from extender.core.constraints import NO_CONSTRAINTS, AffinityTerm, HostPort
-from extender.core.fit import asked_of
+from extender.core.common.bounded import Bounded
+from extender.core.fit.fit import asked_of
 from extender.core.gangs.placement.affinity_packing import Seat, plan
 from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Promised, Room, Slot
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
-from extender.core.pod_affinity_index import Around, PodAffinityIndex
 from extender.kube.names import NodeName, PodUid
 from extender.kube.quantities import Vector
 
@@ -48,7 +48,7 @@ class Constrained:
     place_of: Callable[[Holding, str, frozenset[AffinityTerm]], Pod | None] = lambda held, namespace, apart: None
     """The pod of a gang's place; None if it repels no pods of that namespace with such terms."""
     work: int = field(default=0, init=False)
-    """Steps of `core.work_budget` that plans have taken."""
+    """Steps of `core.common.work_budget` that plans have taken."""
     _hopeless: Bounded[GangKey, _Answer] = field(default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False)
     _concerned: Bounded[GangKey, tuple[Gang, tuple[int, int], bool]] = field(
         default_factory=lambda: Bounded(_GANGS_REMEMBERED), init=False

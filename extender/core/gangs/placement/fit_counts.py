@@ -13,10 +13,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from extender.core.audit import Violation
-from extender.core.fit import MOST, Asked, Need
-from extender.core.node_arrays import Numbers
-from extender.core.units import count_in
+from extender.core.fit.fit import MOST, Asked, Need
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.node_arrays import Numbers
+from extender.core.ledger.units import count_in
 from extender.kube.names import NodeName
 
 _SPARE = 64

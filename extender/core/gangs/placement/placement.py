@@ -13,15 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.cluster import Pod
-from extender.core.fit import NOTHING, lacking
+from extender.core.fit.fit import NOTHING, lacking
 from extender.core.gangs.placement.affinity_planner import Constrained
 from extender.core.gangs.placement.slots import Offers, Slots, in_order, size_of, slot_name
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.gangs.state.trial_snapshot import Room
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
-from extender.core.units import add
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.units import add
 from extender.kube.names import NodeName, PodUid
 from extender.kube.node_match import accepts
 from extender.kube.quantities import Vector

@@ -18,9 +18,9 @@ from heapq import heapify, heappop, heappush
 from math import inf
 from types import MappingProxyType
 
-from extender.core.audit import Violation
 from extender.core.cluster import Pod
-from extender.core.units import add, add_to, count_in
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.units import add, add_to, count_in
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.bounded import Bounded
 from extender.core.cluster import Node, Pod
-from extender.core.equivalence import EquivalenceClass, matching_of
-from extender.core.fit import asked_of
+from extender.core.common.bounded import Bounded
+from extender.core.fit.equivalence import EquivalenceClass, matching_of
+from extender.core.fit.fit import asked_of
+from extender.core.fit.node_matching import AcceptsPod, matching
 from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Room, Slot, Template
-from extender.core.ledger import Holder, Ledger
-from extender.core.node_arrays import Accepts
-from extender.core.node_matching import AcceptsPod, matching
-from extender.core.policy_types import HOSTNAME
-from extender.core.units import add
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.node_arrays import Accepts
+from extender.core.ledger.units import add
+from extender.core.policies.policy_types import HOSTNAME
 from extender.kube.names import CPU, MEMORY, NodeName, PodUid
 from extender.kube.quantities import Vector
 

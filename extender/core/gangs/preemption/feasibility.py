@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from itertools import count, islice
 
 from extender.core.cluster import Pod
-from extender.core.fit import NOTHING, asked_of, part
+from extender.core.fit.fit import NOTHING, asked_of, part
 from extender.core.gangs.placement.affinity_planner import Constrained, Surroundings
 from extender.core.gangs.placement.placement import Places, commit
 from extender.core.gangs.placement.slots import Slots
@@ -19,8 +19,8 @@ from extender.core.gangs.preemption.victim_search import Choice, Unit, choose, c
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Candidates, Promised, Room, Slot, Staying, templates_of
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
-from extender.core.units import add_to
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.units import add_to
 from extender.kube.names import NodeName, PodUid, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from extender.core.bounded import Bounded
 from extender.core.cluster import Pod
+from extender.core.common.bounded import Bounded
 from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import called_in_full, lone_pod
 from extender.core.gangs.preemption.feasibility import Feasibility
@@ -35,7 +35,7 @@ from extender.core.gangs.state.preemption_limits import (
     WhyNot,
 )
 from extender.core.gangs.vain import Circumstances, History, Order, Spent, Vain
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.ledger import Holder, Ledger
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName, PodUid

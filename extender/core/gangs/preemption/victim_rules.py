@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.backoff import doubled
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
+from extender.core.common.backoff import doubled
 from extender.core.daemons import Daemons
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.victim_search import Unit, unit_of

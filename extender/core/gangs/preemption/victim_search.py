@@ -16,11 +16,11 @@ from itertools import islice
 
 from extender.core.budgets import Budgets
 from extender.core.cluster import Pod
-from extender.core.fit import NOTHING, asked_of, lacking
+from extender.core.fit.fit import NOTHING, asked_of, lacking
 from extender.core.gangs.state.bin_packing import Shortfall, plan
 from extender.core.gangs.state.trial_snapshot import Promised, Room, Slot
-from extender.core.ledger import Holder, Ledger
-from extender.core.units import add_to
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 
 _COMPARED = 64

@@ -20,15 +20,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from extender.core.audit import Violation
-from extender.core.backoff import doubled
 from extender.core.cluster import Pod
+from extender.core.common.backoff import doubled
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.state.gang import Gang
-from extender.core.ledger import Holder, Ledger
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.units import add
 from extender.core.names import GangKey
-from extender.core.units import add
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -19,12 +19,12 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from extender.core.cluster import Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of
 from extender.core.gangs.placement.fit_counts import Copies
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.trial_snapshot import Room
-from extender.core.ledger import Holder, Holding, HoldingKind, Ledger
+from extender.core.ledger.ledger import Holder, Holding, HoldingKind, Ledger
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 

@@ -15,22 +15,22 @@ from typing import Protocol
 
 import numpy as np
 
-from extender.core.audit import Violation
 from extender.core.cluster import Pod
-from extender.core.equivalence import EquivalenceClass, equivalence_of, matching_of
-from extender.core.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
+from extender.core.common.work_budget import Work
+from extender.core.fit.equivalence import EquivalenceClass, equivalence_of, matching_of
+from extender.core.fit.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import Slots
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.state.gang import Gang
-from extender.core.ledger import Ledger
-from extender.core.matched_policy import is_choosy
+from extender.core.ledger.audit import Violation
+from extender.core.ledger.ledger import Ledger
+from extender.core.ledger.node_arrays import Accepting, Accepts, Grid, Numbers
+from extender.core.ledger.node_rows import NOWHERE
 from extender.core.names import GangKey
-from extender.core.node_arrays import Accepting, Accepts, Grid, Numbers
-from extender.core.node_rows import NOWHERE
-from extender.core.work_budget import Work
+from extender.core.policies.matched_policy import is_choosy
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import inf, nextafter
 
-from extender.core.audit import Violation
+from extender.core.common.timers import earliest
 from extender.core.gangs.queue.backfill import SavedRoom
 from extender.core.gangs.queue.fit_index import Fits, Rank, Shape, shape_of
 from extender.core.gangs.state.gang import Gang, Turn, TurnOrder
+from extender.core.ledger.audit import Violation
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches
-from extender.core.timers import earliest
 from extender.kube.names import NodeName
 
 

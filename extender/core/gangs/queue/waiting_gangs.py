@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from extender.core.audit import Violation
 from extender.core.gangs.placement.resident_pods import ResidentPods
 from extender.core.gangs.preemption.preemption import Preemption
 from extender.core.gangs.queue.elastic_members import ElasticMembers
@@ -17,6 +16,7 @@ from extender.core.gangs.state.gang import Gang, Turn
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.gangs.state.state_machine import Phase, Step
+from extender.core.ledger.audit import Violation
 from extender.core.names import GangKey
 from extender.core.safety_switches import SafetySwitches
 

@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from itertools import islice
 
 from extender.core.gangs.state.trial_snapshot import Candidates, Lack, Room, Slot, Template, templates_of
-from extender.core.ledger import Holder, Ledger
-from extender.core.node_arrays import Offer
-from extender.core.units import Short
+from extender.core.ledger.ledger import Holder, Ledger
+from extender.core.ledger.node_arrays import Offer
+from extender.core.ledger.units import Short
 from extender.kube.names import NodeName, ResourceKey
 
 __all__ = ["Shortfall", "Slot", "plan"]

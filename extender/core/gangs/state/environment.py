@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from extender.core.affinity.pod_affinity_index import PodAffinityIndex
 from extender.core.budgets import Budgets
 from extender.core.daemons import Daemons
 from extender.core.gangs.cycle.expected_members import ExpectedMembers
 from extender.core.gangs.placement.resident_pods import ResidentPods
-from extender.core.isolation import Isolation
-from extender.core.pod_affinity_index import PodAffinityIndex
+from extender.core.tenancy.isolation import Isolation
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from heapq import nsmallest
 
 from extender.core.gang_of_one import lone_pod
 from extender.core.gangs.state.gang import Gang, Turn
-from extender.core.isolation import Counted, Isolation, Over
-from extender.core.ledger import Ledger
+from extender.core.ledger.ledger import Ledger
 from extender.core.names import GangKey
+from extender.core.tenancy.isolation import Counted, Isolation, Over
 
 _AT_ONCE = 16
 """Number of gangs, first in turn, that are tried when places come free: mostly they use them up."""

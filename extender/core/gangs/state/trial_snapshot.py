@@ -11,12 +11,12 @@ from heapq import heapify, heappop
 
 import numpy as np
 
-from extender.core import fit
 from extender.core.cluster import Pod
-from extender.core.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
-from extender.core.node_arrays import Accepts, Grid, Numbers
-from extender.core.node_rows import NOWHERE
-from extender.core.units import add_to
+from extender.core.fit import fit
+from extender.core.ledger.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
+from extender.core.ledger.node_arrays import Accepts, Grid, Numbers
+from extender.core.ledger.node_rows import NOWHERE
+from extender.core.ledger.units import add_to
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 

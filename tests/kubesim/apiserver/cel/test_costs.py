@@ -8,8 +8,8 @@ import pytest
 
 from kubesim.apiserver.cel import compiled
 from kubesim.apiserver.cel.types import OptionalOf
-from kubesim.apiserver.schema_extents import extent, most_in_request
-from kubesim.apiserver.schema_types import cel_type
+from kubesim.apiserver.schemas.schema_extents import extent, most_in_request
+from kubesim.apiserver.schemas.schema_types import cel_type
 
 WHOLE, TEXT = {"type": "integer"}, {"type": "string"}
 

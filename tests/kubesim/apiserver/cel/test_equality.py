@@ -8,7 +8,7 @@ import pytest
 
 from kubesim.apiserver.cel import Failed, compiled
 from kubesim.apiserver.cel.values import equal, instant
-from kubesim.apiserver.schema_types import cel_type
+from kubesim.apiserver.schemas.schema_types import cel_type
 
 PAIR = {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer"}}}
 MAP = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"]}

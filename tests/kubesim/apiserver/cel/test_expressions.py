@@ -8,7 +8,7 @@ import pytest
 
 from kubesim.apiserver.cel import Failed, Optional, Refused, compiled
 from kubesim.apiserver.cel.types import OptionalOf, Type
-from kubesim.apiserver.schema_types import cel_type
+from kubesim.apiserver.schemas.schema_types import cel_type
 
 TEXT, WHOLE, REAL, FLAG = {"type": "string"}, {"type": "integer"}, {"type": "number"}, {"type": "boolean"}
 SCHEMA: dict[str, Any] = {

@@ -1,0 +1,1 @@
+"""The server: sockets, connections, TLS, request bodies, the fast path, and limits."""

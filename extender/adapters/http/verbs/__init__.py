@@ -1,0 +1,1 @@
+"""kube-scheduler's verbs: their wire format and their answers."""

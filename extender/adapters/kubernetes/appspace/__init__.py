@@ -1,0 +1,1 @@
+"""Gangs and policies of applications on node status alone, without the service."""

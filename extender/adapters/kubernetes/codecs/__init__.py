@@ -1,0 +1,1 @@
+"""Objects between JSON and the core's values, and the store of Escher's kinds."""

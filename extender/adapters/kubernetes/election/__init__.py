@@ -1,0 +1,1 @@
+"""Leases, and the EndpointSlice that leads to the leader."""

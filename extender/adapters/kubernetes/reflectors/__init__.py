@@ -1,0 +1,1 @@
+"""Following kinds: list and watch, and what holds while a kind cannot be read."""

@@ -1,0 +1,1 @@
+"""Writes and reviews that the service sends to the API server."""

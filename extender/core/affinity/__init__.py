@@ -1,0 +1,1 @@
+"""Rules about other pods, as kube-scheduler applies them: affinity, anti-affinity, spread."""

@@ -1,0 +1,1 @@
+"""Mechanisms that know nothing of scheduling: back-off, bounded memory, timers, budgets."""

@@ -1,0 +1,1 @@
+"""Whether and how often a pod fits on a node, by resources, selectors, taints and labels."""

@@ -1,0 +1,1 @@
+"""EscherPolicies in the core: their types, and which of them match a pod."""

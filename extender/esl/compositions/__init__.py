@@ -1,0 +1,1 @@
+"""Policies for applications that are made of others."""

@@ -1,0 +1,1 @@
+"""Gangs by ghost pods, for any kube-scheduler."""

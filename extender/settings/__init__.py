@@ -1,0 +1,1 @@
+"""What can be set, from files, command line and environment."""

@@ -1,0 +1,1 @@
+"""Objects as tables, protobuf, OpenAPI and other forms."""

@@ -1,0 +1,1 @@
+"""Schemas of custom resources and admission policies, with their CEL rules."""

@@ -1,0 +1,1 @@
+"""Requests and answers: sockets, discovery, audit, faults."""

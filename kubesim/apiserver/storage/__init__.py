@@ -1,0 +1,1 @@
+"""Reads, writes, patches, deletion and watches of stored objects."""

@@ -1,0 +1,1 @@
+"""Defaults, admission and rules of the built-in kinds."""
