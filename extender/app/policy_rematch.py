@@ -106,7 +106,7 @@ class PolicyRematch:
         if told is None or known is None:
             return
         before = self._policy_matching.looked_at
-        governed = self._policy_matching.policy_matching(told)
+        governed = self._policy_matching.matching(told)
         self.work.take(self._policy_matching.looked_at - before)
         if governed != known.governed:
             under_way.changed = True

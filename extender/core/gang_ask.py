@@ -4,7 +4,7 @@ A gang without a label is identified by its controller's UID, not by the control
 kind and name are two gangs, if they are of two API groups or one was created after the other. An ownerReference is any
 text that its author chooses: it only groups pods of their own namespace.
 
-The keys are those of interfaces.md section 2, and the label of a PodGroup of scheduler-plugins. A malformed value never
+The keys are those of docs/gangs.md, and the label of a PodGroup of scheduler-plugins. A malformed value never
 raises: it becomes a MalformedAsk, which names the key and a correction.
 """
 

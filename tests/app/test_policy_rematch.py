@@ -90,7 +90,7 @@ class Service(Performing):
     def is_up_to_date(self) -> bool:
         policy_matching = self.scheduler.cache.policy_matching
         return all(
-            each.governed == policy_matching.policy_matching(each) for each in self.scheduler.cache.pods.values()
+            each.governed == policy_matching.matching(each) for each in self.scheduler.cache.pods.values()
         )
 
     def phase(self) -> Phase:

@@ -22,7 +22,7 @@ from extender.core.daemons import DaemonSet
 from extender.core.feedback import Bound, BrakeChanged, NotBound
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.expected_members import Promise
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits
+from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.state.gang import (
@@ -87,7 +87,7 @@ class FixedClock:
 class GangWorld(Performing):
     clock: FixedClock = field(default_factory=FixedClock)
     patience: BackfillTrigger = DEFAULT_PATIENCE
-    thrift: BackfillLimits = DEFAULT_THRIFT
+    thrift: BackfillLimits = DEFAULT_LIMITS
     reserve_at_filter: bool = True
     jobs: int = 0
     """Each gang's members, as they are created, are a Job's of so many pods, whose promise is known; 0: nobody's."""

@@ -58,7 +58,7 @@ def test_it_is_the_same_for_one_who_was_never_asked_before(seed: int) -> None:
     for each in pods:
         policy_matching.remember(each)
     for _ in range(60):
-        before = {each.uid: policy_matching.policy_matching(each) for each in pods}
+        before = {each.uid: policy_matching.matching(each) for each in pods}
         name = (rng.choice("xy"), rng.choice(NAMES))
         draw = rng.random()
         if draw < 0.2:
@@ -79,8 +79,8 @@ def test_it_is_the_same_for_one_who_was_never_asked_before(seed: int) -> None:
             anew.put(namespace, which, policy)
         for turned, which in turns:
             anew.take_turn(turned.uid, which)
-        after = {each.uid: policy_matching.policy_matching(each) for each in pods}
-        assert after == {each.uid: anew.policy_matching(each) for each in pods}
+        after = {each.uid: policy_matching.matching(each) for each in pods}
+        assert after == {each.uid: anew.matching(each) for each in pods}
         others = [each for each in pods if after[each.uid] != before[each.uid] and each is not turned]
         assert all(is_another and each.namespace == name[0] for each in others)
         for each in pods:
@@ -93,6 +93,6 @@ def test_labels_that_no_selector_asks_about_are_kept() -> None:
     one, other = (pod(name, labels={"tier": "web", "name": name}) for name in ("one", "other"))
     assert policy_matching.resolved(one).labels["name"] == "one"
     assert policy_matching.resolved(other).labels["name"] == "other"
-    assert policy_matching.policy_matching(one) == policy_matching.policy_matching(
+    assert policy_matching.matching(one) == policy_matching.matching(
         replace(other, labels={"tier": "db"})
     )

@@ -9,7 +9,7 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.gangs.placement.placement import Places
-from extender.core.gangs.queue.backfill import SAVED_SECONDS
+from extender.core.gangs.queue.backfill import RECHOOSE_SECONDS
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import NO_ROOM, Gang, RoomSaved
 from extender.core.gangs.state.state_machine import Phase
@@ -405,9 +405,9 @@ class TestWhatIsSaved:
         world.pass_time(SECONDS)
         before = saved(world)
         for _ in range(5):
-            world.pass_time(SAVED_SECONDS)
+            world.pass_time(RECHOOSE_SECONDS)
             assert saved(world) == before
-            assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
+            assert all(held.until == world.clock.now() + RECHOOSE_SECONDS for held in savings(world))
 
     @pytest.mark.parametrize("leaving", [1, 2])
     def test_nothing_is_saved_any_more_when_members_are_deleted(self, world: GangWorld, leaving: int) -> None:
@@ -477,7 +477,7 @@ class TestRoomThatOthersLeave:
         self.evicted_for(world, "urgent")
         assert world.preempted == [["low"]]
         assert saved(world) == {n1: 0}
-        assert all(held.until == world.clock.now() + SAVED_SECONDS for held in savings(world))
+        assert all(held.until == world.clock.now() + RECHOOSE_SECONDS for held in savings(world))
         assert all(PodUid(held.holder) not in world.pods for held in savings(world))
         world.delete(small)
         assert n0 not in saved(world)

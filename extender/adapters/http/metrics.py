@@ -1,4 +1,4 @@
-"""Metrics of the extender calls, as interfaces.md section 9 lists them.
+"""Metrics of the extender calls; docs/operations.md lists them.
 
 The registry is passed in, so that two services in one process, or two tests, do not collide. The label `verb` has four
 values, and no caller can add one.

@@ -25,7 +25,7 @@ from extender.core.gangs import audit as gang_audit
 from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, ExpectedMembers
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, ResidentPods
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits
+from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
 from extender.core.gangs.state.environment import Environment
 from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
@@ -66,7 +66,7 @@ class Rules:
     reserve_at_filter: bool = True
     assume_seconds: float = 30.0
     patience: BackfillTrigger = DEFAULT_PATIENCE
-    thrift: BackfillLimits = DEFAULT_THRIFT
+    thrift: BackfillLimits = DEFAULT_LIMITS
     long_running_seconds: float = LONG_RUNNING_SECONDS
     gather_limit: int = GATHER_LIMIT
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})

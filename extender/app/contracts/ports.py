@@ -192,7 +192,7 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class NodeChoice:
-    """The nodes that a resource is meant for, if they are not named singly (mission.md section 2).
+    """The nodes that a resource is meant for, if they are not named singly.
 
     At most one of `node`, `available` and `labels` narrows; `limit` is the most nodes chosen. All empty: every node.
     """

@@ -58,7 +58,7 @@ class EscherPolicies:
         store: ObjectStore[Object, Replacement[PolicySpec], Standing[PolicySpec]],
         clock: Clock,
         understand: Understand,
-        policy_matching: PolicyReceiver,
+        receiver: PolicyReceiver,
         pods: Callable[[Identity, PolicyInForce], int],
         *,
         isolation: Isolation | None = None,
@@ -69,7 +69,7 @@ class EscherPolicies:
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._understand = understand
-        self.policy_matching = policy_matching
+        self.receiver = receiver
         self._installed = installed
         self._attempt = attempt
         self._trouble = trouble
@@ -135,9 +135,9 @@ class EscherPolicies:
         for each in _named_in(name, after):
             self._named_by.setdefault(each, {})[name] = None
         if after is None and before is not None:
-            self.policy_matching.drop(name)
+            self.receiver.drop(name)
         elif after is not None and after != before:
-            self.policy_matching.put(name, after)
+            self.receiver.put(name, after)
         why_not = self.tending.in_force.why_not(name)
         self.quota.count(name, in_force=after is not None)
         if why_not is not None and why_not.reason in (CIRCLE, QUOTA_EXCEEDED):

@@ -65,7 +65,7 @@ class _Host:
 
 
 class EslController:
-    """Implements `controller.PolicyReceiver` and `api.AskCalls`.
+    """Implements `policy_state.PolicyReceiver` and `api.AskCalls`.
 
     `first` gets every policy before this object. `listed`: whether all existing policies have been passed."""
 

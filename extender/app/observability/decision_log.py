@@ -1,8 +1,8 @@
 """Decision log: writes each decision as one debug line with a constant name and its subject.
 
-A line has the words of `/v1/events` (`decision_stream`), and also what was sent and answered, and the seconds it took.
-The bootstrap wraps the deciding objects with it if the log is to have these lines; otherwise it costs nothing. It
-decides nothing and changes no decision.
+A line has the words of `/v1/events` (`decision_events`). Lines of kube-scheduler's calls also have what was sent and
+answered, and the seconds that the call took. If the log is to have these lines, the bootstrap puts `LoggedVerbs` and
+`LoggedGoverning` around the deciding objects, and registers the functions below as callbacks. Else it costs nothing.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ def _gang_of(pod: Pod) -> str:
 
 
 class LoggedGoverning:
-    """Implements `controller.PolicyReceiver`: passes each call on, and logs it."""
+    """Implements `policy_state.PolicyReceiver`: passes each call on, and logs it."""
 
-    def __init__(self, policy_matching: PolicyReceiver) -> None:
-        self._policy_matching = policy_matching
+    def __init__(self, receiver: PolicyReceiver) -> None:
+        self._receiver = receiver
 
     def put(self, name: Identity, policy: PolicyInForce) -> None:
         _write(POLICY_IN_FORCE, namespace=name.namespace, policy=name.name, type=type_of(policy.parameters))
-        self._policy_matching.put(name, policy)
+        self._receiver.put(name, policy)
 
     def drop(self, name: Identity) -> None:
         _write(POLICY_WITHDRAWN, namespace=name.namespace, policy=name.name)
-        self._policy_matching.drop(name)
+        self._receiver.drop(name)

@@ -36,7 +36,7 @@ from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.pod_preemption import Evictions
 from extender.core.gangs.preemption.preemption import Preemption
 from extender.core.gangs.preemption.victim_rules import Victims
-from extender.core.gangs.queue.backfill import DEFAULT_THRIFT, BackfillLimits, SavedRoom
+from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits, SavedRoom
 from extender.core.gangs.queue.elastic_members import ElasticMembers
 from extender.core.gangs.queue.fit_index import Fits
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger, Queue
@@ -67,7 +67,7 @@ class Gangs:
         reserve_at_filter: bool = True,
         life: str = "0",
         around: Environment | None = None,
-        thrift: BackfillLimits = DEFAULT_THRIFT,
+        thrift: BackfillLimits = DEFAULT_LIMITS,
         bounds: Bounds = DEFAULT_BOUNDS,
         ours: Callable[[Pod], bool] = lambda pod: True,
         brake: SafetySwitches | None = None,

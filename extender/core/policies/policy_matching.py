@@ -95,7 +95,7 @@ class _Policies:
         self._known: dict[tuple[object, ...], tuple[MatchedPolicy, ...]] = {}
         """The matches of pods that are alike to all of these policies."""
 
-    def policy_matching(self, pod: Pod, find: Callable[[Pod], tuple[MatchedPolicy, ...]]) -> tuple[MatchedPolicy, ...]:
+    def matching(self, pod: Pod, find: Callable[[Pod], tuple[MatchedPolicy, ...]]) -> tuple[MatchedPolicy, ...]:
         """What `find` returns, cached for pods with equal annotation and labels that matter."""
         labels = pod.labels
         kind = (pod.annotations.get(POLICY), *map(labels.get, self._looked_at))
@@ -223,16 +223,16 @@ class PolicyMatching:
     def resolved(self, pod: Pod) -> Pod:
         """The pod in its governed form; in bare form if no policy matches it."""
         told = bare(pod)
-        governed = self.policy_matching(told)
+        governed = self.matching(told)
         return governed_form(told, governed) if governed else told
 
-    def policy_matching(self, pod: Pod) -> tuple[MatchedPolicy, ...]:
+    def matching(self, pod: Pod) -> tuple[MatchedPolicy, ...]:
         """The policies that match the pod, by name."""
         policies = self._policies.get(pod.namespace)
         if policies is None:
             return self._found(pod) if pod.annotations and POLICY in pod.annotations else ()
         # A pod that has taken a turn shares its answer with no other pod.
-        return self._found(pod) if pod.uid in self._turns else policies.policy_matching(pod, self._found)
+        return self._found(pod) if pod.uid in self._turns else policies.matching(pod, self._found)
 
     def ahead(self, pod: Pod) -> list[tuple[MatchedPolicy, ...]]:
         """The policies that match the pod by each of its own alternatives, from the current on."""

@@ -40,7 +40,7 @@ class Standing:
         """By policy, and whether the pods are being deleted."""
         self._keeping_away: dict[_Name, dict[MatchedPolicy, None]] = {}
         """By policy, the policies whose pods keep away from its pods."""
-        self._keepers: dict[tuple[str, MatchedPolicy], int] = {}
+        self._apart: dict[tuple[str, MatchedPolicy], int] = {}
         """How many pods of a namespace each of these policies matches."""
         self._namespaces: dict[str, dict[PodUid, Pod]] = {}
         """The pods that policies match, by namespace."""
@@ -121,7 +121,7 @@ class Standing:
                 if not of_policy:
                     del self._bound[(pod.namespace, each.name), pod.deleting]
             if isinstance(each.parameters, AntiAffinity) and each.parameters.away_from:
-                self._count_keeper(pod.namespace, each, each.parameters.away_from, by)
+                self._count_apart(pod.namespace, each, each.parameters.away_from, by)
         if pod.node is not None:
             self._heed_move(pod, by)
         elif pod.uid in self._holds:
@@ -173,15 +173,15 @@ class Standing:
             if now is not None:
                 self._count_held(pod, now, +1)
 
-    def _count_keeper(self, namespace: str, scheduler: MatchedPolicy, away_from: Collection[str], by: int) -> None:
-        was_there = (namespace, scheduler) in self._keepers
-        count_in(self._keepers, (namespace, scheduler), by)
-        is_there = (namespace, scheduler) in self._keepers
+    def _count_apart(self, namespace: str, policy: MatchedPolicy, away_from: Collection[str], by: int) -> None:
+        was_there = (namespace, policy) in self._apart
+        count_in(self._apart, (namespace, policy), by)
+        is_there = (namespace, policy) in self._apart
         for meant in dict.fromkeys(away_from) if is_there != was_there else ():
             if is_there:
-                self._keeping_away.setdefault((namespace, meant), {})[scheduler] = None
+                self._keeping_away.setdefault((namespace, meant), {})[policy] = None
             else:
-                del self._keeping_away[namespace, meant][scheduler]
+                del self._keeping_away[namespace, meant][policy]
                 if not self._keeping_away[namespace, meant]:
                     del self._keeping_away[namespace, meant]
 

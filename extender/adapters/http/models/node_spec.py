@@ -1,4 +1,4 @@
-"""node_spec: which nodes a resource is meant for, in the four forms of mission.md section 2.
+"""node_spec: which nodes a resource is meant for, in its four forms.
 
 null                        the caller's own node
 "node-3"                    that node

@@ -32,7 +32,7 @@ from extender.core.names import GangKey
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
-SAVED_SECONDS = 60.0
+RECHOOSE_SECONDS = 60.0
 """Seconds without news after which the places to reserve are chosen again."""
 _STEPS = 100
 """Progress is a new maximum of what is reserved, in this number of steps from nothing to all."""
@@ -55,7 +55,7 @@ class BackfillLimits:
         return doubled(self.seconds, rounds - 1, max(_LONGEST_PAUSE, self.seconds))
 
 
-DEFAULT_THRIFT = BackfillLimits()
+DEFAULT_LIMITS = BackfillLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Savings:
     """Account of the reserved room on one ledger. Times are monotonic seconds."""
 
     ledger: Ledger
-    thrift: BackfillLimits = DEFAULT_THRIFT
+    thrift: BackfillLimits = DEFAULT_LIMITS
     resting: bool = False
     """Whether no gang may reserve more than the share."""
     seconds_over: float = 0.0
@@ -219,7 +219,7 @@ class SavedRoom:
         return bool(nodes) and bool(self._places.unbound(gang))
 
     def _save(self, gang: Gang, nodes: Sequence[NodeName] | None, now: float) -> None:
-        part = self._feasibility.save(gang, nodes, now + SAVED_SECONDS, self.savings.limit())
+        part = self._feasibility.save(gang, nodes, now + RECHOOSE_SECONDS, self.savings.limit())
         self.savings.progress(part, now)
 
     def give_back(self) -> None:
