@@ -1,1 +1,1 @@
-"""What developers and researchers run: comparisons, the demonstration, clusters on loopback, simulations. An extra."""
+"""Developers' and researchers' tools: comparisons, a demo, local clusters, simulation. An extra."""

@@ -1,7 +1,7 @@
-"""The management API as the commands for people call it: options, one request, pages, errors in words.
+"""The management API for commands: options, requests, pages, and errors in words.
 
-What speaks HTTP is imported when a call is made: help should not wait for it. Exit codes: 1 where the service refuses
-or cannot be reached, 2 for wrong use. Results go to standard output.
+Modules for HTTP are imported when a call is made, so that help need not wait. Exit codes: 1 if the service refuses or
+cannot be reached, 2 for wrong use. Results go to standard output.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SHOW = (
 
 out = Terminal(highlight=False, soft_wrap=True)
 if not out.is_terminal:
-    # A file or pipe has no width; rows stay whole.
+    # A file or pipe has no width; rows must not be wrapped.
     out = Terminal(highlight=False, soft_wrap=True, width=400)
 beside = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
@@ -70,15 +70,14 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; 
 
 
 def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
-    """A client of the service at that address. `trust`: for https; True is whom this machine trusts."""
+    """A client of the service at `url`. `trust`: for https; True: the machine's authorities."""
     import httpx
 
     return httpx.Client(base_url=url, timeout=_TIMEOUT, verify=trust)
 
 
 class Api:
-    """One command's calls. `opened`: makes the connection, when the first call needs it. `at`: the moment of which the
-    answers are; None: they are of now."""
+    """One command's calls; `opened` connects at the first. `at`: the answers' time, None: now."""
 
     def __init__(self, opened: Callable[[], httpx.Client], at: datetime | None = None) -> None:
         self._opened = opened
@@ -90,11 +89,11 @@ class Api:
 
     @property
     def address(self) -> str:
-        """Where the service is."""
+        """The service's URL."""
         return str(self._client.base_url)
 
     def get(self, path: str) -> httpx.Response:
-        """What is answered there, of whatever status. Raises httpx.HTTPError."""
+        """The answer of any status. Raises httpx.HTTPError."""
         return self._client.get(path)
 
     def call(
@@ -105,7 +104,7 @@ class Api:
         params: Mapping[str, Any] | None = None,
         headers: Mapping[str, str | None] | None = None,
     ) -> Any:
-        """The answer's JSON; None where there is none. Path parts are names, quoted here. Does not return on errors."""
+        """The answer's JSON, None if empty. Quotes the path parts. Exits on errors."""
         address = "/v1/" + "/".join(quote(part, safe="") for part in path)
         given = {key: value for key, value in (params or {}).items() if value is not None}
         told = {key: value for key, value in (headers or {}).items() if value is not None}
@@ -122,7 +121,7 @@ class Api:
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Does not return where the service is not there, or does not answer."""
+        """Exits if the service cannot be reached or does not answer in time."""
         import httpx
 
         try:
@@ -135,7 +134,7 @@ class Api:
 
     @contextmanager
     def streamed(self, *path: str) -> Iterator[Iterator[bytes]]:
-        """What a GET answers, part by part. Does not return on errors."""
+        """The body of a GET, part by part. Exits on errors."""
         address = "/v1/" + "/".join(quote(part, safe="") for part in path)
         with self._reached(), self._client.stream("GET", address) as answer:
             if answer.is_error:
@@ -162,7 +161,7 @@ def _open(
     tls_key: TlsKey = None,
     token_file: TokenFile = None,
 ) -> Any:
-    """A connection to the service (httpx.Client), with the options of every command that needs one."""
+    """A connection to the service (httpx.Client), from the options that all such commands have."""
     _check_address(url)
     given = {"--tls-ca": tls_ca, "--tls-certificate": tls_certificate, "--tls-key": tls_key}
     named = {option: path for option, path in given.items() if path is not None}
@@ -183,9 +182,9 @@ _OPTIONS = inspect.signature(_open, eval_str=True).parameters
 
 
 def connected(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options of `_open` in place of its keyword `service: Api`, which works while it runs.
+    """The command with the options of `_open` in place of its keyword `service: Api`.
 
-    Nothing is looked at or opened before the service is asked: wrong use that the command itself finds is told first.
+    `_open` checks the options and connects at the first call, so that the command reports its own wrong use first.
     """
     signature = inspect.signature(command, eval_str=True)
     parameters: list[inspect.Parameter] = []
@@ -201,7 +200,7 @@ def connected(command: Callable[..., None]) -> Callable[..., None]:
         with ExitStack() as stack:
             command(service=Api(lambda: stack.enter_context(_open(**options))), **given)
 
-    # What typer reads: types, and not the names that annotations are here.
+    # typer needs types, but the annotations in this module are strings.
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     vars(run)["__signature__"] = signature.replace(parameters=parameters)
     return run
@@ -230,7 +229,7 @@ def _check_address(url: str) -> None:
 
 
 def _could_be_a_service(parts: SplitResult) -> bool:
-    """Raises ValueError for a port that is none."""
+    """Whether the URL may be a service's. Raises ValueError for an invalid port."""
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         return False
     return not (parts.query or parts.fragment)
@@ -248,15 +247,15 @@ def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.S
     else:
         with _told("--tls-ca", ca, "no certificate (PEM) is in it"):
             ca.read_bytes()
-            # None but these: whoever names an authority does not mean the machine's hundred as well.
+            # Only these authorities: a user who names one does not want the machine's hundred as well.
             context = ssl.create_default_context(cafile=ca)
-            # Python 3.13 wants key identifiers in every certificate; many clusters' own authorities leave them out.
+            # Python 3.13 requires key identifiers in every certificate; authorities of many clusters omit them.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificate is not None:
         with _told("--tls-certificate", certificate, "no certificate (PEM) is in it"):
             certificate.read_bytes()
             ssl.create_default_context().load_verify_locations(cafile=certificate)
-        # A file may hold both.
+        # One file may have both the certificate and the key.
         option, keys = ("--tls-certificate", certificate) if key is None else ("--tls-key", key)
         with _told(option, keys, f"no private key (PEM) of the certificate {certificate} is in it"):
             keys.read_bytes()
@@ -286,14 +285,14 @@ def _advice(error: httpx.HTTPError, address: httpx.URL) -> str:
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         return "Name whom to trust with --tls-ca or ESCHER_TLS_CA"
     if address.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-        # With TLS 1.3 a server that wants a certificate hangs up when the request has been sent.
+        # With TLS 1.3 a server that requires a certificate closes the connection after the request has been sent.
         shown = "--tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
         return f"If it requires a certificate, show one: {shown}"
     return "Give its address with --url or ESCHER_URL, or start it: escher serve"
 
 
 def own_node() -> dict[str, str | None]:
-    """The header that tells the node this runs on, if the environment does (downward API)."""
+    """The header with the name of this process's node, if the environment has it (downward API)."""
     return {"Escher-Node": os.environ.get("ESCHER_NODE") or None}
 
 
@@ -302,7 +301,7 @@ def print_json(value: object) -> None:
 
 
 def fail(message: str, *, code: int = 1) -> NoReturn:
-    """The command ends with this text, in one line, and exit code. The text may say what others wrote."""
+    """Ends the command with this text, escaped and in one line, and with the exit code."""
     beside.print(f"escher: {message}")
     raise typer.Exit(code)
 

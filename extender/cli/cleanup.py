@@ -1,4 +1,4 @@
-"""`escher cleanup`: takes away what Escher has left in a cluster, once the service is gone."""
+"""`escher cleanup`: removes what Escher has left in a cluster after the service is gone."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ made cannot be told from what another has left. The chart's uninstallation runs 
 """
 
 ROUNDS, PAUSE_SECONDS = 10, 3.0
-"""How often it is looked again, and how long between: a service that is ending may still write."""
+"""The most rounds, and the seconds between them: a service that is ending may still write."""
 
 
 class Installed(Exception):
-    """The service is to run, by what `str()` names."""
+    """The service is installed; `str()` names its Deployments."""
 
 
 def cleanup(
@@ -73,7 +73,7 @@ def cleanup(
 
 
 async def nobody_installed(requests: Requests) -> None:
-    """No Deployment of the service is there. Raises Installed, Unavailable, Refused."""
+    """Raises Installed if a Deployment of the service exists. Raises Unavailable, Refused."""
     from extender.adapters.kubernetes.writers import traces
 
     if there := await traces.services(requests):
@@ -84,7 +84,7 @@ async def nobody_installed(requests: Requests) -> None:
 
 
 async def removed(requests: Requests, sleep: Callable[[float], Awaitable[object]]) -> Traces:
-    """What is still there in the end: nothing, if all went well. It is looked again after the last removal."""
+    """Removes all traces; returns those left after the last round, empty on success."""
     from extender.adapters.kubernetes.writers import traces
 
     for _ in range(ROUNDS):

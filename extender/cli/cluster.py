@@ -1,6 +1,6 @@
-"""`escher cluster`: build, up, status, down. Words and exit codes; the work is in `lab.controlplane`.
+"""`escher cluster`: build, up, status, down. Words and exit codes for `lab.controlplane`.
 
-What does the work is imported when it is to be done: help should not wait for it.
+Modules that do the work are imported when needed, so that help need not wait.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ app = typer.Typer(
     help="A Kubernetes control plane on this machine, for trying things out and for tests.",
     no_args_is_help=True,
 )
-# Results go to standard output, everything else beside it.
+# Results go to standard output, everything else to standard error.
 _out = Terminal(highlight=False, soft_wrap=True)
 
 _MOST_NOTES = 10
-"""Of pods that ask for what is not heeded."""
+"""The most notes to show on unsupported fields of pods."""
 
 Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -57,7 +57,7 @@ def build(kubernetes: Kubernetes = "") -> None:
         wanted = versions.chosen(kubernetes)
         with Told() as told:
             folder = binaries.build(told, wanted)
-            # What else there is, is that of the newest.
+            # All other binaries are those of the newest minor.
             binaries.build_shared(told)
         version = binaries.kubernetes_version(wanted)
     _out.print(f"Kubernetes {version} is in {folder}")
@@ -225,7 +225,7 @@ def down(name: Name = DEFAULT_NAME) -> None:
 
 
 def _running(name: str) -> ClusterState:
-    """Raises ClusterError if nothing of the cluster runs."""
+    """The cluster's state. Raises ClusterError if nothing of the cluster runs."""
     from lab.controlplane import supervision
 
     found = supervision.running(name)

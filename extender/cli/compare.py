@@ -1,4 +1,4 @@
-"""`escher compare`: gangs by every approach on one control plane, and a report."""
+"""`escher compare`: places gangs by every approach on one control plane, and writes a report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lab.compare.running import Outcome
 
 _MANY = 500
-"""Pods that come or go for more than some seconds."""
+"""With more pods, their creation or deletion takes more than some seconds."""
 
 HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
 
@@ -116,7 +116,7 @@ def compare(
         else:
             chosen = replace(
                 _chosen(embedded, nodes, size, workload, approach, scheduler_binary, rounds, seed, quick=quick),
-                # Absolute, as of schedulers.
+                # Absolute, as the paths of schedulers.
                 service_config="" if service_config is None else str(service_config.absolute()),
                 trace="" if trace is None else str(trace.absolute()),
                 trace_nodes=nodes or (),
@@ -131,7 +131,7 @@ def compare(
 
 
 def _alone(context: typer.Context) -> None:
-    """Raises WrongUse where something else is given beside a run that is there."""
+    """Raises WrongUse if other options are given together with an existing run."""
     given = [
         f"--{name.replace('_', '-')}"
         for name in context.params
@@ -158,7 +158,7 @@ def _chosen(
     from lab.compare.plan import QUICK, Plan
     from lab.compare.runs import EMBEDDED, REAL
 
-    # Absolute, for a run can be gone on with from another folder.
+    # Absolute, because a run can be continued from another folder.
     programs = {name: str(Path(path).absolute()) for name, path in pairs(scheduler_binaries)}
     everybody = [each for each in MADE if (each in USUAL or each in programs) and not (embedded and each in REAL_ONLY)]
     usual = QUICK if quick else Plan()
@@ -202,7 +202,7 @@ def _begin(plan: Plan, out: Path | None) -> Path:
 
 
 class _Bar:
-    """How far it is, and how long it takes still; on standard error, where a line a minute is enough for a log."""
+    """The progress and the time left, on standard error; a line each 50 trials if it is a log."""
 
     def __init__(self) -> None:
         from rich.progress import BarColumn, Progress, TextColumn
@@ -247,7 +247,7 @@ class _Bar:
 
 
 def _report(folder: Path) -> bool:
-    """The folder has its report. Whether nothing that we say is contradicted by it."""
+    """Writes and prints the report; true if it contradicts no claim and all policies were kept."""
     try:
         from lab.compare.report import write_report
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""`escher demo`: the main job from start to finish, on a cluster that lives as long as the command."""
+"""`escher demo`: the main job from start to finish, on a cluster that ends with the command."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def demo(
         _require("--nodes", nodes, _FEWEST, _MOST)
         _require("--rounds", rounds, 1, _MOST_ROUNDS)
         wanted = _wanted(nodes, node_trace)
-        # Here and not above: the help of a command should not wait for them.
+        # Imported here, so that the help of a command need not wait for them.
         import uvloop
 
         from lab.controlplane import binaries
@@ -66,7 +66,7 @@ def demo(
         where = "a real control plane," if real else "the embedded cluster, which acts as"
         stage.title("Escher for Kubernetes: gangs and ephemeral resources", f"On {where} Kubernetes {version}.")
         with Told() as told:
-            if real:  # Built first, so that the time to start can be told from the time to build.
+            if real:  # Built first, so that the time to start excludes the time to build.
                 binaries.build(told)
             began = time.monotonic()
             kind = RealCluster if real else EmbeddedCluster
@@ -81,13 +81,13 @@ def demo(
 
 
 def _require(option: str, value: int | None, least: int, most: int) -> None:
-    # Here and not by typer, whose words leave out what was given.
+    # Checked here and not by typer, because typer's message omits the given value.
     if value is not None and not least <= value <= most:
         raise WrongUse(f"{option} should be between {least} and {most}, found {value}")
 
 
 def _wanted(nodes: int | None, node_trace: Path | None) -> int:
-    """How many nodes; of a trace the most to take, 0 for all. Raises WrongUse if there would be too few."""
+    """The count of nodes; of a trace the most to take, 0: all. Raises WrongUse if too few."""
     if node_trace is None:
         return _NODES if nodes is None else nodes
     from lab.controlplane import trace

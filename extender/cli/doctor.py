@@ -1,7 +1,7 @@
-"""`escher doctor`: what is wrong with a set-up and how to mend it; and pods that wait at our gate let go.
+"""`escher doctor`: finds mistakes in a set-up and says how to mend them; removes Escher's gate.
 
-Knows words, options and where things are read; what is wrong is decided in `extender.doctor`, which is imported when it
-is to look.
+Has the words, the options and the sources of facts; `extender.doctor` decides what is wrong, and is imported when
+needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from extender.settings.settings import Settings
 
 _CROWDED = 20
-"""Namespaces of which quotas are read: those with the most waiting pods."""
+"""The number of namespaces whose quotas are read: those with the most waiting pods."""
 HELP = """Look for mistakes in a set-up, and say how to mend them.
 
 Example: escher doctor --scheduler-config scheduler-config/escher.yaml
@@ -93,7 +93,7 @@ def doctor(
 
 
 class _Where:
-    """Which cluster."""
+    """The cluster to check."""
 
     def __init__(self, kubeconfig: Path | None, context: str | None) -> None:
         self.kubeconfig, self.context = kubeconfig, context
@@ -179,7 +179,7 @@ def _look(
 
 
 def _election(settings: Settings, account: ServiceAccount | None) -> Election | None:
-    """What the settings say of it; None where they say that there is none, or nothing tells in which namespace."""
+    """The election of the settings; None if it is off or its namespace is unknown."""
     from extender.doctor.permissions import Election
 
     namespace = settings.lease_namespace or (account.namespace if account else "")
@@ -248,7 +248,7 @@ def _answer(service: Api, path: str) -> Any:
 
 
 def _address_is_given(command: typer.Context) -> bool:
-    """By an option or the environment."""
+    """Whether an option or the environment gives the service's URL."""
     source = command.get_parameter_source("url")
     return source is not None and source.name != "DEFAULT"
 
@@ -350,7 +350,7 @@ def _nobody_else_does_it(service: Api) -> None:
 
 
 async def _released(where: _Where, namespace: str | None, *, yes: bool) -> tuple[list[Gated], dict[str, str]]:
-    """Who waits at the gate, and if `yes` those that could not be let go, with why."""
+    """The pods at the gate and, if `yes`, why the gate of some could not be removed."""
     from extender.doctor.gates import gated_pods, release
     from extender.kube.connection import Connection
     from extender.kube.credentials import Credentials, default_loader

@@ -1,4 +1,4 @@
-"""Documents: what a file says in YAML, of which JSON is a part."""
+"""Documents: the content of a YAML file; JSON is a subset of YAML."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from extender.cli.api import fail
 
 
 def read_documents(option: str, filename: str) -> list[Any]:
-    """The file's documents; `-` is standard input. Does not return on errors: `option` is what named the file."""
+    """The documents of the file `option` names; `-` is standard input. Exits on errors."""
     import yaml
 
     try:
@@ -22,7 +22,7 @@ def read_documents(option: str, filename: str) -> list[Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         fail(f"{option} is {filename}: it is no YAML: {' '.join(str(error).split())}", code=2)
     try:
-        # JSON writes a character beyond U+FFFF as two halves, which YAML takes for two characters.
+        # JSON writes a character beyond U+FFFF as two halves, which YAML reads as two characters.
         found: list[Any] = json.loads(json.dumps(documents, default=str))
         json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError) as error:

@@ -1,7 +1,7 @@
 """State dumps as commands write and ask them: files, progress, errors in words.
 
-What reads a dump is imported when there is one to read: help should not wait for it. Exit code 2 for a file that cannot
-be used. What is told of a dump beside its answer goes to standard error.
+Modules that read a dump are imported when needed, so that help need not wait. Exit code 2 for a file that cannot be
+used. Messages about a dump go to standard error, its answer to standard output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ State = Annotated[
 
 
 def asked(service: Api, state: Path | None) -> Api:
-    """Whom to ask: the dump where one is given, else the service."""
+    """The API to ask: the dump's if a dump is given, else the service's."""
     return service if state is None else _open(state)
 
 
@@ -43,8 +43,7 @@ def asked(service: Api, state: Path | None) -> Api:
 
 
 def write(file: Path | None, service: Api) -> None:
-    """The service's dump is in the file, all of it or nothing; compressed where its name ends with .gz. None, or -: on
-    standard output."""
+    """Writes the dump to the file, all or nothing, compressed for .gz. None or `-`: to stdout."""
     if file is None or str(file) == STDOUT:
         if sys.stdout.isatty():
             fail("a state dump is nothing to look at: give a file, as in `escher state --dump state.json.gz`", code=2)
@@ -76,7 +75,7 @@ def _copy(parts: Iterable[bytes], into: IO[bytes] | gzip.GzipFile, progress: Cal
 
 @contextmanager
 def _beginning(path: Path, named: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
-    """The file, which nobody else may read: it tells of all namespaces."""
+    """The opened file, readable by its owner only, because it has data of all namespaces."""
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(opened, "wb") as file:
         if named.suffix != ".gz":
@@ -98,7 +97,7 @@ def _open(path: Path) -> Api:
             told = read(file, lambda count: tell(f"{count} records of the state are read"))
             app, there = asked_of(told)
     except ValueError as error:
-        # No dump, not all of one, or one that contradicts itself.
+        # It is no dump, is incomplete, or contradicts itself.
         fail(f"--state is {path}: {error}", code=2)
     except OSError as error:
         fail(f"--state is {path}: {error.strerror or error}", code=2)
@@ -123,7 +122,7 @@ def _reading(path: Path) -> Iterator[BufferedReader]:
 
 @contextmanager
 def _working() -> Iterator[Callable[[str], None]]:
-    """What is told meanwhile is shown where somebody looks on."""
+    """A function that shows progress, if standard error is a terminal."""
     if not beside.is_terminal:
         yield lambda text: None
         return

@@ -56,7 +56,7 @@ def _explanation(kind: str, name: str, namespace: str, service: Api) -> dict[str
 
 
 def show_since(told: dict[str, Any], at: datetime | None = None) -> None:
-    """For how long it has waited, and for this reason. `at`: when that was told; None: now."""
+    """Shows how long it has waited in all and for this reason. `at`: the end; None: now."""
     since, reason, now = told.get("since"), told.get("reason_since"), at or datetime.now(UTC)
     if since:
         out.print(f"it has waited {_for(since, now)}" + (f", for this reason {_for(reason, now)}" if reason else ""))
@@ -71,7 +71,7 @@ def _for(since: str, now: datetime) -> str:
 
 
 def show_remedies(told: dict[str, Any]) -> None:
-    """What would help; where that was tried, it is said."""
+    """Shows what would help, and whether that was tried."""
     if told["remedies"]:
         out.print()
         out.print("what would help:")
@@ -100,10 +100,10 @@ def _show(told: dict[str, Any], as_json: bool, at: datetime | None) -> None:
 
 
 def _unheeded(address: str, namespace: str, name: str) -> list[str]:
-    """What the embedded cluster on this machine, if there is one, says that it does not do for the pod."""
+    """The notes of this machine's embedded cluster on the pod's unsupported fields."""
     try:
         from lab.controlplane import unheeded
     except ModuleNotFoundError:
-        # The image has no such clusters.
+        # The container image has no such clusters.
         return []
     return unheeded.of_pod(address, namespace, name)

@@ -1,4 +1,4 @@
-"""`escher gang`: the gangs of a namespace, and how far each has come."""
+"""`escher gang`: the gangs of a namespace, and how far each is placed."""
 
 from __future__ import annotations
 

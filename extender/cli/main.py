@@ -1,4 +1,4 @@
-"""The `escher` command: gathers the commands of the other modules here and nothing else.
+"""The `escher` command: gathers the commands of the other modules here.
 
 Exit codes everywhere: 0 done, 1 failed, 2 wrong use.
 """
@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def _hear_interrupts_once_begun(command: object) -> None:
-    """Until a command begins, an interrupt ends the process at once: see `extender.__main__`."""
+    """Lets an interrupt raise KeyboardInterrupt once a command begins: see `extender.__main__`."""
     assert isinstance(command, TyperCommand | TyperGroup)
     if (run := command.callback) is not None:
 

@@ -1,4 +1,4 @@
-"""`NAME=VALUE`, as options take it."""
+"""Reads `NAME=VALUE`, as options take it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from extender.shipped.errors import WrongUse
 
 
 def pairs(texts: Iterable[str] | None) -> list[tuple[str, str]]:
-    """The texts taken apart; empty ones are left out. Raises WrongUse."""
+    """The names and values; empty texts are left out. Raises WrongUse."""
     found = []
     for text in filter(None, texts or ()):
         name, equals, value = text.partition("=")

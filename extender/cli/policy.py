@@ -1,6 +1,6 @@
-"""`escher policy`: the EscherPolicy objects of a namespace, applied from files as kubectl takes them.
+"""`escher policy`: the EscherPolicy objects of a namespace, applied from files as kubectl does.
 
-A file spells a policy as the custom resource does. What is in it is read here; whether it makes sense the service says.
+A file spells a policy as the custom resource does. This module reads the file; the service validates the policy.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class _Written:
 
 
 def _read(filename: str, namespace: str) -> list[_Written]:
-    """The policies of a file. Does not return on errors."""
+    """The policies of a file. Exits on errors."""
     documents = read_documents("--filename", filename)
     found = [_policy(filename, each, namespace) for each in _objects(documents)]
     if not found:

@@ -1,4 +1,4 @@
-"""`escher quota`: what a namespace has, may have and may touch."""
+"""`escher quota`: a namespace's use, its limits, and the nodes and names it may touch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands that start clusters say beside their result: progress, and failures in words with their exit code."""
+"""Progress, and failures in words with exit codes, of commands that start clusters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _beside = Terminal(stderr=True, highlight=False, soft_wrap=True)
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Failures end the command with their text and their exit code, without a traceback."""
+    """Failures end the command with their text and exit code, without a traceback."""
     try:
         yield
     except WrongUse as error:
@@ -37,7 +37,7 @@ def _fail(message: str, *, code: int) -> NoReturn:
 
 
 class Told(Progress):
-    """What happens, on standard error: one line that changes on a terminal, plain lines elsewhere."""
+    """Progress on standard error: one changing line on a terminal, plain lines elsewhere."""
 
     def __init__(self) -> None:
         self._status = Status("", console=_beside) if _beside.is_terminal else None

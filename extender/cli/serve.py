@@ -1,6 +1,6 @@
 """`escher serve`: the service, until a signal stops it.
 
-The service is imported when it is to run: the help of a command should not wait for it.
+The service is imported when it is to run, so that the help of a command need not wait for it.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ def serve(
     try:
         code = _run(settings, config, load, lines)
     finally:
-        # Before anything that is said beside the log.
+        # Before any output beside the log.
         if lines is not None:
             lines.drain()
     raise typer.Exit(code)
 
 
 def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], lines: LogLines | None) -> int:
-    """The service has run; answers the exit code."""
+    """Runs the service; returns the exit code."""
     import asyncio
     import gc
     from signal import SIGINT
 
-    # A thousand modules, and no garbage among them: looking for it would be a sixth of the start.
+    # Imports load a thousand modules and leave no garbage; collection would take a sixth of the start.
     gc.disable()
     import uvloop
 
@@ -143,7 +143,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
     except (BadConfiguration, CannotListen) as error:
         echo(f"escher serve: {error}", err=True)
         return 1
-    # As shells have it: SIGTERM is how an orderly end is asked for, SIGINT that somebody lost patience.
+    # As shells have it: SIGTERM requests an orderly end (0), SIGINT is a user's interrupt (130).
     return 130 if asked_by is SIGINT else 0
 
 
@@ -157,7 +157,7 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
     def again(lost: int, why: str) -> None:
         structlog.get_logger(__name__).warning("lines of the log are lost", lines=lost, why=why)
 
-    # Without a standard error its number may be any file's.
+    # Without a standard error, its descriptor number may belong to any file.
     lines = LogLines(None if sys.stderr is None else sys.stderr.fileno(), again=again)
     stream: Any = lines
 
@@ -170,7 +170,7 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
     if settings.log_format == "json":
         last: Any = structlog.processors.JSONRenderer()
         logging.basicConfig(level=level, stream=stream)
-        # What libraries log is an object too, with the same keys.
+        # Libraries' log lines are objects too, with the same keys.
         whole = [structlog.stdlib.add_logger_name, *common]
         as_json = structlog.stdlib.ProcessorFormatter(foreign_pre_chain=whole, processor=last)
         for handler in logging.getLogger().handlers:
@@ -181,7 +181,7 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
     structlog.configure(
         processors=[*common, last],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        # In one piece, with the line's end.
+        # Each line is written in one piece with its line end.
         logger_factory=lambda *names: LineLogger(stream),
     )
     return lines

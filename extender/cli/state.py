@@ -1,4 +1,4 @@
-"""`escher state`: what each node has, what of it is available, and who holds the rest."""
+"""`escher state`: each node's capacity, what of it is available, and the holders of the rest."""
 
 from __future__ import annotations
 

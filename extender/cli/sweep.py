@@ -1,4 +1,4 @@
-"""`escher gang sweep`: what dead applications with gangs without an extender have left in a namespace goes."""
+"""`escher gang sweep`: removes what dead applications left of gangs without an extender."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sweep(
     from extender.kube.errors import Refused, Unavailable
 
     try:
-        # What is left is the result; what happens meanwhile is for applications' logs.
+        # The result is what is left; other events are for applications' logs.
         with quietly("error"):
             swept = asyncio.run(_sweep(namespace, kubeconfig, context))
     except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:

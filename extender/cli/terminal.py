@@ -1,4 +1,4 @@
-"""The terminal: all that commands print goes through here, and what others wrote is escaped on the way.
+"""The terminal: prints all output of commands and escapes text that came from elsewhere.
 
 A text is one line; in a table a cell is. Names in brackets are no markup, unless a caller asks for it.
 """
@@ -20,10 +20,10 @@ from extender.kube.printable import printable
 
 
 class Terminal(Console):
-    """A console of rich's that writes nothing of what it is given but printable text and line ends."""
+    """A console of rich's that writes only printable text and line ends."""
 
     def print(self, *objects: Any, markup: bool | None = False, **more: Any) -> None:
-        """Each text is a line; what else is given may have several."""
+        """Prints each text as a line; other objects may have several."""
         lines = (Text(printable(each)) if isinstance(each, str) and not markup else each for each in objects)
         super().print(*lines, markup=markup, **more)
 
@@ -36,18 +36,18 @@ class Terminal(Console):
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """The table has one more row, each cell in one line."""
+    """Adds a row to the table, each cell in one line."""
     table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
 def echo(text: str, *, err: bool = False, keep: str = "") -> None:
-    """As `typer.echo`: one line, but for a text of ours that may keep its line breaks."""
+    """As `typer.echo`, but in one line; `keep`: characters to keep, for this project's texts."""
     typer.echo(printable(text, keep=keep), err=err)
 
 
 @contextmanager
 def quietly(level: str) -> Iterator[None]:
-    """The log is on stderr, and has nothing below that level: what happens on the way is told by what is found."""
+    """Sends the log to stderr without events below `level`: the command's result reports them."""
     import structlog
 
     usual = structlog.get_config()

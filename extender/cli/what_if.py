@@ -1,4 +1,4 @@
-"""`escher what-if`: would it fit, and where; and what becomes of a node's pods when it is drained. Changes nothing."""
+"""`escher what-if`: whether pods would fit and where; the effect of a drain. Changes nothing."""
 
 from __future__ import annotations
 

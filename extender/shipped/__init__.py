@@ -1,1 +1,1 @@
-"""Files that Escher ships: where they are, what the custom resources are, and the supported versions of Kubernetes."""
+"""Files that Escher ships: paths, custom resource definitions, supported Kubernetes versions."""

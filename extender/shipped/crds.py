@@ -1,4 +1,4 @@
-"""Custom resource definitions, Escher's and others, applied before anybody asks for them."""
+"""Applies custom resource definitions, Escher's and others, before any client uses them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,9 @@ def shipped_definitions() -> list[dict[str, Any]]:
 def establish(
     url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object], more: Sequence[Path] = ()
 ) -> None:
-    """All definitions, those in the files `more` too, are served by the API server at `url`; and the namespace is there
-    in which the service stores its own.
+    """The API server serves all definitions, also those in `more`, and has the service's namespace.
 
-    Raises ClusterError if one is refused or too late.
+    Waits for both. Raises ClusterError if a definition is refused or is not served in time.
     """
     status, answer = loopback.ask("POST", url + _NAMESPACES, trust=trust, token=token, body=_OWN_NAMESPACE)
     if status not in (201, 409):
@@ -57,7 +56,7 @@ def establish(
 
 
 def _collections(definition: dict[str, Any]) -> set[str]:
-    """Where the objects of a definition are listed, over all namespaces."""
+    """Paths of the lists of a definition's objects over all namespaces."""
     spec = definition["spec"]
     served = [version["name"] for version in spec["versions"] if version["served"]]
     return {f"/apis/{spec['group']}/{version}/{spec['names']['plural']}" for version in served}
@@ -72,7 +71,7 @@ def _documents(file: Path) -> list[dict[str, Any]]:
 
 
 def documents(file: Path) -> list[dict[str, Any]]:
-    """What stands in a YAML file, without what is empty. Raises ClusterError."""
+    """The documents of a YAML file, without empty ones. Raises ClusterError if it is not YAML."""
     try:
         parsed = deepcopy(_parsed(file.read_text()))
     except yaml.YAMLError as error:
@@ -82,12 +81,12 @@ def documents(file: Path) -> list[dict[str, Any]]:
 
 @cache
 def _parsed(text: str) -> list[Any]:
-    """Once for each text: a simulation starts in less than it takes to read YAML."""
+    """The parsed documents, cached: a simulation starts in less time than YAML takes to read."""
     return list(yaml.safe_load_all(text))
 
 
 def message(answer: bytes) -> str:
-    """What the API server says in an answer that is no success."""
+    """The API server's message in an error answer."""
     try:
         return str(json.loads(answer)["message"])
     except (ValueError, KeyError, TypeError):

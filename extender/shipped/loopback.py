@@ -1,6 +1,6 @@
-"""One HTTP request to a server on this machine, standard library only: what the supervisor asks with.
+"""One HTTP request to a server on this machine, by the standard library only, for the supervisor.
 
-A connection per request and no retry. The richer client for tests and commands is `api`.
+It makes one connection per request and does not retry. `lab.controlplane.api` is the client for tests and commands.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ask(
     content_type: str = "application/json",
     timeout: float = 5,
 ) -> tuple[int, bytes]:
-    """Status and body of the answer. Raises Unreachable if there is none within `timeout` seconds."""
+    """Status and body of the answer. Raises Unreachable if none comes within `timeout` seconds."""
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port
     connection = (

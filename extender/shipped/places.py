@@ -1,6 +1,6 @@
-"""Where things are: shipped configuration files, the binary cache, one folder per cluster.
+"""Paths: shipped configuration files, the binary cache, one folder per cluster.
 
-Reads the environment (XDG_CACHE_HOME, XDG_STATE_HOME) and nothing else; creates no folder.
+Reads only XDG_CACHE_HOME and XDG_STATE_HOME from the environment; creates no folder.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ GO_MODULE = _CONTROL_PLANE / "go"
 KWOK_STAGES = _CONTROL_PLANE / "kwok-stages.yaml"
 
 DEFAULT_NAME = "default"
-"""Of the cluster that is meant where none is named."""
+"""The name of the cluster if the user gives none."""
 
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def shipped(folder: str) -> Path:
-    """The folder `scheduler-config` or `deploy`, from the checkout or from inside an installed package."""
+    """The folder `scheduler-config` or `deploy`, of the checkout or of an installed package."""
     checkout = PACKAGE.parent / folder
     return checkout if checkout.is_dir() else PACKAGE / "_shipped" / folder
 
@@ -37,7 +37,7 @@ def clusters() -> Path:
 
 
 def cluster_folder(name: str) -> Path:
-    """The folder of the cluster `name`, which must be a DNS label because it becomes a kubeconfig context."""
+    """The cluster's folder. Raises WrongUse unless `name` is a DNS label (a kubeconfig context)."""
     if not _NAME.fullmatch(name):
         raise WrongUse(
             f"cluster name {name!r} is not usable: at most 63 lower-case letters, digits and '-', "
@@ -47,11 +47,11 @@ def cluster_folder(name: str) -> Path:
 
 
 def named(name: str) -> str:
-    """What a command of `escher cluster` needs after it to mean this cluster: nothing, or ` --name NAME`."""
+    """The option that selects this cluster in `escher cluster`: nothing, or ` --name NAME`."""
     return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _xdg(variable: str, default: str) -> Path:
-    # The XDG specification: a relative path is to be ignored, as if the variable were not set.
+    # The XDG specification: a relative path is ignored, as if the variable were not set.
     chosen = Path(os.environ.get(variable, ""))
     return chosen if chosen.is_absolute() else Path.home() / default

@@ -1,4 +1,4 @@
-"""Progress: what whoever waits for a cluster is told meanwhile. Knows no process, and imports nothing that does."""
+"""Progress: the callbacks that report how far the start of a cluster is."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Protocol
 
 
 class BuildProgress(Protocol):
-    """Told what happens, from the thread that builds."""
+    """Callbacks during a build, called from the thread that builds."""
 
     def waiting(self) -> None:
         """Another process builds the same; this one waits for it."""
 
     def begins(self, name: str, number: int, of: int) -> None:
-        """This binary is being built."""
+        """The build of this binary begins."""
 
     def ends(self, name: str, seconds: float) -> None:
-        """This binary is there."""
+        """This binary is complete."""
 
 
 class Progress(BuildProgress):
-    """Told what happens while a cluster starts. This one says nothing; override what is of interest."""
+    """Callbacks during a cluster's start. This class ignores them; override what is of interest."""
 
     def waiting(self) -> None:
         return
@@ -34,7 +34,7 @@ class Progress(BuildProgress):
         """The component has been started."""
 
     def usable(self, component: str, seconds: float) -> None:
-        """The component answers, so many seconds after it was started."""
+        """The component answers, `seconds` after its start."""
 
     def nodes_created(self, count: int, seconds: float) -> None:
         """All nodes exist."""

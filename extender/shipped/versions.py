@@ -1,7 +1,7 @@
-"""The minor versions of Kubernetes that a real control plane is built of, and what of Kubernetes differs between them.
+"""The supported minor versions of Kubernetes for a real control plane, and their differences.
 
-One entry a minor. Whoever starts a component asks here what its version needs, and compares no versions itself. Reads
-ESCHER_KUBERNETES and nothing else; knows no process. To support another minor: a folder with its go.mod, and an entry.
+There is one entry a minor. Callers read their version's needs here and compare no versions. The only environment
+variable read is ESCHER_KUBERNETES. To support another minor, add a folder with its go.mod, and an entry.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from extender.shipped import places
 from extender.shipped.errors import WrongUse
 
 VARIABLE = "ESCHER_KUBERNETES"
-"""The environment variable that names the minor where nobody does."""
+"""The environment variable with the default minor version."""
 
 
 @dataclass(frozen=True)
 class ServedApi:
-    """A group and version of kube-apiserver's, as `scheduling.k8s.io/v1alpha2`. `gates`: the feature gates without
-    which there is none; with any, it has to be asked for by its name as well."""
+    """An API group and version, as `scheduling.k8s.io/v1alpha2`, and the feature gates it needs.
+
+    With `gates`, kube-apiserver serves it only if these are set and `--runtime-config` names it."""
 
     name: str
     gates: Mapping[str, bool] = field(default_factory=dict)
 
     def switched_on(self) -> str | None:
-        """What `--runtime-config` says of it; None: it is served anyway."""
+        """Its entry for `--runtime-config`; None: it is served by default."""
         return f"{self.name}=true" if self.gates else None
 
 
@@ -36,17 +37,17 @@ class Kubernetes:
     """One minor version."""
 
     minor: str
-    """As `1.36`."""
+    """For example `1.36`."""
     module: Path
-    """The folder of the Go module that names the version, with main packages of kube-apiserver and kube-scheduler."""
+    """The Go module of that version, with main packages of kube-apiserver and kube-scheduler."""
     admission_policies: ServedApi
-    """MutatingAdmissionPolicy: by which the API server marks pods."""
+    """The API of MutatingAdmissionPolicy, by which the API server marks pods."""
     native_gangs: ServedApi | None
-    """PodGroups of Kubernetes' own, as `escher compare` makes them; None: this minor has no such kind."""
+    """Kubernetes' own PodGroups, which `escher compare` creates; None: this minor has none."""
 
     @property
     def marks_by_default(self) -> bool:
-        """Whether the API server marks pods without a feature gate."""
+        """Whether the API server can mark pods without a feature gate."""
         return not self.admission_policies.gates
 
 
@@ -62,7 +63,7 @@ SUPPORTED = (
         minor="1.35",
         module=places.GO_MODULE.with_name("go-1.35"),
         admission_policies=ServedApi("admissionregistration.k8s.io/v1beta1", {"MutatingAdmissionPolicy": True}),
-        # It has the gates, and another kind: Workload of v1alpha1.
+        # This minor has the gates, but another kind: Workload of v1alpha1.
         native_gangs=None,
     ),
 )
@@ -70,8 +71,7 @@ SUPPORTED = (
 
 
 def chosen(minor: str = "") -> Kubernetes:
-    """The minor version that is meant by this name; without one, what ESCHER_KUBERNETES says; else the newest. Raises
-    WrongUse."""
+    """The entry of `minor`, else of ESCHER_KUBERNETES, else the newest. Raises WrongUse."""
     wanted = minor or os.environ.get(VARIABLE, "") or NEWEST.minor
     for each in SUPPORTED:
         if each.minor == wanted:

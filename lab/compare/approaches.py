@@ -1,7 +1,7 @@
-"""Approaches: the ways in which the same gang can be placed, from the same manifest of a pod (see `vocabulary`).
+"""Approaches: the ways to place the same gang, from the same manifest of a pod (see `vocabulary`).
 
-Each is carried out as its users would: pods alone, pods with a label and an annotation, a PodGroup, a Job, or
-an application that has ghosts hold the room first. They differ in nothing else: the same client creates the pods.
+Each is carried out as its users would: pods alone, pods with a label and an annotation, a PodGroup, a Job, or an
+application whose ghosts hold the room first. They differ in nothing else: the same client creates the pods.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ Shape = Callable[[Manifest, Ask], None]
 
 
 class Way(Protocol):
-    """How a gang is placed. One gang of a name at a time."""
+    """How a gang is placed. Only one gang of a name may exist at a time."""
 
     async def prepare(self, ask: Ask) -> None:
-        """What may be there before anybody asks for the gang is there."""
+        """Creates the objects that may exist before the gang is requested."""
         ...
 
     async def submit(self, ask: Ask) -> None:
-        """The gang is asked for; when it is placed is up to the cluster."""
+        """Requests the gang; the cluster decides when to place it."""
         ...
 
     async def replace(self, ask: Ask, number: int, name: str) -> None:
-        """That member was lost; its owner makes another, of this name, in its place."""
+        """Creates a member of this name in place of lost member `number`, as its owner would."""
         ...
 
     async def end(self, ask: Ask) -> None:
-        """The gang has ended, or is not wanted any more; its pods go, and all that was made for it has gone."""
+        """Ends the gang: deletes its pods, and waits until all else created for it is gone."""
         ...
 
 
 class Plain:
-    """The pods, as `shape` has made them."""
+    """The pods, changed by `shape`."""
 
     def __init__(self, requests: Requests, shape: Shape) -> None:
         self._requests, self._shape = requests, shape
@@ -94,7 +94,7 @@ class Plain:
 
 
 class Grouped(Plain):
-    """Pods whose group is an object in the API, which is there before they are asked for."""
+    """Pods whose group is an API object, which exists before the pods are requested."""
 
     groups: ClassVar[str]
 
@@ -120,7 +120,7 @@ class Coscheduling(Grouped):
     groups = address("apis", *_COSCHEDULING_API, "namespaces", NAMESPACE, "podgroups")
 
     def group(self, ask: Ask) -> Manifest:
-        # A custom resource: the API server does not take its kind from the path.
+        # A custom resource: the API server does not derive its kind from the path.
         kind = {"apiVersion": "/".join(_COSCHEDULING_API), "kind": "PodGroup"}
         return {**kind, "metadata": {"name": ask.name}, "spec": {"minMember": ask.size}}
 
@@ -139,7 +139,7 @@ class ByJob(Plain):
         await self._requests.request("POST", _JOBS, msgspec.json.encode({"metadata": {"name": ask.name}, "spec": spec}))
 
     async def replace(self, ask: Ask, number: int, name: str) -> None:
-        """The Job's controller makes it."""
+        """Nothing to do: the Job's controller creates the replacement."""
 
     async def end(self, ask: Ask) -> None:
         await delete(self._requests, f"{_JOBS}/{ask.name}", b'{"propagationPolicy":"Background"}')
@@ -147,7 +147,7 @@ class ByJob(Plain):
 
 
 class Ghosts:
-    """The members are made when their ghosts hold the room. `gangs`: of an application, or shared by all."""
+    """Creates members when their ghosts hold the room. `gangs`: one application's, or shared."""
 
     def __init__(self, requests: Requests, gangs: ExtendedResourceGangs) -> None:
         self._requests, self._gangs = requests, gangs
@@ -159,7 +159,7 @@ class Ghosts:
     async def submit(self, ask: Ask) -> None:
         run = self._gangs.start(spec_of(ask))
         launching = asyncio.create_task(self._launch(ask, run))
-        # Where the comparison is interrupted nobody asks for its outcome, and nobody is to read of it.
+        # An interrupted comparison never awaits the task; this keeps asyncio from reporting its error.
         launching.add_done_callback(lambda task: task.cancelled() or task.exception())
         self._runs[ask.name] = (run, launching)
 
@@ -178,22 +178,22 @@ class Ghosts:
         launching.cancel()
         [failed] = await asyncio.gather(launching, return_exceptions=True)
         if isinstance(failed, Exception) and not isinstance(failed, GangFailed):
-            # No fault of the approach: nothing may be told of this trial.
+            # The error is not the approach's fault, so the trial must not be recorded.
             raise failed
         await remove(self._requests, ask)
         run.cancel()
         await run.ended()
-        # Not before: who was interrupted in ending it ends it again.
+        # Not earlier: if this is interrupted, a later call must end the run again.
         del self._runs[ask.name]
 
 
 def _let_in(ask: Ask, run: GangRun, number: int, name: str = "") -> Manifest:
-    """The member, as its ghost knows it."""
+    """The member's pod with its ghost's requirement."""
     return run.spec.requirement(number, Approach.EXTENDED_RESOURCES).attach(manifest(ask, number, name))
 
 
 def scheduled_by(scheduler: str) -> Shape:
-    """The pods say by whom, and nothing else."""
+    """A shape that sets only the name of the scheduler."""
 
     def shape(pod: Manifest, ask: Ask) -> None:
         pod["spec"]["schedulerName"] = scheduler
@@ -243,20 +243,20 @@ _SCHEDULERS = {
     **dict.fromkeys((LEDGER, OPTIMISTIC_LEDGER), _LEDGER),
     COSCHEDULING: COSCHEDULING,
 }
-"""Of those that are not placed by the scheduler without an extender."""
+"""The schedulers of approaches that need one other than the scheduler without an extender."""
 MADE = tuple(each for each in APPROACHES if each in _BY_SHAPE or each in _BY_GHOSTS or each == UNSAFE)
-"""Those that this can carry out."""
+"""The approaches that this module can carry out."""
 SETTINGS = dict.fromkeys((OPTIMISTIC, OPTIMISTIC_LEDGER), "reserve_at_filter: false\n")
-"""Of the service, for those who need other than its usual ones."""
+"""Settings of the service, for approaches that need other than its usual ones."""
 BY_NAME_ONLY = frozenset({*SETTINGS, UNSAFE, COSCHEDULING})
-"""Those that take part only where somebody asks for them, or brings what they need."""
+"""Approaches that take part only if the user names them, or brings what they need."""
 USUAL = tuple(each for each in MADE if each not in BY_NAME_ONLY)
 REAL_ONLY = frozenset({NATIVE, COSCHEDULING})
-"""What the embedded cluster does not have."""
+"""Approaches that the embedded cluster lacks."""
 
 
 class RollBacks:
-    """How often all that was held for a gang was given back, to be tried again."""
+    """Counts how often all room held for a gang was given back for another try."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -267,7 +267,7 @@ class RollBacks:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How an approach places gangs, and how the ordinary pods beside them are placed: by the same scheduler."""
+    """How an approach places gangs, and ordinary pods beside them, with the same scheduler."""
 
     gangs: Way
     ordinary: Way
@@ -281,7 +281,7 @@ class Ways:
 async def ways(
     requests: Requests, chosen: Iterable[str], stack: AsyncExitStack, seed: int, times: Times = USUAL_TIMES
 ) -> dict[str, Ways]:
-    """By name. What they keep running ends with the stack. `times` of ghosts."""
+    """Ways by approach; what they keep running ends with the stack. `times` of ghosts."""
     made: dict[str, Ways] = {}
     for name in chosen:
         gangs: Way
@@ -306,7 +306,7 @@ def spec_of(ask: Ask) -> GangSpec:
 
 
 def member(approach: str, ask: Ask, number: int) -> Manifest:
-    """A pod as this approach has it made, one of those that know no ghosts."""
+    """A pod of this approach, which must be one without ghosts."""
     return _shaped(_BY_SHAPE[approach][1], ask, number)
 
 

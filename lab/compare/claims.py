@@ -1,4 +1,4 @@
-"""Claims: the few ephemeral resources that pods of a workload ask for, while a block lasts."""
+"""Claims: sets the few ephemeral resources that pods of a workload request, while a block lasts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NODES = address("api", "v1", "nodes", query={"limit": CLAIMED})
 
 @asynccontextmanager
 async def claimable(service_url: str, requests: Requests) -> AsyncIterator[None]:
-    """Each is on one of the first nodes, and its node's status says so."""
+    """Sets each resource on one of the first nodes for the block, and deletes it afterwards."""
     nodes = msgspec.json.decode(await requests.request("GET", _NODES))["items"]
     async with AsyncEscher(service_url, namespace=NAMESPACE) as escher:
         for number in range(CLAIMED):

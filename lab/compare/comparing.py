@@ -1,4 +1,4 @@
-"""Comparing: a plan carried out on clusters of its own, written down trial by trial, and gone on with when cut off."""
+"""Comparing: carries out a plan on its clusters, records each trial, continues a cut-off run."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ _PLAIN = (
     structlog.processors.format_exc_info,
     structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
 )
-"""For a file: a line each."""
+"""Log processors for a file: a line per event."""
 
 
 class Told(Protocol):
-    """Who hears how far it is."""
+    """Callbacks for the progress of a comparison."""
 
     def cluster(self, nodes: int) -> Progress | None:
-        """One of so many nodes is being started; whom its progress is told."""
+        """A cluster of `nodes` nodes starts; returns the receiver of its progress."""
         ...
 
     def taking(self, pods: int) -> None:
-        """So many pods are going to take what is not free of the cluster."""
+        """`pods` pods come or go that take the room of the cluster that should not be free."""
         ...
 
     def trial(self, outcome: Outcome, left: int, seconds_left: float) -> None:
-        """A trial has ended, so many are left, and they take about so long."""
+        """A trial has ended; `left` trials are left and take about `seconds_left`."""
         ...
 
 
 async def begin(plan: Plan, folder: Path, command: str, told: Told) -> None:
-    """The folder has the run. Raises WrongUse where it has one already, ClusterError."""
+    """Carries out a new run in `folder`. Raises WrongUse if it has one already, ClusterError."""
     plan.check()
     about = Run(
         command=command,
@@ -96,7 +96,7 @@ async def begin(plan: Plan, folder: Path, command: str, told: Told) -> None:
 
 
 async def go_on(folder: Path, told: Told) -> None:
-    """The folder has the whole run that was begun there. Raises WrongUse where none was, ClusterError."""
+    """Completes the run in `folder`. Raises WrongUse if there is none, ClusterError."""
     try:
         recorder, recorded = Recorder.go_on(folder)
         plan = msgspec.convert(recorded.run.plan, Plan)
@@ -125,16 +125,16 @@ async def go_on(folder: Path, told: Told) -> None:
 
 
 def to_go(plan: Plan, done: Collection[int]) -> list[Trial]:
-    """The trials of all rounds of which not all have been. What was there of such a round does not count: half of it
-    would be compared with what another cluster has done, and at another time."""
+    """All trials of incomplete rounds; half rounds would compare different clusters and times."""
     rounds = groupby(plan.trials(), lambda trial: (trial.set_up, trial.repetition))
     whole = [list(each) for _, each in rounds]
     return [trial for each in whole if any(one.number not in done for one in each) for trial in each]
 
 
 def warming_up(plan: Plan, trials: Sequence[Trial]) -> list[Trial]:
-    """What goes before these on a new cluster, if the first of them counts, and is not written down: the warm-up of its
-    set-up, under numbers that no other trial has."""
+    """The warm-up that precedes `trials` on a new cluster, if the first of them counts.
+
+    It is not recorded; its numbers belong to no other trial."""
     if not trials or trials[0].repetition <= -plan.warm_up:
         return []
     mine = [each for each in plan.trials() if each.set_up == trials[0].set_up and each.repetition < 0]
@@ -164,7 +164,7 @@ async def _carry_out(plan: Plan, trials: Sequence[Trial], recorder: Recorder, to
 
 @contextmanager
 def _logged(path: Path) -> Iterator[None]:
-    """What the approaches say to operators is appended there, and is no part of what the command says."""
+    """Appends the approaches' log to the file, so that the command's own output lacks it."""
     usual = structlog.get_config()
     with path.open("a") as file:
         structlog.configure(logger_factory=structlog.WriteLoggerFactory(file), processors=_PLAIN)
@@ -281,7 +281,7 @@ def _source() -> str:
 
 
 def commit() -> str:
-    """Of the checkout that runs; "" if it is none."""
+    """The commit of the running checkout; "" if the code is not in one."""
     checkout = lines.PACKAGE.parent
     if not (checkout / ".git").exists():
         return ""
@@ -294,7 +294,7 @@ def commit() -> str:
 
 
 def _files(plan: Plan) -> dict[str, Path]:
-    """What a run was given that must be the same when it is gone on with."""
+    """The files given to a run that must be the same when it is continued."""
     found = {name: Path(path) for name, path in plan.scheduler_binaries.items()}
     if plan.service_config:
         found["service_config"] = Path(plan.service_config)

@@ -1,7 +1,7 @@
-"""Costs: what was spent so far, by the counters of those who spend it; a trial's is the difference of two.
+"""Costs: the resources used so far, read from counters; a trial's costs are a difference of two.
 
-The API server counts requests and bytes, kube-schedulers their attempts, the kernel each process' seconds of CPU. What
-a cluster does not tell is None, and never 0.
+The API server counts requests and bytes, kube-schedulers count attempts, the kernel counts each process' CPU seconds.
+If a cluster does not report a figure, it is None, and never 0.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from lab.controlplane.components import EXTENDER_SCHEDULER, brought_name
 
 _MUTATING = {"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"}
 _NOT_COUNTED = {"leases", "events"}
-"""Of whom they are is no matter of a gang; and events may be dropped."""
+"""Leases have nothing to do with a gang, and events may be dropped."""
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 Labels = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """`writes` that succeeded, without leases and events; their `bytes`, as sent; `attempts` of all kube-schedulers;
-    seconds of CPU of each component, and of this process, which asks for the gangs and has the ghosts' library in it;
-    `rollbacks` of an approach that holds room before the members come; `binds`: how often the service was asked to bind
-    a pod."""
+    """Counts and CPU seconds of each component; `writes`: successful, without leases and events.
+
+    `bytes` of these, as sent; `attempts` of all kube-schedulers; `cpu_client`: this process, with client and ghosts;
+    `rollbacks` of an approach that reserves room first; `binds`: requests to the service to bind a pod."""
 
     writes: float | None = None
     bytes: float | None = None
@@ -44,7 +44,7 @@ class Costs:
     binds: float | None = None
 
     def since(self, before: Costs) -> Costs:
-        """What was spent between the two; None for what either does not know."""
+        """The costs between the two; None for a figure that either lacks."""
         spent = {}
         for each in fields(self):
             now, then = getattr(self, each.name), getattr(before, each.name)
@@ -57,7 +57,7 @@ class Purse:
 
     def __init__(self, cluster: LocalCluster, requests: Requests, service: Service) -> None:
         self._cluster, self._requests, self._service = cluster, requests, service
-        # The schedulers' certificates are their own, and no other machine is asked.
+        # The schedulers' certificates are self-signed, and no other machine is called.
         self._schedulers = httpx.AsyncClient(verify=False, timeout=10.0, trust_env=False)
 
     async def aclose(self) -> None:
@@ -95,17 +95,17 @@ async def told(requests: Requests) -> str:
 
 
 def schedulers_of(pids: Mapping[str, int]) -> list[str]:
-    """Those of its components that are kube-schedulers, brought ones too."""
+    """The names of the kube-schedulers, brought ones included."""
     return [name for name in pids if name == EXTENDER_SCHEDULER or name.startswith(brought_name(""))]
 
 
 def writes(metrics: str) -> float | None:
-    """Those that succeeded, without leases and events; a call that deletes many objects is one."""
+    """Successful writes without leases and events; a call that deletes many objects is one."""
     return total(metrics, "apiserver_request_total", lambda of: _counts(of) and of.get("code", "").startswith("2"))
 
 
 def total(metrics: str, name: str, counts: Callable[[Labels], bool] = lambda labels: True) -> float | None:
-    """The sum of a counter's samples whose labels count; None where there is no such counter."""
+    """The sum of a counter's samples whose labels count; None if there is no such counter."""
     samples = re.findall(rf"^{re.escape(name)}(?:\{{(.*)\}})? (\S+)$", metrics, re.MULTILINE)
     found = [(dict(_LABEL.findall(labels)), float(value)) for labels, value in samples]
     return sum(value for labels, value in found if counts(labels)) if found else None
@@ -125,10 +125,9 @@ def _cpu(pids: Mapping[str, int], *components: str) -> float | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Of a process, all its threads together, as Linux counts it by the nanosecond. Raises ProcessLookupError where
-    there is none."""
+    """CPU seconds of a process, by the nanosecond. Raises ProcessLookupError if there is none."""
     try:
-        # What clock_getcpuclockid(3) makes of a pid; Python has it for threads alone.
+        # The clock id that clock_getcpuclockid(3) computes from a pid; Python has that function for threads only.
         return time.clock_gettime(~pid << 3 | 2)
     except OSError:
         raise ProcessLookupError(f"there is no process {pid}") from None

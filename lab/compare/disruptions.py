@@ -1,4 +1,4 @@
-"""Losses: members and nodes that are lost while a gang is placed, as soon as the watcher has seen it come so far."""
+"""Losses: deletes a member or a node while a gang is placed, once the watcher sees it so far."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from lab.controlplane.nodes import node
 
 _NODES = address("api", "v1", "nodes")
 _AWAY = 1.0
-"""Seconds after which a node that was lost is back."""
+"""Seconds after which a lost node is back."""
 _WITHIN = 600.0
-"""Longer than any trial: who waits is given up with it."""
+"""Seconds; longer than any trial, because the end of the trial ends the wait."""
 
 
 class Losses:
-    """Of one trial after the other. No pod is lost twice."""
+    """The losses of all trials, one after the other. No pod is lost twice."""
 
     def __init__(self, requests: Requests, watched: Watched) -> None:
         self._requests, self._watched = requests, watched
         self._lost: set[str] = set()
 
     async def suffer(self, loss: Loss, ask: Ask, way: Way) -> None:
-        """It has come about, those that were lost are replaced, and all members run."""
+        """Carries out the loss, replaces the lost members, and waits until all members run."""
         await self._until(lambda: len(self._seen(loss)) >= loss.after)
         pod = self._seen(loss)[loss.after - 1]
         if loss.what == "node":
@@ -42,17 +42,17 @@ class Losses:
         await self._until(lambda: self._watched.running(ask.name) >= ask.size)
 
     def _seen(self, loss: Loss) -> list[str]:
-        """Those that have come so far, in that order."""
+        """The pods created, or bound, so far, in that order."""
         pods = self._watched.of(loss.gang)
         if loss.seen == "created":
             return list(pods)
         return [name for _, name in sorted((pod.bound, name) for name, pod in pods.items() if pod.bound is not None)]
 
     async def _lose_node(self, name: str, ask: Ask, way: Way) -> None:
-        """What was on it goes with it, as the controllers of nodes and pods see to after a while."""
+        """Deletes the node and its pods, as the node and pod controllers do after a while."""
         found = msgspec.json.decode(await self._requests.request("GET", f"{_NODES}/{name}"))
         await delete(self._requests, f"{_NODES}/{name}")
-        # The API server says who was there: the watcher may not have seen them there yet, or have seen their end.
+        # The API server has the current pods: the watcher may not have seen them there yet, or have seen their end.
         path = pods_where(fieldSelector=f"spec.nodeName={name}")
         ended = msgspec.json.decode(await self._requests.request("DELETE", path, WITHOUT_DELAY))["items"]
         members = [each["metadata"]["name"] for each in ended if _is_of(ask, each)]
@@ -60,7 +60,7 @@ class Losses:
         try:
             await asyncio.sleep(_AWAY)
         finally:
-            # Also where the trial is given up meanwhile: the next one has it.
+            # Also if the trial is given up meanwhile, because the next trial needs the node.
             await self._requests.request("POST", _NODES, msgspec.json.encode(as_new(found)))
 
     async def _replace(self, pods: Iterable[str], ask: Ask, way: Way) -> None:
@@ -80,7 +80,7 @@ def _is_of(ask: Ask, pod: dict[str, Any]) -> bool:
 
 
 def as_new(found: dict[str, Any]) -> dict[str, Any]:
-    """The node as its kubelet brings it: without what was written to it since."""
+    """The node as its kubelet creates it: without later changes."""
     capacity = found["status"]["capacity"].items()
     offered = {key: value for key, value in capacity if not key.partition("/")[0].endswith(DOMAIN)}
     return node(found["metadata"]["name"], offered, labels=found["metadata"]["labels"])

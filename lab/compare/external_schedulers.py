@@ -1,6 +1,6 @@
-"""Brought: approaches whose scheduler is somebody else's program, and what a control plane needs to run it.
+"""Brought: approaches whose scheduler is another project's program, and what it needs to run.
 
-They take part where the user gives the program; nothing of theirs is in this package.
+They take part if the user gives the program; this package contains none of their code.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ _HERE = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """`program`: what it is and where it comes from, as it is worded to whoever has not given it. `config` of the
-    scheduler; `definitions`: files of the custom resources that it reads."""
+    """`program`: its source, for messages; `config`: its file; `definitions`: files of its CRDs."""
 
     program: str
     config: Path
@@ -38,7 +37,7 @@ BROUGHT: Mapping[str, Brought] = {
 
 
 def check(programs: Mapping[str, str], approaches: Sequence[str]) -> None:
-    """Raises WrongUse where these approaches need other programs, or where one cannot be run."""
+    """Raises WrongUse if these approaches need other programs, or if one cannot be run."""
     for name, path in programs.items():
         if name not in BROUGHT:
             raise WrongUse(
@@ -56,6 +55,6 @@ def check(programs: Mapping[str, str], approaches: Sequence[str]) -> None:
 
 
 def digest(program: Path) -> str:
-    """By which a run tells which program it was."""
+    """The digest by which a run identifies the program."""
     with program.open("rb") as file:
         return f"sha256 {hashlib.file_digest(file, 'sha256').hexdigest()}"

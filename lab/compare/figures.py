@@ -1,17 +1,16 @@
-"""Figures: quantiles, means and ratios with bootstrap percentile intervals, and whether a claim holds. Pure.
+"""Figures: quantiles, means and ratios with bootstrap percentile intervals, and claims. Pure.
 
-What is drawn anew is whole repetitions, not single gangs: gangs of one trial share its luck. Approaches are interleaved
-in rounds, so that of two that are compared the same repetitions are drawn. The same samples give the same figures.
+Resampling draws whole repetitions, not single gangs, because gangs of one trial share its conditions. Approaches are
+interleaved in rounds, so a comparison draws the same repetitions of both. The same samples give the same figures. A
+gang that was never placed is infinitely late, and counts. A median is finite if more than half of the gangs were
+placed.
 
-A gang that was never placed is infinitely late. It counts like any other: a median is finite while more than half of
-the gangs were placed.
-
-Percentile intervals of means are too narrow where there are few rounds: resamples vary less than samples do, by the
-root of (n - 1) / n, and their quantiles are about a normal's, not Student's. They are expanded to those.
+Percentile intervals of means are too narrow if there are few rounds: resamples vary less than samples do, by the root
+of (n - 1) / n. Their quantiles are about a normal's, not Student's. They are expanded to those.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (percentile intervals); Hesterberg,
-What Teachers Should Know About the Bootstrap, The American Statistician 69(4), 2015 (the expanded percentile
-interval); Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.3 and 26.7.4 (Student's t).
+What Teachers Should Know About the Bootstrap, The American Statistician 69(4), 2015 (the expanded percentile interval);
+Abramowitz and Stegun, Handbook of Mathematical Functions, 1964, 26.7.3 and 26.7.4 (Student's t).
 """
 
 from __future__ import annotations
@@ -28,23 +27,24 @@ import numpy.typing as npt
 LEVEL = 0.95
 RESAMPLES = 2000
 SEED = 20221107
-"""Of what is drawn; the figures of a run do not depend on the run's own."""
+"""The seed of the resampling; a run's figures do not depend on the run's own seed."""
 ROUNDS = 6
-"""Fewer decide nothing: even if all of five fall on one side, they do so by chance more often than 1 - LEVEL."""
+"""Fewer decide nothing: chance puts all of five on one side more often than 1 - LEVEL."""
 _AT_ONCE = 4_000_000
 
 Sample = Mapping[int, Sequence[float]]
-"""By repetition what was measured in it."""
+"""The measured values by repetition."""
 Numbers = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 Statistic = Callable[[Numbers, Counts], Numbers]
-"""Of sorted values, and of how often each is there by resample (in rows): one number by resample."""
+"""From sorted values, and their counts by resample (in rows), to one number by resample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """`value` of the sample, and an interval that covers the true one in LEVEL of all runs, about; nan where there is
-    none. `count` values of so many `rounds` went into it."""
+    """`value` of the sample; its interval covers the true one in about LEVEL of runs (nan: none).
+
+    `count` values of `rounds` rounds went into it."""
 
     value: float
     low: float
@@ -56,7 +56,7 @@ class Estimate:
         return replace(self, value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def above(self, bound: float) -> bool:
-        """Whether all of its interval is, and there are rounds enough to say so."""
+        """Whether the whole interval is above `bound` and there are enough rounds to decide."""
         return self.rounds >= ROUNDS and self.low > bound
 
     def below(self, bound: float) -> bool:
@@ -64,7 +64,7 @@ class Estimate:
 
 
 def quantile(share: float) -> Statistic:
-    """Between two values in proportion (Hyndman and Fan's type 7); infinity beside any that is infinite."""
+    """Interpolates between two values (Hyndman and Fan's type 7); infinite if either is."""
 
     def of(values: Numbers, counts: Counts) -> Numbers:
         through = np.cumsum(counts, axis=1)
@@ -87,7 +87,7 @@ MEDIAN, P90, P99 = quantile(0.5), quantile(0.9), quantile(0.99)
 
 
 def estimate(sample: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
-    """None of nothing."""
+    """None if the sample is empty."""
     repetitions = sorted(number for number, values in sample.items() if values)
     if not repetitions:
         return None
@@ -95,7 +95,7 @@ def estimate(sample: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED)
 
 
 def ratio(sample: Sample, base: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
-    """Of the one to the other, over the repetitions that both have; None if there are none."""
+    """The ratio over the repetitions that both have; None if there are none."""
 
     def divided(ours: Numbers, theirs: Numbers) -> Numbers:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,7 +106,7 @@ def ratio(sample: Sample, base: Sample, statistic: Statistic = MEDIAN, *, seed: 
 
 
 def difference(sample: Sample, base: Sample, statistic: Statistic = MEDIAN, *, seed: int = SEED) -> Estimate | None:
-    """How much more it is than the other, over the repetitions that both have; None if there are none."""
+    """The difference over the repetitions that both have; None if there are none."""
 
     def less(ours: Numbers, theirs: Numbers) -> Numbers:
         with np.errstate(invalid="ignore"):
@@ -126,7 +126,7 @@ def _compared(
 
 
 def _resampled(sample: Sample, repetitions: Sequence[int], statistic: Statistic, seed: int) -> Numbers:
-    """Of the sample as it is, and then of each that is drawn; the same repetitions are drawn for the same seed."""
+    """The statistic of the sample, then of resamples; the same seed draws the same repetitions."""
     pooled = np.array([value for number in repetitions for value in sample[number]], dtype=np.float64)
     owner = np.repeat(np.arange(len(repetitions)), [len(sample[number]) for number in repetitions])
     order = np.argsort(pooled, kind="stable")
@@ -141,7 +141,7 @@ def _resampled(sample: Sample, repetitions: Sequence[int], statistic: Statistic,
 
 
 def _estimate(found: Numbers, sample: Sample, repetitions: Sequence[int], statistic: Statistic) -> Estimate:
-    """The first is of the sample itself. What is not a number, for both were infinite, may be anything."""
+    """`found[0]` is the sample's. A nan, where both sides were infinite, may be any value."""
     drawn, outside = found[1:], (1 - LEVEL) / 2
     if statistic is mean:
         outside = _expanded(len(repetitions))
@@ -153,14 +153,14 @@ def _estimate(found: Numbers, sample: Sample, repetitions: Sequence[int], statis
 
 
 def _expanded(rounds: int) -> float:
-    """How much of the resamples of a mean is left out on each side (Hesterberg's expanded percentile)."""
+    """The share of resamples of a mean beyond each end (Hesterberg's expanded percentile)."""
     if rounds == 1:
         return 0.0
     return NormalDist().cdf(-sqrt(rounds / (rounds - 1)) * students_t(LEVEL, rounds - 1))
 
 
 def students_t(inner: float, freedom: int) -> float:
-    """Between it and its negative is so much of Student's distribution with so many degrees of freedom."""
+    """The t with the share `inner` of Student's distribution in [-t, t]; `freedom`: its degrees."""
     low, high = 0.0, pi / 2
     for _ in range(60):
         angle = (low + high) / 2
@@ -169,7 +169,7 @@ def students_t(inner: float, freedom: int) -> float:
 
 
 def _within(angle: float, freedom: int) -> float:
-    """The probability that |t| is at most tan(angle) times the root of so many degrees of freedom."""
+    """The probability that |t| is at most tan(angle) * sqrt(`freedom`), the degrees of freedom."""
     odd = freedom % 2
     term = total = cos(angle) if odd else 1.0
     for number in range(2 + odd, freedom - 1, 2):
@@ -191,10 +191,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A figure of `approach` is less than `below` times that of `base`. `text` says so to people.
+    """A figure of `approach` is less than `below` times that of `base`; `text` says so.
 
     It is about trials of this workload and sampling. `figure`: one of those that `measured` compares by name.
-    `is_goal`: what we aim at, and do not say of it yet."""
+    `is_goal`: the project aims at it, and does not claim it yet."""
 
     text: str
     approach: str
@@ -208,7 +208,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class NeverInPart:
-    """No gang of `approach` is left bound in part, in any workload. One that is says otherwise."""
+    """No gang of `approach` is left bound in part, in any workload; one such gang refutes it."""
 
     text: str
     approach: str
@@ -216,7 +216,7 @@ class NeverInPart:
 
 
 def judged(claim: Claim, found: Estimate | None) -> Verdict:
-    """By the ratio of the two. It holds, or flips, only if its whole interval is on that side."""
+    """The verdict on the ratio: it holds, or flips, only if the whole interval is on that side."""
     if found is None or not (found.above(claim.below) or found.below(claim.below)):
         return Verdict.UNDECIDED
     return Verdict.HOLDS if found.below(claim.below) else Verdict.FLIPS

@@ -1,4 +1,4 @@
-"""Judging: what we say beside what a run has found: claims, gangs not placed, policies not kept. Pure."""
+"""Judging: compares claims with figures; finds gangs not placed and policies not kept. Pure."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ CLAIMS: tuple[Claim | NeverInPart, ...] = (
 
 
 class Judged(NamedTuple):
-    """A claim in a set-up. `found`: the ratio that it is about; of so many `values`. `against`: the trials and gangs
-    that say otherwise, where it is about each."""
+    """A claim in a set-up. `found`: its ratio, of `values` values.
+
+    `against`: the trials and gangs that contradict a claim about each gang."""
 
     claim: Claim | NeverInPart
     setting: Setting
@@ -52,7 +53,7 @@ class Judged(NamedTuple):
 
 
 def judge(table: Table, claims: Sequence[Claim | NeverInPart] = CLAIMS) -> list[Judged]:
-    """Each claim in each set-up that it is about and in which what it speaks of was measured."""
+    """Each claim in each set-up that it is about and that measured its figures."""
     return [
         found
         for claim in claims
@@ -74,7 +75,7 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
             if gang.was_left_in_part
         ]
         gangs = [gang for each in row[claim.approach].all_trials for gang in each.times.gangs]
-        # Where none was ever bound there was nothing to see.
+        # If no gang was ever bound, there is nothing to judge.
         seen = any(gang.bound < inf for gang in gangs)
         verdict = Verdict.FLIPS if against else Verdict.HOLDS if seen else Verdict.UNDECIDED
         return Judged(claim, setting, verdict, len(gangs), against=against)
@@ -85,7 +86,7 @@ def _judged(claim: Claim | NeverInPart, setting: Setting, row: Mapping[str, Meas
 
 
 def contradicted(found: Sequence[Judged]) -> list[Judged]:
-    """What we say, and a real control plane says otherwise. Times of the embedded cluster are its own."""
+    """Claims that a real control plane contradicts. Times of the embedded cluster do not count."""
     return [
         each
         for each in found
@@ -94,7 +95,7 @@ def contradicted(found: Sequence[Judged]) -> list[Judged]:
 
 
 class NotPlaced(NamedTuple):
-    """In so many `stuck` of all its `trials` a gang that had a cluster for itself was not placed in time."""
+    """In `stuck` of its `trials` a gang with enough room was not placed in time."""
 
     setting: Setting
     approach: str
@@ -103,7 +104,7 @@ class NotPlaced(NamedTuple):
 
 
 def not_placed(table: Table) -> list[NotPlaced]:
-    """Of ours, where there is room for all, those that warmed up among them: of what was not placed no ratio tells."""
+    """Of this project's approaches, if all gangs fit: no ratio reports gangs never placed."""
     return [
         NotPlaced(setting, name, stuck, len(row[name].all_trials))
         for setting, row in table.items()
@@ -114,8 +115,7 @@ def not_placed(table: Table) -> list[NotPlaced]:
 
 
 class NotKept(NamedTuple):
-    """In so many `broken` of the trials that were judged, those that warmed up among them, the policy was not kept all
-    the time, or by every group."""
+    """In `broken` of `judged` trials, also warm-up ones, the policy was not fully kept."""
 
     setting: Setting
     approach: str
@@ -124,7 +124,7 @@ class NotKept(NamedTuple):
 
 
 def not_kept(table: Table) -> list[NotKept]:
-    """Policies other than gangs that were not kept by those who are to keep them: all but pods that know of none."""
+    """Policies other than gangs that were not kept, by any approach but plain pods."""
     found = []
     for setting, row in table.items():
         for name, mine in row.items():

@@ -1,4 +1,4 @@
-"""Lines of policy code, counted: physical lines that bear code, without blank lines, comments and docstrings."""
+"""Lines of policy code, counted: physical lines without blank lines, comments and docstrings."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ _NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, to
 
 
 def code_lines(source: str) -> int:
-    """How many lines of it bear code. What stands in several lines counts as many; a text that is nobody's value is a
-    docstring, wherever it stands."""
+    """Lines with code: all lines of each token. Any string that is a statement is a docstring."""
     texts = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr) and _is_text(node.value)]
     docstrings = {(text.lineno, text.col_offset) for text in texts}
     lines: set[int] = set()
@@ -33,7 +32,7 @@ def _is_text(value: ast.expr) -> bool:
 
 
 def of_approaches() -> dict[str, int]:
-    """Of what decides for gangs alone, by approach. What all policies share is not counted."""
+    """Code lines for gangs only, by approach. Code shared by all policies does not count."""
     ghosts = _of(PACKAGE.glob("esl/gangs/*.py"))
     return {
         APPSPACE: ghosts,

@@ -1,4 +1,4 @@
-"""Measured: the samples of a run, by set-up and approach, and the figures that the report shows. Pure."""
+"""Measured: the samples of a run, by set-up and approach, and the figures of the report. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lab.compare.wording import many
 
 
 class Setting(NamedTuple):
-    """What trials must share to be compared. `size` is 0 where gangs differ in it."""
+    """What trials must share to be compared. `size` is 0 if gangs differ in it."""
 
     workload: str
     cluster: str
@@ -54,7 +54,7 @@ class Setting(NamedTuple):
 
     @property
     def told(self) -> str:
-        """All of it. A single gang is the usual workload, which needs no name."""
+        """All of it; a single gang is the usual workload, which is not named."""
         return f"{self.where}, {self.what}" + ("" if self.workload == SINGLE else f", {self.workload}")
 
     @property
@@ -64,12 +64,12 @@ class Setting(NamedTuple):
 
     @property
     def table(self) -> tuple[str, str, int, str]:
-        """What is told in one table."""
+        """The key of set-ups that share a table."""
         return self.workload, self.cluster, self.nodes, self.sampling
 
 
 class Seen(NamedTuple):
-    """A trial, and what its pods say; `room`: None where it was not recorded what they held."""
+    """A trial and its pods' times; `room`: None if it was not recorded what they held."""
 
     trial: TrialRow
     times: TrialTimes
@@ -77,13 +77,14 @@ class Seen(NamedTuple):
 
     @property
     def pods(self) -> int:
-        """That were asked for: members, and ordinary ones."""
+        """The pods that were requested: members and ordinary ones."""
         return sum(gang.size for gang in self.times.gangs) + len(self.times.ordinary)
 
     @property
     def in_vain(self) -> float | None:
-        """CPU-seconds that bound pods held in vain, and that a ledger reserved; infinite in a stuck trial, for until
-        when that is watched is up to us. None where what pods held is not known, or else what a ledger did."""
+        """CPU-seconds held in vain by bound pods, and reserved by a ledger; None if unknown.
+
+        Infinite in a stuck trial, because the comparison chooses how long it watches that."""
         trial = self.trial
         if self.room is not None and trial.outcome == STUCK:
             return inf
@@ -93,15 +94,14 @@ class Seen(NamedTuple):
 
     @property
     def conflicts(self) -> float | None:
-        """For each pod that was bound."""
+        """Refused binds for each pod that was bound."""
         binds, bound = self.trial.binds, self.times.bound
         return None if binds is None or not bound else binds / bound - 1
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One approach in one set-up. Figures are of its `trials`; what must never be is looked for in those that warmed
-    up as well."""
+    """One approach in one set-up; figures are of `trials`, faults are sought in `warm_up` too."""
 
     setting: Setting
     approach: str
@@ -119,8 +119,7 @@ class Measured:
 
     @cached_property
     def has_ordinary(self) -> bool:
-        """Whether ordinary pods were asked for beside gangs: what the API server and the schedulers do for these is in
-        the costs, and cannot be told from the rest."""
+        """Whether ordinary pods were requested beside gangs; costs do not separate these."""
         return any(each.times.ordinary for each in self.trials)
 
     @property
@@ -175,37 +174,38 @@ class Measured:
 
     @cached_property
     def reserved(self) -> Sample:
-        """Of an approach that has a ledger of ours; what others reserve in a scheduler's memory nobody sees."""
+        """Of approaches with the service's ledger; other reservations are not visible."""
         return self._sample(lambda each: _known(each.trial.reserved) if self.approach in BY_LEDGER else [])
 
     @cached_property
     def in_vain(self) -> Sample:
-        """By pods, and in the ledger."""
+        """CPU-seconds held in vain by pods and in the ledger."""
         return self._sample(lambda each: _known(each.in_vain))
 
     @cached_property
     def deadlocks(self) -> Sample:
-        """How long each lasted."""
+        """The seconds that each lasted."""
         return self._sample(lambda each: [] if each.room is None else list(each.room.deadlocks))
 
     @cached_property
     def deadlocked(self) -> Sample:
-        """Seconds of each trial in which there was one."""
+        """Seconds of each trial in which there was a deadlock."""
         return self.of_room(lambda room: room.deadlocked)
 
     @cached_property
     def kept(self) -> Sample:
-        """How far a policy other than gangs was kept, of trials in which that was judged."""
+        """The share to which a policy other than gangs was kept, in judged trials."""
         return self._sample(lambda each: _known(each.trial.kept))
 
     @property
     def judged(self) -> list[float]:
-        """The same, all rounds together."""
+        """The values of `kept`, all rounds together."""
         return [value for values in self.kept.values() for value in values]
 
     def cost(self, *columns: str, each_pod: bool = False) -> Sample:
-        """Of these columns together, for each pod that was asked for, or for a gang, or for a trial where there were
-        ordinary pods too; nothing of a trial that does not have them all."""
+        """The sum of these columns per requested pod, else per gang, else per trial.
+
+        It is per trial if there were ordinary pods too. A trial without all of the columns has no value."""
 
         def of(each: Seen) -> list[float]:
             many = each.pods if each_pod else 1 if self.has_ordinary else each.trial.gangs
@@ -217,7 +217,7 @@ class Measured:
 
     @property
     def conflicts(self) -> Sample:
-        """Binds that the service was asked for and refused, for each pod that was bound; of what goes through it."""
+        """Binds that the service refused, for each bound pod, if the approach uses the service."""
         return self._sample(lambda each: _known(each.conflicts))
 
     def _sample(self, values: Callable[[Seen], list[float]]) -> Sample:
@@ -238,12 +238,12 @@ FIGURES: Mapping[str, tuple[Callable[[Measured], Sample], Statistic]] = {
     "all_done": (lambda each: each.all_done, MEDIAN),
     "in_vain": (lambda each: each.in_vain, mean),
 }
-"""What approaches are compared by, and claims are about."""
+"""The figures by which approaches are compared, and which claims are about."""
 Table = Mapping[Setting, Mapping[str, Measured]]
 
 
 def measured(recorded: Recorded) -> Table:
-    """By set-up and approach, both in the order in which they are told; each has a trial that counts."""
+    """By set-up and approach, both in the report's order; each has a trial that counts."""
     pods = recorded.pods_by_trial()
     found: dict[Setting, dict[str, Measured]] = {}
     for trial in recorded.trials:
@@ -268,12 +268,12 @@ def ratio_of(
     sample: Callable[[Measured], Sample] = lambda each: each.to_bound,
     statistic: Statistic = MEDIAN,
 ) -> Estimate | None:
-    """None where either was not measured."""
+    """None if either was not measured."""
     if approach not in row or base not in row:
         return None
     return ratio(sample(row[approach]), sample(row[base]), statistic)
 
 
 def compared(row: Mapping[str, Measured], approach: str, base: str, figure: str = "latency") -> Estimate | None:
-    """The ratio of one of FIGURES; None where either was not measured."""
+    """The ratio of one of FIGURES; None if either was not measured."""
     return ratio_of(row, approach, base, *FIGURES[figure])

@@ -1,6 +1,6 @@
-"""Telling: what a report says of a run, in words and tables, all of it computed from the figures. Pure.
+"""Narrative: a report's text and tables, all computed from the figures. Pure.
 
-Of what was not measured it says nothing.
+It omits whatever was not measured.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from lab.compare.wording import NOTHING, interval, listed, many, number, times
 
 _Compared = Callable[[Mapping[str, Measured], str, str], Estimate | None]
 _COLUMNS = 5
-"""Set-ups beside each other, as many as a page is wide."""
+"""The most set-ups beside each other on the width of a page."""
 
 
 # -- what came out ---------------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def opening(recorded: Recorded, table: Table) -> list[Block]:
 
 
 def _legend(table: Table, known: dict[str, str], *, of_policies: bool) -> list[Block]:
-    """What each approach is, where a policy other than gangs is asked for, or a gang is."""
+    """Describes each approach, for set-ups of other policies (`of_policies`) or of gangs."""
     rows = [row for setting, row in table.items() if (setting.workload in POLICIES) == of_policies]
     names = in_order({name for row in rows for name in row}, known)
     if not names:
@@ -97,7 +97,7 @@ def claims(found: Sequence[Judged]) -> list[Block]:
 
 
 def verdicts(found: Sequence[Judged]) -> Iterator[tuple[str, str, str, str]]:
-    """Claim, set-up, verdict and figure. All set-ups of a claim that is about each gang are one row."""
+    """Claim, set-up, verdict and figure; a claim about each gang is one row for all set-ups."""
     for claim, of_claim in groupby(found, lambda each: each.claim):
         each = list(of_claim)
         if isinstance(claim, NeverInPart):
@@ -109,7 +109,7 @@ def verdicts(found: Sequence[Judged]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def broken_policies(table: Table) -> list[Block]:
-    """Policies other than gangs that were not kept by who is to keep them."""
+    """Policies other than gangs that an approach should have kept and did not."""
     points = [
         f"`{each.approach}`: {WORKLOADS.get(each.setting.workload, each.setting.workload)}, {_column(each.setting)}: "
         f"**not kept in {each.broken} of {many(each.judged, 'trial')}**"
@@ -119,7 +119,7 @@ def broken_policies(table: Table) -> list[Block]:
 
 
 def ratios(table: Table) -> list[Block]:
-    """Of each approach to its base, all set-ups of a workload together."""
+    """Ratios of each approach to its base, all set-ups of a workload together."""
     blocks: list[Block] = []
     for workload, each in groupby((setting for setting, row in table.items() if len(row) > 1), lambda s: s.workload):
         settings = list(each)
@@ -144,7 +144,7 @@ def _column(setting: Setting) -> str:
 
 
 def _most_telling(setting: Setting) -> Sequence[tuple[str, str]]:
-    """Which figures of a workload, and how they are called."""
+    """The figures of a workload that matter most, and their names."""
     latency, all_done = ("latency", "latency"), ("all_done", "until all have run")
     if setting.workload == CHURN:
         return [("whole_again", "until whole again")]
@@ -154,21 +154,21 @@ def _most_telling(setting: Setting) -> Sequence[tuple[str, str]]:
 
 
 def _contend(setting: Setting) -> bool:
-    """Whether it is of several gangs."""
+    """Whether it has several gangs."""
     return setting.gangs > 1 and setting.workload not in POLICIES
 
 
 def losses(table: Table) -> list[Block]:
-    """Where ours is behind the others, and what a gang costs beside pods that are none."""
+    """Where this project's approaches lose, and a gang's cost compared to pods without one."""
     costs: list[tuple[str, _Compared]] = [
         ("takes longer than", compared),
         ("writes more than", _writes),
         ("takes more CPU than", _cpu),
     ]
     contended = {setting: row for setting, row in table.items() if _contend(setting)}
-    # Where gangs contend, pods that are none block each other, and nothing that they cost tells anything.
+    # If gangs contend, pods without gangs block each other, and their costs mean nothing.
     alone = {setting: row for setting, row in table.items() if setting not in contended}
-    # How long a trace takes is its own affair.
+    # The trace itself determines how long it takes.
     to_end = {setting: row for setting, row in contended.items() if setting.workload != TRACE}
     done: list[tuple[str, _Compared]] = [("is later with all of them than", partial(compared, figure="all_done"))]
     room: list[tuple[str, _Compared]] = [("holds more in vain than", partial(compared, figure="in_vain"))]
@@ -205,14 +205,14 @@ def _cpu(row: Mapping[str, Measured], approach: str, base: str) -> Estimate | No
 
 
 def _costing(row: Mapping[str, Measured], approach: str, base: str, *columns: str) -> Estimate | None:
-    """None also where it would be of something else: of how long a stuck trial was watched, or of ordinary pods."""
+    """None also if it would measure a stuck trial's watched time, or ordinary pods."""
     if any(row[each].stuck or row[each].has_ordinary for each in (approach, base) if each in row):
         return None
     return ratio_of(row, approach, base, lambda each: each.cost(*columns), mean)
 
 
 def _comparisons(table: Table, others: Sequence[str], ratio: _Compared, verb: str) -> Iterator[str]:
-    """A point for each that loses somewhere; one for all those that do not."""
+    """A point for each approach that loses somewhere; one for all that do not."""
     nowhere: dict[str, list[str]] = {}
     for ours in OURS:
         for other in others:
@@ -305,7 +305,7 @@ def _differences(shown: Sequence[Setting]) -> Iterator[str]:
 
 
 def optimistic(table: Table) -> list[Block]:
-    """What is checked at bind alone, beside what is reserved at filter; of both, where they were measured."""
+    """Approaches that check only at bind, beside those that reserve at filter, if both ran."""
     rows = []
     for setting, row in table.items():
         for checks, reserves in PESSIMISTIC.items():

@@ -1,13 +1,12 @@
-"""Occupancy: what the pods of a trial held of the room, what of it was of use, and when nothing could go on. Pure.
+"""Occupancy: the room that a trial's pods held, how much of it was used, and deadlocks. Pure.
 
 Room is used while a gang is whole and runs, or an ordinary pod runs. It is held in vain by gangs that are not whole,
-and by ghosts. What lies between, from the moment when all of a gang is bound until it runs, and while it ends, is up to
-the nodes. What a ledger or a scheduler's own memory reserves before any pod is bound is not seen here.
+and by ghosts. The rest depends on the nodes: from the binding of the whole gang until it runs, and while it ends. Room
+that a ledger or a scheduler's own memory reserves before any pod is bound is not visible here.
 
-A deadlock is a span in which two gangs or more that are asked for are not whole, room is held in vain, and nothing is
-there whose end would free any: neither a gang that is bound as a whole, nor an ordinary pod that was going to end. Each
-Binding begins it anew, for who is still being placed is slow, and not stuck. It lasts longer than a gang may be bound
-in part (`lasting`, for the largest of the trial): shorter ones are on the way to the next state.
+In a deadlock, two or more requested gangs are not whole, and room is held in vain. No whole gang, and no ordinary pod
+that was going to end, exists whose end would free room. A Binding restarts its time, because a gang that is being
+placed is slow, not stuck. It lasts longer than `lasting` of the largest gang: shorter spans lead to the next state.
 """
 
 from __future__ import annotations
@@ -21,15 +20,16 @@ from lab.compare.runs import ORDINARY, STUCK, PodRow, TrialRow
 from lab.compare.timeline import TrialTimes, lasting
 
 _MILLI = 1000
-"""CPU is counted in thousandths, so that what comes and goes leaves nothing."""
+"""CPU is counted in thousandths, so that sums return to exactly zero."""
 
 _COUNTED = ("held", "kept", "used", "frees", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """From `since` on: CPU that bound pods `held`; what of it those `kept` that were whole, or ordinary; and what these
-    `used`. Whether there is anything that `frees` room, and how many gangs are `waiting`."""
+    """From `since` on: CPU `held` by bound pods, `kept` by whole gangs and ordinary pods, `used`.
+
+    `frees`: whether the end of a pod or gang would free room; `waiting`: the number of waiting gangs."""
 
     since: float
     held: float
@@ -40,7 +40,7 @@ class Level:
 
     @property
     def between(self) -> float:
-        """Not yet, or not any more, used."""
+        """CPU that is not used yet, or not any more."""
         return max(0.0, self.kept - self.used)
 
     @property
@@ -54,9 +54,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Occupancy:
-    """`levels` from the beginning on; the last one is the end of the trial, and holds nothing. `used`, `between` and
-    `in_vain` in CPU-seconds. `deadlocks`: how long each was until it was resolved, infinite where it was not;
-    `deadlocked`: seconds of the trial in which there was one."""
+    """The room held in a trial (CPU-seconds, by kind). The last of `levels` ends it, without pods.
+
+    `deadlocks`: seconds of each until it was resolved, or infinite. `deadlocked`: seconds of the trial with one."""
 
     levels: Sequence[Level]
     used: float
@@ -67,7 +67,7 @@ class Occupancy:
 
 
 def occupancy_of(trial: TrialRow, pods: Sequence[PodRow], times: TrialTimes) -> Occupancy | None:
-    """None where it was not recorded what pods held, or for how long the trial was."""
+    """None if the pods' holdings or the trial's duration were not recorded."""
     if trial.seconds is None or any(pod.holds is None for pod in pods if pod.bound is not None):
         return None
     levels = list(_levels(trial.seconds, pods, times))
@@ -88,7 +88,7 @@ def occupancy_of(trial: TrialRow, pods: Sequence[PodRow], times: TrialTimes) -> 
 
 
 def _levels(until: float, pods: Sequence[PodRow], times: TrialTimes) -> Iterator[Level]:
-    # Held, kept and used in thousandths, how many would free room, how many wait.
+    # Held, kept and used in thousandths, the number of pods that would free room, the number of waiting gangs.
     changes: dict[float, list[int]] = {0.0: [0] * 5, until: [0] * 5}
 
     def change(begin: float | None, end: float | None, **by: int) -> None:
@@ -128,7 +128,7 @@ def _milli(cpu: float | None) -> int:
 
 
 def _stalls(levels: Sequence[Level]) -> Iterator[tuple[float, float]]:
-    """In which gangs block each other, and no pod is bound."""
+    """Spans in which gangs block each other and no pod is bound."""
     since, held = None, 0.0
     for level in levels:
         if since is not None and (not level.is_stalled or level.held > held):

@@ -1,9 +1,9 @@
-"""Outside: what anybody can see of pods by a watch, told by a process that does nothing else.
+"""Outside: a process of its own that watches pods and reports them, as any client could.
 
     python -m lab.compare.outside KUBECONFIG
 
-Knows one label, whose value it tells; must not know approaches, gangs or the service. Each line of standard output is
-one sighting, as JSON; the first is `null`: from there on everything is seen, but for the pods that were there already.
+Each line of standard output is one sighting, as JSON. The first is `null`: from there on it reports all pods, except
+those that existed before. Of labels it reports the value of one.
 """
 
 from __future__ import annotations
@@ -29,37 +29,38 @@ NAMESPACE = "default"
 _PODS = ("api", "v1", "namespaces", NAMESPACE, "pods")
 PODS = address(*_PODS)
 LABEL = "compare.escher.dev/gang"
-"""On each pod that is measured: whose member it is. Nobody else reads it."""
+"""On each measured pod: the name of its gang. Only this package reads it."""
 _STARTS_WITHIN = 60.0
 
 
-# -- what a pod says -------------------------------------------------------------------------------------------------
+# -- reading pods ----------------------------------------------------------------------------------------------------
 
 
 def pods_where(**query: str | int) -> str:
-    """The path of those that a list would show for this query."""
+    """The path of the list of pods that match this query."""
     return address(*_PODS, query=query)
 
 
 def cpu_of(pod: Mapping[str, Any]) -> int:
-    """What its containers request, in thousandths."""
+    """The sum of its containers' CPU requests, in thousandths."""
     asked = [(each.get("resources") or {}).get("requests") or {} for each in pod["spec"]["containers"]]
     return sum(count(CPU, each[CPU]) for each in asked if CPU in each)
 
 
 def is_turned_away(pod: Mapping[str, Any]) -> bool:
-    """Whether kube-scheduler has said that it cannot be placed now."""
+    """Whether kube-scheduler has reported that it cannot be placed now."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(each["type"] == "PodScheduled" and each["status"] == "False" for each in conditions)
 
 
 class Blind(Exception):
-    """Nobody watches any more."""
+    """The watching process has ended."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A pod. `gang`: what its label says; None: it bears none. `cpu` that it requests. `time` is this machine's
-    monotonic clock, which all its processes share."""
+    """A pod. `gang`: its label's value, None: no label; `cpu`: its request, in cores.
+
+    `time`: this machine's monotonic clock, which all its processes share."""
 
     time: float
     pod: str
@@ -74,7 +75,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 async def tell(kubeconfig: Path) -> None:
-    """Until it is killed, or nobody listens any more."""
+    """Reports until it is killed, or its standard input ends."""
     told: dict[str, tuple[str, str]] = {}
     old: set[str] = set()
     has_begun = False
@@ -108,11 +109,11 @@ def _say(seen: Seen | None) -> None:
     sys.stdout.buffer.flush()
 
 
-# -- who listens -----------------------------------------------------------------------------------------------------
+# -- the listening side ----------------------------------------------------------------------------------------------
 
 
 class Pod(msgspec.Struct):
-    """What became of one, by the watcher's clock; None: that was never seen."""
+    """One pod's times by the watcher's clock; None: that was never seen."""
 
     gang: str | None
     created: float
@@ -124,14 +125,13 @@ class Pod(msgspec.Struct):
 
 
 class Members(Changing):
-    """Those of one gang, also those that have gone, by name and in the order in which they came. It changes by itself:
-    thousands of gangs are waited for at the same time, and each sighting is of one."""
+    """The pods of one gang, also gone ones; separate, because thousands of gangs are awaited."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pods: dict[str, Pod] = {}
         self.running = 0
-        """How many of them are there and run."""
+        """How many of them exist and run."""
 
 
 class Watched(Changing):
@@ -141,7 +141,7 @@ class Watched(Changing):
         super().__init__()
         self.pods: dict[str, Pod] = {}
         self.there: set[str] = set()
-        """Those that are not gone."""
+        """The pods that are not gone."""
         self.begun = False
         self.over = False
         """The watcher has ended: nothing is seen any more."""
@@ -150,7 +150,7 @@ class Watched(Changing):
         self._by_gang: dict[str | None, Members] = {}
 
     def begin(self) -> None:
-        """What was seen so far is forgotten: nothing of it is there any more."""
+        """Forgets earlier pods; none of them may exist any more."""
         self.pods, self.there, self._by_gang = {}, set(), {}
         self.last = time.monotonic()
 
@@ -185,27 +185,27 @@ class Watched(Changing):
         return self._by_gang.setdefault(gang, Members())
 
     def require(self) -> None:
-        """Raises Blind where the watcher has ended, so that what is not seen says nothing."""
+        """Raises Blind if the watcher has ended, because its silence then means nothing."""
         if self.over:
             raise Blind("the process that watches from outside has ended: see what it said above")
 
     def of(self, gang: str) -> Mapping[str, Pod]:
-        """All its pods, also those that have gone, by name and in the order in which they came."""
+        """All its pods, also gone ones, by name, in the order of their creation."""
         return self._members(gang).pods
 
     def running(self, gang: str) -> int:
-        """How many of its pods are there and run."""
+        """How many of its pods exist and run."""
         return self._members(gang).running
 
     async def until_running(self, gang: str, pods: int, *, within: float) -> None:
-        """So many of its pods are there and run. Raises Late."""
+        """Waits until `pods` of its pods exist and run. Raises Late."""
         members = self._members(gang)
         await members.until(lambda: members.running >= pods, gang, within=within)
 
 
 @asynccontextmanager
 async def watching(kubeconfig: Path) -> AsyncIterator[Watched]:
-    """The other process watches while the block lasts. Raises Late or Blind if it does not begin."""
+    """Runs the watching process during the block. Raises Late or Blind if it does not begin."""
     watched = Watched()
     command = [sys.executable, "-m", "lab.compare.outside", str(kubeconfig)]
     pipe = asyncio.subprocess.PIPE

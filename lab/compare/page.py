@@ -1,7 +1,7 @@
-"""Page: what a report says, as Markdown and as one HTML file that needs nothing else. Pure.
+"""Page: a report's content as Markdown and as one HTML file that needs nothing else. Pure.
 
-The page has no script, and its policy forbids it to load anything. Texts are Markdown as far as `**strong**` and
-`` `code` `` go.
+The page has no script, and its policy forbids it to load anything. Texts may contain `**strong**` and `` `code` `` as
+in Markdown.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Tabular:
-    """`source`: which raw file it comes from. The first `words` columns are text, all others numbers."""
+    """`source`: the raw file it comes from. The first `words` columns are text, others numbers."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -49,7 +49,7 @@ class Tabular:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """`inline`: its SVG, for the page; `svg` and `png`: where it is, from the report."""
+    """`inline`: its SVG, for the page; `svg` and `png`: the files' paths, from the report."""
 
     told: str
     inline: str = field(repr=False)
@@ -91,7 +91,7 @@ def as_markdown(blocks: Sequence[Block]) -> str:
 
 
 def as_html(blocks: Sequence[Block]) -> str:
-    """Its title is the first heading."""
+    """The page; its title is the first heading."""
     title = next((block.text for block in blocks if isinstance(block, Heading)), "")
     body = "\n".join(_html(block) for block in blocks)
     return (

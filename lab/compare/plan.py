@@ -1,7 +1,7 @@
-"""Plan: which trials a comparison has, and in which order. The same plan has the same trials under the same numbers.
+"""Plan: a comparison's trials and their order; the same plan has the same trials and numbers.
 
-Every round has every approach once, in an order drawn from the seed, so that what changes on the machine meanwhile
-meets all of them alike. The first rounds of each set-up warm up; they are kept, and count in no figure.
+Every round has every approach once, in an order drawn from the seed. So changes on the machine affect all approaches
+alike. The first rounds of each set-up warm up; they are recorded, and count in no figure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Needs(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """What trials share that are compared."""
+    """What compared trials share."""
 
     nodes: int
     workload: str
@@ -68,13 +68,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """`nodes` of each cluster, `trace_nodes` of those with a trace's nodes, none: all; `sampling` of their schedulers;
-    `workloads` and `approaches` by name, `sizes` of the gangs, `rounds` that count, `cpu` of a member where the
-    workload does not say it.
+    """A comparison: `workloads` and `approaches` by name, `sizes` of gangs, `rounds` that count.
 
-    `trace`: a folder, where a workload needs one; `scheduler_binaries`: of approaches in `brought.BROUGHT`;
-    `service_config`: the service's settings, "": the usual ones. All absolute: a run can be gone on with from anywhere.
-    `waiting`: so many other gangs wait meanwhile; `gangs`: so many there are in a burst.
+    `nodes`: of each cluster; `trace_nodes`: of those with a trace's nodes, none: all; `sampling`: of their schedulers;
+    `cpu`: of a member if the workload does not set it; `trace`: a folder, for a workload that needs one;
+    `scheduler_binaries`: of approaches in `external_schedulers.BROUGHT`; `service_config`: the service's settings, "":
+    the usual ones. Paths are absolute, so that a run can be continued from any folder. `waiting`: the number of other
+    gangs that wait meanwhile; `gangs`: the number of gangs in a burst.
     """
 
     cluster: str = REAL
@@ -95,7 +95,7 @@ class Plan:
     gangs: int = GANGS_OF_A_BURST
 
     def check(self) -> None:
-        """Raises WrongUse."""
+        """Raises WrongUse if the plan cannot be carried out."""
         nodes = (*self.nodes, *self.trace_nodes)
         for option, given, most in (("--nodes", nodes, MOST_NODES), ("--size", self.sizes, LARGEST)):
             for each in given:
@@ -143,7 +143,7 @@ class Plan:
         if set_up.workload == TRACE:
             if set_up.nodes > (there := len(replay.read(self.trace, None).nodes)):
                 raise WrongUse(f"--nodes {set_up.nodes}: the trace {self.trace} has {there:,}")
-            # Raises WrongUse where there is too little room.
+            # Raises WrongUse if there is too little room.
             self.work(Trial(0, set_up, "", 0))
             return
         shape, largest = set_up.shape, WORKLOADS[set_up.workload].largest
@@ -164,11 +164,11 @@ class Plan:
                 raise WrongUse(f"--waiting goes with --workload {SINGLE} alone, found {workload}")
 
     def approaches_of(self, workload: str) -> list[str]:
-        """Those that this workload has."""
+        """The plan's approaches that this workload has."""
         return [each for each in self.approaches if each not in WORKLOADS[workload].leaves_out]
 
     def set_ups(self) -> Iterator[SetUp]:
-        """Those of one cluster are together."""
+        """Set-ups of one cluster are together."""
         for sampling in self.sampling:
             for of_trace in (False, True):
                 workloads = [each for each in self.workloads if (each == TRACE) is of_trace]
@@ -186,7 +186,7 @@ class Plan:
         return self.trace_nodes or (len(replay.read(self.trace, None).nodes),)
 
     def trials(self) -> Iterator[Trial]:
-        """Those of one set-up are together."""
+        """Trials of one set-up are together."""
         numbers, order = count(), Random(self.seed)
         for set_up in self.set_ups():
             chosen = self.approaches_of(set_up.workload)
@@ -208,15 +208,15 @@ class Plan:
 
 
 def room_of(shape: Shape) -> int:
-    """For how many pods there is to be room."""
+    """The number of pods for which there must be room."""
     return shape.gangs * shape.size if shape.room is None else shape.room
 
 
 def pods_of_a_node(cpu: str) -> int:
-    """How many members of that CPU have room on a node of the usual shape, with a ghost beside each."""
+    """How many such members fit on a node of the usual shape, with a ghost beside each."""
     usual = NodeShape()
     return min(amount(CPU, usual.cpu) // amount(CPU, cpu), usual.pods // 2)
 
 
 QUICK = Plan(sizes=(8,), rounds=8, warm_up=1)
-"""Some minutes."""
+"""Takes some minutes."""

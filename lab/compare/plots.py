@@ -1,7 +1,7 @@
-"""Plots: figures as pictures, in SVG and PNG. Asks nothing of a network or a display, and draws the same for the same.
+"""Plots: figures as SVG and PNG. Uses no network and no display; the same input gives the same.
 
-Approaches differ in colour (Okabe and Ito's, for the colour-blind) and also in marker and dashes, or in hatching, so
-that grey tells them apart as well. Bars begin at zero. Inside a page, ink has the colour of the page's text.
+Approaches differ in colour (Okabe and Ito's, for the colour-blind). They also differ in marker and dashes, or in
+hatching, for grey. Bars begin at zero. Ink inside a page has the colour of the page's text.
 
 Needs matplotlib, which only a report needs: the extra `lab`.
 """
@@ -28,7 +28,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocat
 from lab.compare.figures import Estimate
 
 _INK = "#1b1b1c"
-"""No other colour of a plot is this one, so that it can be exchanged for the page's."""
+"""No other colour of a plot is this one, so that the page's ink can replace it."""
 _BLUE, _SKY, _GREEN, _ORANGE, _RED, _PURPLE = "#0072b2", "#56b4e9", "#009e73", "#e69f00", "#d55e00", "#cc79a7"
 _SOLID, _LONG, _DOTS, _DASH_DOT = "-", (0, (6, 2)), (0, (1, 1.5)), (0, (5, 1.5, 1, 1.5))
 
@@ -42,7 +42,7 @@ class _Style:
     hatch: str = ""
 
 
-# Hatching is of lines alone: dots are circles in the hundreds, and a megabyte of SVG.
+# Hatching uses lines only: dots are circles in the hundreds, and a megabyte of SVG.
 _STYLES = {
     "ungrouped": _Style(_INK, "o"),
     "ungrouped-again": _Style(_INK, "o", _DOTS, filled=False),
@@ -100,16 +100,16 @@ _FIXED: Any = {
 }
 _COARSE, _ROUND, _FINE = (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)
 _FEW, _MANY = 10.0, 1000.0
-"""What is labelled of each power of ten: on a scale of so many times its beginning, of fewer, and of more."""
+"""Ratios of a scale's ends: below `_FEW` the labels are `_FINE`, from `_MANY` on `_COARSE`."""
 _ASIDE, _BESIDE, _BEYOND = 0.008, 1.3, 1.03
 _COLUMNS = 1000
-"""Of what a picture is as wide as, about."""
+"""The approximate width of a picture, in points to draw."""
 _HUNDRED = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A panel of bars: of each approach one value, or several that are stacked."""
+    """A panel of bars: one value for each approach, or several that are stacked."""
 
     title: str
     values: Mapping[str, Estimate | Sequence[float]]
@@ -118,8 +118,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Of one trial: from each moment on how much was used, was starting or ending, and was held in vain. The last
-    moment is its end; `stuck`: where it was given up."""
+    """`held`, from each of `moments` on: used, starting or ending, in vain; the last is the end."""
 
     moments: Sequence[float]
     held: Sequence[Sequence[float]]
@@ -128,8 +127,9 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """A panel of lines over time: points by seconds, of each name, empty where that goes without saying. `ratios`: on
-    a scale of ratios, not from zero. `trends`: straight lines through them, from point to point, over shaded time."""
+    """A panel of lines over time: points by seconds, by name; an empty name needs no legend.
+
+    `ratios`: on a scale of ratios, not from zero. `trends`: straight lines between two points, over shaded time."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float]]]
@@ -148,7 +148,7 @@ class Drawn:
 
 @mpl.rc_context(_FIXED)
 def lines(series: Mapping[str, Sequence[tuple[int, Estimate]]], axis: str) -> Figure:
-    """Milliseconds, with their intervals, by a number; both on scales of ratios. What is infinite, the legend tells."""
+    """Milliseconds with intervals, by a number, on log scales; the legend lists infinite ones."""
     figure, (axes,) = _figure(1, 4.6)
     seen = sorted({x for points in series.values() for x, _ in points})
     axes.set_xscale("log")
@@ -183,7 +183,7 @@ def lines(series: Mapping[str, Sequence[tuple[int, Estimate]]], axis: str) -> Fi
 
 @mpl.rc_context(_FIXED)
 def distributions(samples: Mapping[str, Sequence[float]]) -> Figure:
-    """The share of gangs that were bound within so many milliseconds; those that never were keep it below all."""
+    """The share of gangs bound within a time in milliseconds; unplaced gangs keep it below 1."""
     figure, (axes,) = _figure(1, 4.2)
     _milliseconds(axes, "x", (value for values in samples.values() for value in values))
     for name, values in samples.items():
@@ -261,7 +261,7 @@ def courses(panels: Sequence[Course], columns: int = 1) -> Figure:
 
 
 def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
-    """Where it ends, with its interval."""
+    """Draws a bar and returns where it ends, with its interval."""
     found = panel.values[name]
     if isinstance(found, Estimate) and not isfinite(found.value):
         axes.annotate("∞", (0, row), xytext=(4, 0), textcoords="offset points", va="center")
@@ -280,8 +280,7 @@ def _bar(axes: Axes, row: int, name: str, panel: Bars) -> float:
 
 @mpl.rc_context(_FIXED)
 def rooms(trials: Mapping[str, Room]) -> Figure:
-    """A panel for each approach, below each other: what was held, by what came of it, and, white, what no pod held of
-    the most that they ever did. As long as the longest trial that came to an end."""
+    """A panel per approach: held CPU over time, up to the longest ended trial; white: not held."""
     figure = Figure(figsize=(9.2, 0.9 + 0.72 * len(trials)), layout="constrained")
     FigureCanvasAgg(figure)
     panels = list(figure.subplots(len(trials), 1, squeeze=False, sharex=True, sharey=True)[:, 0])
@@ -314,26 +313,26 @@ def rooms(trials: Mapping[str, Room]) -> Figure:
 
 
 def _thinned(moments: Sequence[float], apart: float) -> list[int]:
-    """Of those that nobody could tell apart the last, by number."""
+    """The last moment, by number, of those that one column cannot separate."""
     of_column = {moment // apart if apart else 0.0: number for number, moment in enumerate(moments)}
     return list(of_column.values())
 
 
 @mpl.rc_context(_FIXED)
 def save(figure: Figure, stem: Path, told: str) -> Drawn:
-    """Beside `stem`, with both endings. `told`: what it shows, for those who do not see it."""
+    """Writes SVG and PNG beside `stem`. `told`: the description for readers who cannot see it."""
     svg, png = stem.with_name(f"{stem.name}.svg"), stem.with_name(f"{stem.name}.png")
     figure.savefig(png, facecolor="white", dpi=160)
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = drawn.getvalue()
-    # On its own it may be shown on anything, and its ink is dark.
+    # A separate file may be shown on any background, and its ink is dark.
     svg.write_text(re.sub(r"(<svg\b[^>]*>)", r'\1<rect width="100%" height="100%" fill="white"/>', text, count=1))
     return Drawn(svg, png, _inline(text, stem.name, told))
 
 
 def _inline(svg: str, name: str, told: str) -> str:
-    """As part of a page: ids that no other plot has, the page's own ink, and a width that gives way."""
+    """The SVG as part of a page: ids of its own, the page's ink, and a flexible width."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r'\bid="', f'id="{name}-', body)
     body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", body)
@@ -365,13 +364,13 @@ def _line(name: str) -> dict[str, Any]:
 
 
 def _face(style: _Style) -> dict[str, Any]:
-    """Of a bar. Hatching would not be seen on ink."""
+    """The style of a bar. Hatching would not be visible on ink."""
     face = style.colour if style.filled or style.colour != _INK else "none"
     return {"facecolor": face, "edgecolor": _INK, "linewidth": 0.7, "hatch": style.hatch}
 
 
 def _milliseconds(axes: Axes, which: Literal["x", "y"], values: Iterable[float]) -> None:
-    """A scale of ratios that is labelled with the numbers themselves, and has at least a factor of two."""
+    """Sets a log scale with plain numbers as labels, over at least a factor of two."""
     known = [value for value in values if isfinite(value) and value > 0]
     least, most = min(known, default=1.0), max(known, default=10.0)
     span = most / least
@@ -391,5 +390,5 @@ def _legend(axes: Axes) -> None:
 
 
 def _number(value: float, _: object = None) -> str:
-    """With three digits that count, or all of a larger number."""
+    """The number with three significant digits, or all digits of a larger one."""
     return f"{value:,.0f}" if value >= _HUNDRED else f"{float(f'{value:.3g}'):g}"

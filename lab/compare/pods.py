@@ -1,4 +1,4 @@
-"""Pods: as their author writes them, and how the one client of a comparison creates and deletes them."""
+"""Pods: as their author writes them; the comparison's one client creates and deletes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Manifest = dict[str, Any]
 
 
 def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
-    """A member as its author writes it: it says nothing of how it is placed, but for the nodes where it may be."""
+    """A member as its author writes it, without an approach; a pool restricts its nodes."""
     made: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -47,13 +47,13 @@ def manifest(ask: Ask, number: int, name: str = "") -> Manifest:
 
 
 def resources_of(asked: Mapping[str, str]) -> Manifest:
-    """Of a container. An extended resource is a limit too, which Kubernetes wants to be equal."""
+    """A container's resources. Kubernetes requires an equal limit for an extended resource."""
     extended = {name: value for name, value in asked.items() if "/" in name}
     return {"requests": dict(asked), **({"limits": extended} if extended else {})}
 
 
 async def create(requests: Requests, pods: list[Manifest]) -> None:
-    """The pods exist; they are created in order, a few at a time."""
+    """Creates the pods in order, a few at a time."""
 
     async def post(body: bytes) -> None:
         await requests.request("POST", PODS, body, accept=METADATA_ONLY)
@@ -62,7 +62,7 @@ async def create(requests: Requests, pods: list[Manifest]) -> None:
 
 
 async def a_few_at_a_time(do: Callable[[Each], Awaitable[None]], each: Collection[Each]) -> None:
-    """It is done with each, and begun in this order."""
+    """Calls `do` for each, begun in this order, at most `AT_ONCE` at a time."""
     left = iter(each)
 
     async def work() -> None:
@@ -73,14 +73,14 @@ async def a_few_at_a_time(do: Callable[[Each], Awaitable[None]], each: Collectio
 
 
 async def remove(requests: Requests, ask: Ask) -> None:
-    """The gang's members are deleted, by one call."""
-    # kube-apiserver deletes a collection one by one, and gives up after a minute by itself.
+    """Deletes the gang's members by one call."""
+    # kube-apiserver deletes a collection's objects one by one, and gives up after a minute.
     within = min(_MOST, TIMEOUT + _EACH * ask.size)
     await delete(requests, pods_where(labelSelector=f"{LABEL}={ask.name}"), within=within)
 
 
 async def delete(requests: Requests, path: str, how: bytes = WITHOUT_DELAY, within: float = TIMEOUT) -> None:
-    """What is there is deleted, if anything is. `how`: DeleteOptions as JSON. `within` so many seconds."""
+    """Deletes the object if it exists. `how`: DeleteOptions as JSON. `within`: seconds."""
     try:
         await requests.request("DELETE", path, how, within=within)
     except Gone:

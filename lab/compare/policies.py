@@ -1,8 +1,8 @@
-"""Policies: the ways in which groups of pods can be placed by a policy other than gangs (see `vocabulary.POLICIES`).
+"""Policies: the ways to place groups of pods by a policy other than gangs.
 
-Each is carried out as its users would: by what Kubernetes has for it in the pods, by an EscherPolicy that pods name or
-whose users ask it, or by an ESL that runs in the application (AppSpace) or in a service that several share (LibSpace).
-Policies stand before the pods are asked for, as PodGroups do, and go with the last of them; what an ESL sets on nodes
+See `vocabulary.POLICIES`. Each is carried out as its users would: by Kubernetes' own fields of pods, by an EscherPolicy
+that pods name or users ask, or by an ESL. An ESL runs in the application (AppSpace) or in a shared service (LibSpace).
+Policies exist before their pods are requested, as PodGroups do, and go with the last of them. What an ESL sets on nodes
 for its tasks comes with these, and is in their time.
 """
 
@@ -38,22 +38,22 @@ _HOSTNAME = "kubernetes.io/hostname"
 _EVERY, _WITHIN = 0.05, 30.0
 
 Attach = Callable[[Ask, Manifest], Awaitable[Manifest]]
-"""The member, as the policy wants it to be."""
+"""Returns the member as the policy requires it."""
 Block = Callable[[str], AbstractAsyncContextManager[Attach]]
-"""A policy of that name stands while it lasts."""
+"""A policy of that name exists during the block."""
 
 
 # -- what Kubernetes has ---------------------------------------------------------------------------------------------
 
 
 def together_natively(pod: Manifest, selector: Mapping[str, Any]) -> None:
-    """It goes where the pods of the selector are, of which it is one."""
+    """Requires the node that has the pods of the selector; the pod itself must match it."""
     term = {"topologyKey": _HOSTNAME, "labelSelector": selector}
     pod["spec"]["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def evenly_natively(pod: Manifest, selector: Mapping[str, Any]) -> None:
-    """Nodes where it may be have pods of the selector, of which it is one, that differ by one at most."""
+    """Allows nodes to differ by one pod of the selector at most; the pod itself must match it."""
     spread = {"maxSkew": 1, "topologyKey": _HOSTNAME, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
     pod["spec"]["topologySpreadConstraints"] = [spread]
 
@@ -70,7 +70,7 @@ def _native(say: Callable[[Manifest, Mapping[str, Any]], None]) -> Callable[[Man
 
 
 async def put_in_force(escher: AsyncEscher, name: str, kind: str, parameters: Mapping[str, Any]) -> None:
-    """The policy is there and in force. Raises Late."""
+    """Creates the policy and waits until it is in force. Raises Late."""
     await escher.put_policy(name, kind, parameters)
 
     async def ready() -> bool:
@@ -80,7 +80,7 @@ async def put_in_force(escher: AsyncEscher, name: str, kind: str, parameters: Ma
 
 
 async def take_out_of_force(escher: AsyncEscher, name: str) -> None:
-    """The policy is not there, nor what it has set. Raises Late."""
+    """Deletes the policy and waits until what it has set is gone too. Raises Late."""
     await escher.delete_policy(name)
 
     async def gone() -> bool:
@@ -94,7 +94,7 @@ async def take_out_of_force(escher: AsyncEscher, name: str) -> None:
 
 
 def _escher_policy(escher: AsyncEscher, kind: str, parameters: Mapping[str, Any], *, is_asked: bool) -> Block:
-    """Pods name it; one that `is_asked` says what they have to say."""
+    """Pods name the policy, or, if `is_asked`, get their fields from its answer."""
 
     @asynccontextmanager
     async def block(name: str) -> AsyncIterator[Attach]:
@@ -152,7 +152,7 @@ def _node_labels(ask: Ask) -> Mapping[str, str]:
 
 
 class ByPolicy(Plain):
-    """Each ask has a policy of its own, or all of them have one."""
+    """Each ask has a policy of its own, or all of them share one."""
 
     def __init__(self, requests: Requests, block: Block, *, one_for_all: bool) -> None:
         super().__init__(requests, lambda pod, ask: None)
@@ -178,7 +178,7 @@ class ByPolicy(Plain):
             self._standing.pop(self._key(ask), None)
 
     async def aclose(self) -> None:
-        """Nothing stands any more, whoever needs it."""
+        """Removes all policies, even if they are needed."""
         for standing in self._standing.values():
             await standing.aclose()
 
@@ -187,8 +187,9 @@ class ByPolicy(Plain):
 
 
 class _Standing:
-    """A policy, from the coming of the first who needs it to the going of the last; it has the name of the first. One
-    task enters and leaves its block, whoever comes and goes."""
+    """A policy that exists from the first to the last ask that needs it, named after the first.
+
+    One task enters and leaves its block, whichever asks join and leave."""
 
     attach: Attach
 
@@ -210,7 +211,7 @@ class _Standing:
                 await self._task
 
     async def leave(self, who: str) -> bool:
-        """Whether it is gone, for that was the last who needs it."""
+        """Removes the policy if no other ask needs it; true if it is gone."""
         self._needed_by.discard(who)
         if not self._needed_by:
             await self.aclose()
@@ -219,7 +220,7 @@ class _Standing:
     async def aclose(self) -> None:
         self._over.set()
         if self._task is not None:
-            # Whoever waits may be given up; the policy is taken away none the less.
+            # The caller may be cancelled; the policy is removed all the same.
             await asyncio.shield(self._task)
 
     async def _stand(self, name: str, begun: asyncio.Event) -> None:
@@ -230,8 +231,7 @@ class _Standing:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """How a policy is said: by `native` means, if there are any, as an EscherPolicy, and as an ESL of a name.
-    `one_for_all`: users divide what one policy knows, and ask it; else each group has its own."""
+    """A policy by `native` fields, an EscherPolicy, an ESL; `one_for_all`: all users share one."""
 
     native: Callable[[Manifest, Mapping[str, Any]], None] | None
     kind: str
@@ -251,7 +251,7 @@ _SAID: Mapping[str, _Said] = {
 async def ways(
     requests: Requests, service_url: str, workload: str, chosen: Iterable[str], stack: AsyncExitStack
 ) -> dict[str, Ways]:
-    """Of this workload, by name of the approach. What they keep running ends with the stack."""
+    """The workload's ways by approach; what they keep running ends with the stack."""
     said = _SAID[workload]
     escher = await stack.enter_async_context(AsyncEscher(service_url, namespace=NAMESPACE))
 

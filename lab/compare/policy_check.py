@@ -1,6 +1,6 @@
-"""Kept: how far a policy other than gangs was kept, judged from what was asked for and where the watcher saw the pods.
+"""Policy check: how far a policy other than gangs was kept, from asks and the nodes of pods. Pure.
 
-Knows the rule of each policy; must not know by which approach the pods were placed, nor how. Pure.
+It judges by the rule of each policy, without the approach that placed the pods.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from lab.compare.vocabulary import BALANCING, CO_LOCATION, FAIR_SHARE
 from lab.compare.workloads import PODS_OF_A_NODE, WEIGHTS, Ask, Shape
 
 MOST_SKEW = 1
-"""Pods by which nodes may differ that are to have as many."""
+"""The most pods by which evenly used nodes may differ."""
 _WITHIN = 1
-"""A pod is whole: so many more or fewer than its part a user may have."""
+"""Pods by which a user may be above or below its part, because pods are whole."""
 
 
 def judged(
     workload: str, shape: Shape, asks: Sequence[Ask], pods: Sequence[PodRow], until: float = inf
 ) -> float | None:
-    """The part of the groups, or of the time, for which the policy was kept; None where the workload has none, or
-    where nothing was contended. What comes after `until` is the clearing up, which makes room for who has waited."""
+    """The share of groups, or of contended time, with the policy kept; None if there is none.
+
+    Events after `until` do not count: the clearing up makes room for pods that waited."""
     members: dict[str, list[PodRow]] = {ask.name: [] for ask in asks}
     for pod in pods:
         if pod.gang in members and pod.role == MEMBER:
@@ -47,26 +48,25 @@ def judged(
 
 
 def is_together(nodes: Collection[str], size: int) -> bool:
-    """All of the group are there, on one node."""
+    """Whether all of the group are bound, on one node."""
     return len(nodes) == size and len(set(nodes)) == 1
 
 
 def is_even(nodes: Collection[str], size: int, places: int) -> bool:
-    """All of the group are there, on nodes of so many that may have them; these differ by one at most."""
+    """Whether all are bound, on at most `places` nodes, which differ by `MOST_SKEW` at most."""
     return len(nodes) == size and len(set(nodes)) <= places and skew(nodes, places) <= MOST_SKEW
 
 
 def skew(nodes: Collection[str], places: int) -> int:
-    """How many more the node with most has than that with fewest, of so many."""
+    """The most pods on a node minus the fewest, over `places` nodes."""
     counts = [*Counter(nodes).values()]
     return max(counts, default=0) - (min(counts, default=0) if len(counts) >= places else 0)
 
 
 def fairly(pods: Mapping[str, Sequence[PodRow]], weights: Mapping[str, int], room: int) -> float | None:
-    """Of the time in which all users have pods that wait, the part in which none had more than its part of the room,
-    and one pod; 0 if one never came to have its part less one pod. None if they never waited at the same time.
+    """The share of contended time in which no user had more than its part plus one pod.
 
-    `pods` by user; `room`: for so many pods.
+    Counts time in which all users have waiting pods (None: none); 0 if one never had its part less a pod. `room`: pods.
     """
     whole = sum(weights.values())
     parts = {user: room * weight / whole for user, weight in weights.items()}
@@ -84,7 +84,7 @@ def fairly(pods: Mapping[str, Sequence[PodRow]], weights: Mapping[str, int], roo
 
 
 def _contended(pods: Mapping[str, Sequence[PodRow]]) -> Iterator[tuple[float, Mapping[str, int]]]:
-    """For how long each user held so many places, as long as all of them had pods that waited as well."""
+    """Spans in which all users had waiting pods: the seconds, and the places each user held."""
     changes: list[tuple[float, str, int, int]] = []
     for user, mine in pods.items():
         for pod in mine:

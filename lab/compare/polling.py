@@ -1,4 +1,4 @@
-"""Polling: for what nobody tells, and is asked for again and again."""
+"""Polling: waits for a state that no watch reports, by repeated requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab.controlplane.witness import Late
 
 
 async def until(holds: Callable[[], Awaitable[bool]], what: Callable[[], str], *, within: float, every: float) -> None:
-    """Asked every so many seconds. Raises Late, with `what` is missing then, if it does not hold within so many."""
+    """Checks every `every` s. Raises Late with `what()` if it does not hold within `within` s."""
     deadline = asyncio.get_running_loop().time() + within
     while not await holds():
         if asyncio.get_running_loop().time() > deadline:

@@ -1,6 +1,6 @@
-"""Pool: the nodes of a set-up that may be used, while a block lasts: they bear a label, and all others are cordoned.
+"""Pool: labels the nodes that a set-up may use, and cordons all others, while a block lasts.
 
-Those who go by labels and those who divide all nodes that are open so have the same nodes before them.
+So policies that select nodes by labels and policies that use all open nodes have the same nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lab.compare.workloads import POOL, Shape, Standing
 
 @asynccontextmanager
 async def pool_for(requests: Requests, shape: Shape) -> AsyncIterator[None]:
-    """Raises Late where the pods that stand on an uneven pool do not come, or do not go."""
+    """Raises Late if the pods that fill part of an uneven pool do not start."""
     if shape.pool is None:
         yield
         return

@@ -1,14 +1,14 @@
-"""Replay: windows of a real cluster's trace as the work of a trial, with gangs among its pods. Pure, but for reading.
+"""Replay: windows of a real cluster's trace as trials, with gangs. Pure, except for reading.
 
-A window goes from a pod that is drawn on until so many gangs have come, and lasts `SECONDS`, however long it was.
+A window goes from a drawn pod on until a given number of gangs have come, and is replayed in `SECONDS`.
 
-- The pods are those that the trace's cluster placed, that ask for CPU, and that take any GPU model. A share of a GPU
-  takes a whole one, as where GPUs are not shared.
-- The trace has no gangs: pods of equal shape that were created within a minute of the first of them are one, 2 to 64
-  of them, asked for when the first was created. It ends when its last member did. All others are ordinary pods.
-- Pods that ran when the window began stand on the nodes already, by first fit, until they ended. What had not ended
-  when the window did ends a second after it, so that everything ends.
-- What has no room when it comes, by first fit and in the trace's own time, is left out.
+- The pods are those that the trace's cluster placed, that request CPU, and that take any GPU model. A share of a GPU
+  takes a whole one, as on clusters that do not share GPUs.
+- The trace has no gangs. Two to 64 pods of equal shape, created within a minute of the first, are taken as a gang.
+  It is requested when the first was created, and ends when its last member did. All others are ordinary pods.
+- Pods that ran when the window began are on the nodes already, by first fit, until they ended. Pods that outlast
+  the window end a second after it, so that everything ends.
+- Pods without room when they come, by first fit and in the trace's own time, are omitted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ SECONDS = 20.0
 MINUTE, LARGEST = 60, 64
 NODES_FILE, PODS_FILE = "openb_node_list_*.csv", "openb_pod_list_*.csv"
 _USUAL = {NODES_FILE: "openb_node_list_all_node.csv", PODS_FILE: "openb_pod_list_default.csv"}
-"""Of several, as they were published."""
+"""The files to take if there are several, named as published."""
 _AFTER = 1.0
 _PATIENCE = 150.0
 _TRIES = 1000
 _PODS_OF_A_NODE = 50
-"""It has room for 110, and a member has a ghost beside it by some approaches."""
+"""It has room for 110, and some approaches put a ghost beside each member."""
 
 Amounts = tuple[int, int, int, int]
 """CPU in thousandths, memory in MiB, GPUs, pods."""
@@ -46,25 +46,25 @@ Amounts = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Trace:
-    """The cluster's nodes, and all the pods that can be replayed in the order in which they were created."""
+    """The cluster's nodes, and the pods that can be replayed, in the order of their creation."""
 
     nodes: Sequence[TraceNode]
     pods: Sequence[TracePod]
 
 
 def nodes_file(folder: str) -> Path:
-    """Raises WrongUse where the folder has none, or several that are not the usual one."""
+    """Raises WrongUse if the folder has none, or several without the usual one."""
     return _file(folder, NODES_FILE)
 
 
 def files(folder: str) -> list[Path]:
-    """All that is read of it. Raises WrongUse."""
+    """The files that are read. Raises WrongUse."""
     return [nodes_file(folder), _file(folder, PODS_FILE)]
 
 
 @lru_cache(maxsize=4)
 def read(folder: str, nodes: int | None) -> Trace:
-    """At most so many of its nodes; None: all. Raises WrongUse."""
+    """The trace with at most `nodes` of its nodes; None: all. Raises WrongUse."""
     there = read_nodes(nodes_file(folder), limit=nodes)
     pods = [pod for pod in read_pods(_file(folder, PODS_FILE)) if _can_be_replayed(pod)]
     return Trace(there, sorted(pods, key=lambda pod: (pod.created, pod.name)))
@@ -85,7 +85,7 @@ def _can_be_replayed(pod: TracePod) -> bool:
 
 
 def work_of(trace: Trace, gangs: int, random: Random) -> Work:
-    """Of a window with so many gangs that is drawn. Raises WrongUse where there seems to be none."""
+    """The work of a random window with `gangs` gangs. Raises WrongUse if none is found."""
     for _ in range(_TRIES if trace.pods else 0):
         drawn = _window(trace, gangs, random.randrange(len(trace.pods)))
         if drawn is not None:
@@ -97,7 +97,7 @@ def work_of(trace: Trace, gangs: int, random: Random) -> Work:
 
 
 def together(pods: Iterable[TracePod]) -> list[list[TracePod]]:
-    """Gangs, and other pods alone, in the order in which their first was created; the pods are in that order too."""
+    """Gangs, and single other pods, ordered by their first pod's creation; pods too."""
     groups: list[list[TracePod]] = []
     growing: dict[tuple[int, ...], list[TracePod]] = {}
     for pod in pods:
@@ -111,7 +111,7 @@ def together(pods: Iterable[TracePod]) -> list[list[TracePod]]:
 
 
 def _window(trace: Trace, wanted: int, first: int) -> Work | None:
-    """That begins with this pod; None if it has too few gangs or too many pods."""
+    """The window that begins with this pod; None if it has too few gangs or too many pods."""
     began, rooms = trace.pods[first].created, _Rooms(trace.nodes)
     standing: list[tuple[TracePod, str]] = []
     for pod in trace.pods[:first]:
@@ -119,7 +119,7 @@ def _window(trace: Trace, wanted: int, first: int) -> Work | None:
             standing.append((pod, there[0]))
     chosen: list[list[TracePod]] = []
     gangs = pods = 0
-    # Of a gang that begins among the most pods all members are seen.
+    # The slice contains all members of each gang that begins among the first `MOST_PODS`.
     for group in together(trace.pods[first : first + 2 * MOST_PODS]):
         if pods + len(group) > MOST_PODS:
             return None
@@ -149,7 +149,7 @@ def _work(groups: Sequence[Sequence[TracePod]], standing: Sequence[tuple[TracePo
 
 
 class _Rooms:
-    """What is left on the nodes, as the window goes by."""
+    """The free room on the nodes at the window's present time."""
 
     def __init__(self, nodes: Sequence[TraceNode]) -> None:
         self._left: dict[str, Amounts] = {
@@ -158,7 +158,7 @@ class _Rooms:
         self._ends: list[tuple[float, str, Amounts]] = []
 
     def take(self, group: Sequence[TracePod], until: float) -> list[str]:
-        """The nodes of these equal pods by first fit; they are there until then. None if one of them has no room."""
+        """Places equal pods by first fit until `until`; their nodes, or [] if one has no room."""
         asked = (group[0].cpu_milli, group[0].memory_mib, group[0].gpus, 1)
         there: list[str] = []
         for node, left in self._left.items():
@@ -174,7 +174,7 @@ class _Rooms:
         return there
 
     def end_until(self, now: float) -> None:
-        """What has ended by then has left."""
+        """Frees the room of pods that have ended by then."""
         while self._ends and self._ends[0][0] <= now:
             _, node, asked = heapq.heappop(self._ends)
             self._change(node, asked, 1)

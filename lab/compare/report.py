@@ -1,10 +1,10 @@
-"""Report: of a run's folder, as Markdown, as one page of HTML, and as plots; from its raw files alone.
+"""Report: a run's folder as Markdown, as one page of HTML, and as plots, from its raw files alone.
 
-    report.md, report.html   the same words, tables and plots; the page has all of it within itself
-    summary.csv              the figures of its tables, and its claims, for other programs
-    plots/                   each plot as SVG and PNG
+    report.md, report.html   the same words, tables and plots; the page includes them all.
+    summary.csv              the figures of its tables, and its claims, for other programs.
+    plots/                   each plot as SVG and PNG.
 
-Written anew each time, the same for the same raw files. Needs the extra `report`.
+Rewritten each time, the same for the same raw files. Needs the extra `lab`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ REPORT, PAGE, SUMMARY, PLOTS = "report.md", "report.html", "summary.csv", "plots
 
 
 def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[Path]:
-    """All that was written. `lines` of policy code by approach, instead of those that the run has kept.
+    """Writes the report; returns its files. `lines`: of code by approach, if not the run's own.
 
-    Raises Unreadable, and OSError where a raw file is not there.
+    Raises Unreadable, and OSError if a raw file is missing.
     """
     recorded = read(folder)
     if lines is not None:
@@ -62,7 +62,7 @@ def write_report(folder: Path, lines: Mapping[str, int] | None = None) -> list[P
 
 
 class Gallery:
-    """The plots of a report. What an earlier report has drawn and this one does not is removed."""
+    """The plots of a report; removes an earlier report's plots."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / PLOTS
@@ -78,7 +78,7 @@ class Gallery:
 
 
 def _command(command: str) -> str:
-    """In lines that are not wider than a page."""
+    """The command in lines that are not wider than a page."""
     rows = [""]
     for word in shlex.split(command):
         quoted = shlex.quote(word)
@@ -134,7 +134,7 @@ def _cache(
     by_table: Sequence[Sequence[Setting]],
     table: Table,
 ) -> Iterator[Block]:
-    """Nothing where none of them is made."""
+    """Yields nothing if there is no block."""
     found = [(each[0], block) for each in by_table if (block := made(each, table)) is not None]
     if found:
         yield Heading(heading, 3)
@@ -174,7 +174,7 @@ def _contended(setting: Setting, row: Mapping[str, Measured]) -> Iterator[plots.
 
 
 def _round(row: Mapping[str, Measured]) -> tuple[int, dict[str, plots.Room]]:
-    """The first round that has most approaches, and what was held in it."""
+    """The first round with the most approaches, and the room held in it."""
     found: dict[int, dict[str, plots.Room]] = {}
     for name, m in row.items():
         for trial, _, room in m.trials:
@@ -203,7 +203,7 @@ def _lines(
     besides: Callable[[Setting], Setting],
     along: Callable[[Setting], int],
 ) -> Iterator[tuple[Setting, str, dict[str, list[tuple[int, Estimate]]]]]:
-    """By what else is the same, where there are two numbers or more: one of its set-ups, and points by approach."""
+    """For two or more set-ups that differ only in `along`: the first, and points by approach."""
     for _, each in groupby(sorted(settings, key=lambda s: (besides(s), along(s))), besides):
         these = [setting for setting in each if along(setting)]
         points: dict[str, list[tuple[int, Estimate]]] = {}

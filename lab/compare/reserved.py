@@ -1,7 +1,7 @@
-"""Reserved: CPU that the service's ledger holds and to which no pod is seen bound yet, sampled from outside.
+"""Reserved: CPU that the service's ledger holds without a bound pod, sampled from outside.
 
-It is held for gangs: reserved by a plan, assumed for a member that waits at the barrier, or saved for the gang whose
-turn it is. An ordinary pod that is just being bound is in it as well, for some milliseconds.
+It is held for gangs: reserved by a plan, assumed for a member at the barrier, or kept by the backfill reservation. It
+includes an ordinary pod that is being bound, for some milliseconds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from extender.kube.names import CPU
 from lab.compare.costs import total
 
 _EVERY = 0.25
-"""Seconds on average. The moments are drawn, so that none is always just before or after what happens then."""
+"""Mean seconds between samples; random, so that none follows a rhythm of the cluster."""
 _NOT_BOUND = ("reserved", "assumed", "saved")
 
 
@@ -31,7 +31,7 @@ class Reserved:
         """Cores."""
 
     def cpu_seconds(self, seconds: float) -> float | None:
-        """Of so many; None if they were too few for a sample, or if it was not told all the time."""
+        """CPU-seconds in `seconds`; None without samples, or if the service failed to report."""
         return sum(self.samples) / len(self.samples) * seconds if self.samples else None
 
     async def follow(self, service: Telling, random: Random) -> None:
@@ -44,7 +44,7 @@ class Reserved:
 
 
 def held_cpu(metrics: str) -> float:
-    """In cores, that is held and not bound."""
+    """CPU that is held and not bound, in cores."""
     found = total(
         metrics,
         "escher_ledger_units",
@@ -55,7 +55,7 @@ def held_cpu(metrics: str) -> float:
 
 @asynccontextmanager
 async def reserving(service: Telling, random: Random) -> AsyncIterator[Reserved]:
-    """What is held while the block lasts."""
+    """Samples the held CPU during the block."""
     found = Reserved()
     following = asyncio.create_task(found.follow(service, random))
     try:

@@ -1,8 +1,8 @@
-"""Room: pods that stand on nodes, so that less of a cluster is free.
+"""Room: pods on nodes that leave less of a cluster free.
 
-They are bound by their creator, and no scheduler has a part in them. So the room that is short in a trial is the same
-for every approach, and the cluster is as large as it is. Either all but a part of it is taken, by pods that leave their
-nodes no CPU, or a trial says which pods are there when it begins.
+Their creator binds them, without any scheduler. So the free room of a trial is the same for every approach, and the
+cluster keeps its size. Either pods take all CPU of all but some nodes, or a trial lists the pods that exist when it
+begins.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from lab.compare.polling import until
 from lab.compare.workloads import Standing
 
 Taking = Callable[[int], None]
-"""Told how many pods are going to take a part of the cluster: thousands of them take a while."""
+"""Called with the number of pods that come or go: thousands of them take a while."""
 _LABEL = "compare.escher.dev/standing"
 _ROOM, _TRIAL = "room", "trial"
 _NODES = address("api", "v1", "nodes")
 _EVERY, _WITHIN, _WITHIN_EACH = 0.25, 60.0, 0.1
-"""Seconds within which pods that came are running, and more for each of them: a busy machine runs twenty a second."""
+"""Seconds until new pods run, and more for each: a busy machine starts twenty a second."""
 SETTLE = 1.0
-"""The watches of schedulers and service have seen the last of them."""
+"""Seconds in which the watches of schedulers and service receive the last of them."""
 
 
 class Room:
-    """What is taken of a cluster from one set-up to the next; only what differs comes and goes."""
+    """The taken part of a cluster, from one set-up to the next; only differences come and go."""
 
     def __init__(self, requests: Requests, taking: Taking) -> None:
         self._requests, self._taking = requests, taking
         self._taken: dict[str, str] = {}
 
     async def leave_free(self, pods: int | None, cpu: str) -> None:
-        """There is room for so many pods of that CPU, rounded up to whole nodes; None: for all that the cluster has.
+        """Leaves room for `pods` pods of that CPU, rounded up to whole nodes; None: all nodes.
 
-        Raises Late where the pods that take the rest do not come.
+        Raises Late if the pods that take the rest do not start.
         """
         wanted = {} if pods is None else taken_nodes(await node_offers(self._requests), pods, cpu)
         going = [_of_room(node, self._taken[node]) for node in self._taken.keys() - wanted.keys()]
@@ -58,14 +58,14 @@ class Room:
 
 
 async def node_offers(requests: Requests) -> dict[str, str]:
-    """The CPU that each node offers, in the order in which they are listed."""
+    """The CPU that each node offers, in the order of the list."""
     listed = msgspec.json.decode(await requests.request("GET", _NODES))
     return {node["metadata"]["name"]: node["status"]["allocatable"][CPU] for node in listed["items"]}
 
 
 @asynccontextmanager
 async def rooms(requests: Requests, taking: Taking) -> AsyncIterator[Room]:
-    """All of the cluster is free again after the block."""
+    """Frees all of the cluster after the block, if the block raises nothing."""
     room = Room(requests, taking)
     yield room
     await room.leave_free(None, "")
@@ -77,7 +77,7 @@ def _of_room(node: str, cpu: str) -> Standing:
 
 @asynccontextmanager
 async def standing(requests: Requests, pods: Sequence[Standing]) -> AsyncIterator[None]:
-    """They run when the block begins, and none is left after it. Raises Late where they do not come."""
+    """Runs the pods in the block; then removes them, unless it raises. Raises Late at the start."""
     if pods:
         await _place(requests, _TRIAL, pods)
     yield
@@ -86,12 +86,12 @@ async def standing(requests: Requests, pods: Sequence[Standing]) -> AsyncIterato
 
 
 async def leave(requests: Requests, pod: Standing) -> None:
-    """It does not stand there any longer."""
+    """Deletes the pod."""
     await delete(requests, f"{PODS}/{pod.name}")
 
 
 def taken_nodes(offers: Mapping[str, str], pods: int, cpu: str) -> dict[str, str]:
-    """All but the first nodes that have room for so many pods of that CPU, and the CPU that they offer."""
+    """All nodes but the first ones, which have room for `pods` such pods, with their CPU."""
     left, taken = pods, dict[str, str]()
     for node, offered in offers.items():
         if left <= 0:
@@ -113,7 +113,7 @@ async def _place(requests: Requests, why: str, pods: Sequence[Standing]) -> None
 
 
 async def _remove(requests: Requests, pods: Sequence[Standing]) -> None:
-    # Not as a collection, which kube-apiserver deletes in turns: for thousands that takes longer than a call may.
+    # Not as a collection, whose objects kube-apiserver deletes in turn: thousands take longer than a call may.
     await a_few_at_a_time(partial(leave, requests), pods)
     await asyncio.sleep(SETTLE)
 

@@ -1,7 +1,7 @@
-"""Running: the trials of a plan on a cluster, one after the other, and what was seen of each.
+"""Running: runs the trials of a plan on a cluster, one after the other, and returns outcomes.
 
-The latency of a gang begins when it is asked for, and ends when the watcher has seen its last member bound. The cluster
-is empty before each trial. One that does not end is written down as stuck, and what it left is removed.
+The latency of a gang begins with its request, and ends when the watcher has seen its last member bound. The cluster is
+empty before each trial. A trial that does not end is recorded as stuck, and what it left is removed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from lab.controlplane.clusters import LocalCluster
 from lab.controlplane.witness import Late
 
 _SETTLE = 0.15
-"""The watches of schedulers and service catch up; the same for every approach."""
+"""Seconds for the watches of schedulers and service to catch up; the same for every approach."""
 _LEAVES, _LEAVES_EACH = 60.0, 0.05
-"""Seconds within which all that a trial made is gone, and more for each pod that was asked for."""
+"""Seconds until all objects of a trial are gone, and more for each requested pod."""
 _LOOKS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was seen of a trial that `began` at that moment of the watcher's clock, but of pods that only stand there.
-    `asks`: what was asked for, by name, and when. `seconds` until all of it had been running, or it was given up.
-    `reserved`: CPU-seconds, see there."""
+    """A trial that `began` at that time of the watcher's clock, without standing pods.
+
+    `asks`: requests by name, with times. `seconds` until all had run, or it was given up. `reserved`: CPU-seconds."""
 
     trial: Trial
     done: bool
@@ -71,11 +71,11 @@ class Bench:
     ) -> None:
         self._plan, self._requests, self._ways, self._watched, self._purse = plan, requests, ways, watched, purse
         self._losses, self._service = Losses(requests, watched), service
-        # Whoever is compared with one that needs other settings has to start anew as well.
+        # If one approach needs other settings, the service restarts before each trial of every approach.
         self._anew = not SETTINGS.keys().isdisjoint(ways)
 
     async def once(self, trial: Trial) -> Outcome:
-        """Leaves the cluster empty. Raises Late where that is not possible, and Blind where nobody watches."""
+        """Leaves the cluster empty. Raises Late if that fails, Blind if the watcher has ended."""
         work = _named(self._plan.work(trial), f"{trial.approach}-{trial.number}")
         ways = self._ways[trial.approach]
         await self._service.have(SETTINGS.get(trial.approach, ""), anew=self._anew)
@@ -100,7 +100,7 @@ class Bench:
         return Outcome(trial, done, run.began, seconds, run.asked, pods, spent, held)
 
     def _reserving(self, trial: Trial) -> AbstractAsyncContextManager[Reserved | None]:
-        """Where gangs have room, it would be the asking that is measured."""
+        """Samples nothing if gangs have room, because the sampling would affect the latency."""
         if trial.set_up.workload in (SINGLE, BURST):
             return nullcontext()
         return reserving(self._service, Random(trial.number))
@@ -111,7 +111,7 @@ class Bench:
 
 
 async def _within(doing: Awaitable[None], seconds: float, what: str) -> None:
-    """Raises Late."""
+    """Raises Late if it takes longer."""
     try:
         async with asyncio.timeout(seconds):
             await doing
@@ -120,7 +120,7 @@ async def _within(doing: Awaitable[None], seconds: float, what: str) -> None:
 
 
 def _named(work: Work, prefix: str) -> Work:
-    """No two trials have a name in common."""
+    """The work with names that no other trial has."""
     return replace(
         work,
         asks=[replace(each, name=f"{prefix}-{each.name}") for each in work.asks],
@@ -145,9 +145,9 @@ class _Run:
     _ended: set[str] = field(default_factory=set)
 
     async def to_its_end(self) -> bool:
-        """Whether all that was asked for has been running."""
+        """Whether all that was requested has been running."""
         if self.work.in_turns:
-            # It serves those first who came first, and they come in the order of their tasks.
+            # The semaphore serves its waiters in order, and they come in the order of their tasks.
             self._turns = asyncio.Semaphore(max(1, AT_ONCE // max(ask.size for ask in self.work.asks)))
         self.began = time.monotonic()
         try:
@@ -171,7 +171,7 @@ class _Run:
         return True
 
     async def clear(self) -> None:
-        """Of what has not ended nothing is wanted any more."""
+        """Ends all gangs and pods that have not ended."""
         left = [ask for ask in self.work.asks if ask.name not in self._ended]
         if self.work.in_turns:
             await a_few_at_a_time(lambda ask: self.ways.of(ask).end(ask), left)
@@ -200,7 +200,7 @@ class _Run:
         await self.leave(pod)
 
     async def _until_quiet(self) -> None:
-        """Raises Late if nothing happens any more, or is going to happen by itself, and Blind if nobody watches."""
+        """Raises Late if nothing happens or is going to end, Blind if the watcher has ended."""
         while True:
             await asyncio.sleep(_LOOKS)
             self.watched.require()
@@ -216,7 +216,7 @@ async def run(
     take: Callable[[Outcome], None],
     taking: Taking = lambda pods: None,
 ) -> None:
-    """`take` is told of each trial as it ends; `taking`, when room is made for those of a set-up."""
+    """Calls `take` with each outcome, and `taking` when room is taken or freed for a set-up."""
     async with (
         _connected(cluster) as connection,
         service_of(cluster) as service,

@@ -1,12 +1,12 @@
 """Runs: the folder of a comparison and its raw files, from which every figure comes.
 
-run.json     what was run, where and when
-trials.csv   a row for each trial, written when it has ended
-pods.csv     a row for each pod of a trial; all of a trial's stand before the trial's own row
-log.txt      what approaches that run in the comparison's own process had to say to their operators
+    run.json     what was run, where and when.
+    trials.csv   a row for each trial, written when it has ended.
+    pods.csv     a row for each pod of a trial, written before the trial's own row.
+    log.txt      the log of approaches that run in the comparison's own process.
 
-Rows are appended, trial by trial, so that a run that was cut off can be continued: what a trial left that has no row of
-its own, and a last line without an end, count as never written. A cell is empty where nothing was measured or seen.
+Rows are appended, trial by trial, so that a run that was cut off can be continued. Pods of a trial without a row, and a
+last line without an end, count as never written. A cell is empty if nothing was measured or seen.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ DEFAULT_SAMPLING, NO_SAMPLING = "default", "off"
 
 
 class Unreadable(ValueError):
-    """A run's folder is not what it should be; says which file, where in it, and why."""
+    """A run's folder is invalid; the text has the file, the place in it, and the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """`began` as RFC 3339. `lines`: of policy code, by approach, as they were counted when it ran. `continued`: when it
-    was gone on with after it had been cut off."""
+    """`began`: RFC 3339; `lines`: of policy code by approach, counted at the run's start.
+
+    `continued`: the times at which it was continued."""
 
     command: str
     seed: int
@@ -49,10 +50,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialRow:
-    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up. `seconds` it took.
+    """`size` of each gang, 0 if they differ. `repetition`: the round; below 0 it warmed up.
 
-    `reserved`: CPU-seconds that the service's ledger held, and nobody was bound to. `binds`: how often kube-scheduler
-    asked the service to bind a pod. `kept`: how far a policy other than gangs was kept, from 0 to 1 (see `kept`).
+    `seconds` it took. `reserved`: CPU-seconds that the service's ledger held without a bound pod. `binds`: requests of
+    kube-scheduler to bind. `kept`: how far a policy other than gangs was kept, from 0 to 1 (see `policy_check`).
     """
 
     trial: int
@@ -83,11 +84,10 @@ class TrialRow:
 class PodRow:
     """Seconds since the trial began; None: never seen. `gang` is empty for a pod of none.
 
-    `role`: a member of a gang, an ordinary pod that was asked for beside gangs, or a ghost: one that nobody asked for,
-    and that an approach has made. `cpu` that it was asked for with, and `holds` of its node: a member that its ghost
-    has let in holds none, for the ghost does.
-    `asked`: when its gang was asked for, which is before the first member is created where an approach makes room
-    first; None: with the creation of its first member. `node` on which it was bound; empty: on none, or not known.
+    `role`: a member of a gang, an ordinary pod requested beside gangs, or a ghost, which an approach has created on its
+    own. `cpu`: its requested CPU; `holds`: its CPU on the node, 0 for a member that its ghost let in, because the ghost
+    holds that. `asked`: the time of its gang's request, which precedes the creation of members if an approach makes
+    room first; None: the creation of its first member. `node`: where it was bound; empty: on none, or not known.
     """
 
     trial: int
@@ -106,14 +106,14 @@ class PodRow:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A run as far as it is finished, in the order in which it was written."""
+    """The finished part of a run, in the order in which it was written."""
 
     run: Run
     trials: Sequence[TrialRow]
     pods: Sequence[PodRow]
 
     def pods_by_trial(self) -> dict[int, list[PodRow]]:
-        """Every trial is there, one without pods as well."""
+        """Includes every trial, also one without pods."""
         found: dict[int, list[PodRow]] = {trial.trial: [] for trial in self.trials}
         for pod in self.pods:
             found[pod.trial].append(pod)
@@ -124,7 +124,7 @@ _Row = TypeVar("_Row", TrialRow, PodRow)
 
 
 def read(folder: Path) -> Recorded:
-    """Raises Unreadable, and OSError where a file is not there. Columns that are not known are not read."""
+    """Raises Unreadable, and OSError if a file is missing. Ignores unknown columns."""
     try:
         run = msgspec.json.decode((folder / RUN).read_bytes(), type=Run)
     except msgspec.DecodeError as error:
@@ -141,14 +141,14 @@ def read(folder: Path) -> Recorded:
 
 
 class Recorder:
-    """Writes a run. One at a time for a folder."""
+    """Writes a run. Only one may exist at a time for a folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     @classmethod
     def begin(cls, folder: Path, run: Run) -> Recorder:
-        """A new run, nothing of which has been tried. Raises FileExistsError if the folder has one."""
+        """Begins a new run without trials. Raises FileExistsError if the folder has one."""
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / RUN).open("xb") as file:
             file.write(_encoded(run))
@@ -158,13 +158,13 @@ class Recorder:
 
     @classmethod
     def go_on(cls, folder: Path) -> tuple[Recorder, Recorded]:
-        """The run that is there can be continued: its files have finished trials only."""
+        """Prepares the existing run for continuation: leaves only finished trials in its files."""
         recorder, recorded = cls(folder), read(folder)
         recorder.keep(recorded)
         return recorder, recorded
 
     def keep(self, recorded: Recorded) -> None:
-        """The files have this run, with these trials and their pods, and nothing else."""
+        """Rewrites the files with this run, these trials and their pods, and nothing else."""
         kept = {trial.trial for trial in recorded.trials}
         new = self._folder / f".{RUN}.new"
         new.write_bytes(_encoded(recorded.run))
@@ -177,8 +177,8 @@ class Recorder:
         return self._folder / LOG
 
     def add(self, trial: TrialRow, pods: Iterable[PodRow]) -> None:
-        """The trial has ended, and is kept whatever happens to this process."""
-        # In this order: a trial whose row is there has all its pods.
+        """Records the ended trial, which is kept whatever happens to this process."""
+        # In this order, so that a trial with a row has all its pods.
         _append(self._folder / PODS, pods)
         _append(self._folder / TRIALS, [trial])
 
@@ -188,7 +188,7 @@ def _encoded(run: Run) -> bytes:
 
 
 def _rows(path: Path, kind: type[_Row]) -> list[_Row]:
-    # What follows the last end of line was being written when its writer ended.
+    # Text after the last end of line was being written when the writer ended.
     text = path.read_bytes().rpartition(b"\n")[0].decode()
     reader = csv.reader(io.StringIO(text))
     header = next(reader, [])

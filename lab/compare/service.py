@@ -1,4 +1,4 @@
-"""The service of a cluster, from outside: what it tells of itself, and its being started anew."""
+"""The service of a cluster, from outside: its metrics, and its restart with other settings."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lab.controlplane.clusters import LocalCluster
 
 _NAME = "service"
 _SETTLES = 0.5
-"""kube-scheduler, too, has heard that it is there again."""
+"""Seconds in which kube-scheduler, too, notices that the service is back."""
 
 
 class Service:
     def __init__(self, cluster: LocalCluster, client: httpx.AsyncClient, folder: Path) -> None:
-        """`folder`: for settings that it is started with."""
+        """`folder`: for the file of the settings."""
         self._cluster, self._client, self._file = cluster, client, folder / "escher.yaml"
         self._settings = ""
 
     async def have(self, settings: str, *, anew: bool) -> None:
-        """It runs with these settings besides its usual ones; `anew`: started for this, whatever it has run with."""
+        """Has it run with these and its usual settings; `anew`: restarts it in any case."""
         if not anew and settings == self._settings:
             return
         self._file.write_text(settings)

@@ -1,7 +1,7 @@
 """Summary: the figures of a report's tables, and its claims, for other programs. Pure.
 
-A row for each; seconds, bytes and plain numbers. `low` and `high` are empty where there is no interval, as of a count.
-`values` and `rounds` are those behind it. `base` is there where it is a ratio, and `verdict` where it is a claim.
+A row for each; seconds, bytes and plain numbers. `low` and `high` are empty without an interval, as for a count.
+`values` and `rounds` are those behind it. A ratio has `base`, and a claim has `verdict`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CALLED = {
     "ordinary": "ordinary_to_bound",
     "in_vain": "cpu_seconds_in_vain_and_reserved",
 }
-"""What is compared, where its own figure has another name."""
+"""Names of compared figures, if their own figure has another name."""
 _Cells = list[str]
 
 
@@ -41,14 +41,14 @@ def summary(table: Table, claims: Sequence[Judged]) -> str:
 
 
 def _told(figure: str, statistic: str, found: Estimate | None, base: str = "", verdict: str = "") -> Iterator[_Cells]:
-    """Nothing where nothing was measured."""
+    """Yields nothing if nothing was measured."""
     if found is not None:
         numbers = [f"{value:.6g}" for value in (found.value, found.low, found.high)]
         yield [figure, statistic, *numbers, str(found.count), str(found.rounds), base, verdict]
 
 
 def _figures(found: Measured, each: str) -> Iterator[_Cells]:
-    """`each`: for what costs are told."""
+    """`each`: the unit of costs."""
     for statistic, how in (("median", MEDIAN), ("p90", P90), ("p99", P99)):
         yield from _told("to_bound", statistic, estimate(found.to_bound, how))
         yield from _told("to_running", statistic, estimate(found.to_running, how))
@@ -83,7 +83,7 @@ def _figures(found: Measured, each: str) -> Iterator[_Cells]:
 
 
 def _counts(found: Measured) -> Iterator[_Cells]:
-    """And what was longest."""
+    """Counts, and the longest times."""
     rounds = str(len({each.trial.repetition for each in found.trials}))
 
     def told(figure: str, statistic: str, value: float, values: int) -> _Cells:

@@ -1,6 +1,6 @@
-"""Tables: the figures of a workload, and what is said of how they came about. Pure.
+"""Tables: the figures of a workload, and the text on how they came about. Pure.
 
-A row for each set-up and approach. Of what was not measured there is no table.
+A row for each set-up and approach. There is no table without measurements.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _IN_TIME = f"more than {LASTING:g} s, or {LASTING_PER_MEMBER * MS:g} ms for each
 
 
 def latencies(settings: Sequence[Setting], table: Table) -> Block:
-    """Of the set-ups of one table."""
+    """The latencies of the set-ups of one table."""
     head = ["gangs", "approach", "median, ms", "p90, ms", "p99, ms", "running, ms", _to(settings, table)]
-    # Of several gangs another table tells how many trials there were.
+    # For several gangs another table has the number of trials.
     several = any(setting.gangs > 1 for setting in settings)
     rows = []
     for setting, name, found in _each(settings, table):
@@ -50,7 +50,7 @@ def to_base(row: Mapping[str, Measured], name: str, figure: str = "latency") -> 
 
 
 def base_told(settings: Sequence[Setting], table: Table) -> str:
-    """What the ratios of a table are to, which is of one workload."""
+    """The base of the ratios of a table, which is of one workload."""
     workload = settings[0].workload
     if workload == CLAIMS:
         return "what reserves at filter"
@@ -71,7 +71,7 @@ DONE = (
 
 
 def done(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where no trial has several gangs."""
+    """None if no trial has several gangs."""
     rows = [
         [
             setting.short,
@@ -97,7 +97,7 @@ AGAIN = (
 
 
 def whole_again(settings: Sequence[Setting], table: Table) -> Block:
-    """Where members are lost."""
+    """For workloads that lose members."""
     head = ["gangs", "approach", "trials", "stuck", "median, ms", "p90, ms", "p99, ms", _to(settings, table)]
     rows = [
         [
@@ -116,7 +116,7 @@ ORDINARY = (
 
 
 def ordinary(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where there are no ordinary pods."""
+    """None if there are no ordinary pods."""
     rows = [
         [
             *(setting.short, f"`{name}`", str(seen.count), *_percentiles(found.ordinary)),
@@ -150,7 +150,7 @@ DEADLOCKS = (
 
 
 def room(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where it was not recorded what pods held."""
+    """None if the pods' holdings were not recorded."""
     rows = []
     for setting, name, found in _each(settings, table):
         if estimate(found.used) is not None:
@@ -165,7 +165,7 @@ def room(settings: Sequence[Setting], table: Table) -> Block | None:
 
 
 def deadlocks(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where it was not recorded what pods held."""
+    """None if the pods' holdings were not recorded."""
     rows = []
     for setting, name, found in _each(settings, table):
         known = [each.room for each in found.trials if each.room is not None]
@@ -195,7 +195,7 @@ def partly(settings: Sequence[Setting], table: Table) -> Block:
 
 
 def kept(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where no policy other than gangs was asked for."""
+    """None if no policy other than gangs was requested."""
     rows = []
     for setting, name, found in _each(settings, table):
         if judged := found.judged:
@@ -225,7 +225,7 @@ COSTS = (
 
 
 def costs(settings: Sequence[Setting], table: Table) -> Block | None:
-    """None where nothing of it was measured."""
+    """None if no costs were measured."""
     rows = []
     for setting, name, found in _each(settings, table):
         row = [interval(estimate(found.cost("writes"), mean)), interval(estimate(found.cost("bytes"), mean), 1 / _KIB)]
@@ -243,17 +243,17 @@ def costs(settings: Sequence[Setting], table: Table) -> Block | None:
 
 
 def cost_of(settings: Sequence[Setting], table: Table) -> str:
-    """For what costs are told."""
+    """The unit of costs."""
     return "trial" if any(found.has_ordinary for *_, found in _each(settings, table)) else "gang"
 
 
 def attempts(found: Measured) -> str:
-    """For each pod that was asked for."""
+    """Attempts for each requested pod."""
     return interval(estimate(found.cost("attempts", each_pod=True), mean))
 
 
 def _rounds(samples: Sequence[Sample]) -> str:
-    """The fewest that are behind any of those of which something is known."""
+    """The fewest rounds behind any sample that has values."""
     rounds = [sum(bool(values) for values in each.values()) for each in samples]
     return str(min(filter(None, rounds), default=0))
 

@@ -1,7 +1,7 @@
-"""Timeline: what the pods of a trial say of its gangs. Pure; seconds since the trial began.
+"""Timeline: the times of a trial's gangs, from its pods. Pure; seconds since the trial began.
 
 A gang is whole while as many of its pods as it has members are bound, or running, at once. Latency begins when the gang
-is asked for. What never came has the time infinity.
+is requested. The time of what never came is infinity.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ LASTING, LASTING_PER_MEMBER = 1.0, 0.02
 
 
 def lasting(size: int) -> float:
-    """Seconds after which a gang of that size that is bound in part counts as left so: Bindings are single calls, and
-    take a moment."""
+    """Seconds after which a gang of that size counts as left bound in part: Bindings take time."""
     return max(LASTING, LASTING_PER_MEMBER * size)
 
 
 @dataclass(frozen=True, slots=True)
 class GangTimes:
-    """`bound` and `running`: when it was whole first; `again`: since when it was until it ended, which is later where
-    members were lost. `partly`: how long some of it was bound, and not all. `ran`: while all of it was running. `kept`:
-    while all of it was bound, and after the last time also what was left of it while it ended."""
+    """`bound`, `running`: when it was whole first; `partly`: seconds bound in part.
+
+    `again`: the start of its last whole run until its end, later if members were lost. `ran`: while all of it ran.
+    `kept`: while all of it was bound, and after the last time also its rest while it ended."""
 
     gang: str
     size: int
@@ -57,9 +57,10 @@ class GangTimes:
 
 @dataclass(frozen=True, slots=True)
 class TrialTimes:
-    """`ordinary`: seconds from the ask for each ordinary pod until it was bound. `all_done`: from the first ask until
-    all gangs and all ordinary pods had been running. `bound`: how many pods were, without ghosts. Rates are until the
-    last of them was bound, or until the trial was given up; None where it is not known when that was."""
+    """`ordinary`: seconds from the request of each ordinary pod to its binding.
+
+    `all_done`: from the first request until all gangs and ordinary pods had been running. `bound`: the bound pods
+    without ghosts. Rates are until the last was bound, or the trial was given up; None if that time is not known."""
 
     gangs: Sequence[GangTimes]
     ordinary: Sequence[float]
@@ -70,8 +71,7 @@ class TrialTimes:
 
 
 def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
-    """A gang that nothing was seen of counts as one that was never placed. In a trial that was stuck a gang counts as
-    placed only if it was running. Raises Unreadable if the trial is done and pods are missing."""
+    """A gang without pods, or that never ran in a stuck trial, is unplaced. Raises Unreadable."""
     by_gang: dict[str, list[PodRow]] = {}
     for pod in pods:
         if pod.gang:
@@ -98,7 +98,7 @@ def times_of(trial: TrialRow, pods: Sequence[PodRow]) -> TrialTimes:
 
 
 def end_of(trial: TrialRow) -> float:
-    """When it was given up: what comes after that is the clearing up. A trial that is done was not."""
+    """When it was given up, and the clearing up began; infinity if the trial is done."""
     return inf if trial.outcome == DONE or trial.seconds is None else trial.seconds
 
 
@@ -108,7 +108,7 @@ def _gang(trial: TrialRow, name: str, pods: list[PodRow]) -> GangTimes:
     bound = _steps(((pod.bound, pod.gone) for pod in pods), until)
     ran = _at_least(size, _steps(((pod.running, pod.gone) for pod in pods), until), until)
     kept = _at_least(size, bound, until)
-    # Of a gang that has ended nothing is left; of one that has lost members, the others are.
+    # Nothing is left of a gang that has ended; the others are left of one that has lost members.
     has_ended = trial.outcome == DONE or not bound or not bound[-1][1]
     if kept and has_ended:
         kept[-1] = (kept[-1][0], inf)
@@ -137,7 +137,7 @@ def _until(moment: float | None, until: float) -> float:
 
 
 def _steps(spans: Iterable[tuple[float | None, float | None]], until: float) -> list[tuple[float, int]]:
-    """From when on, but not after `until`, how many spans were open at once."""
+    """The number of spans open at once, from each moment on, until `until`."""
     moments: list[tuple[float, int]] = []
     for begin, end in spans:
         if begin is not None and begin <= until:
@@ -145,7 +145,7 @@ def _steps(spans: Iterable[tuple[float | None, float | None]], until: float) -> 
             if end is not None and end <= until:
                 moments.append((end, -1))
     steps, open_now = list[tuple[float, int]](), 0
-    # At one moment those who come are counted first.
+    # At one moment, beginnings are counted before ends.
     for moment, change in sorted(moments, key=lambda each: (each[0], -each[1])):
         open_now += change
         steps.append((moment, open_now))
@@ -153,7 +153,7 @@ def _steps(spans: Iterable[tuple[float | None, float | None]], until: float) -> 
 
 
 def _at_least(size: int, steps: Sequence[tuple[float, int]], until: float) -> list[Span]:
-    """While there were so many or more."""
+    """The spans with `size` or more."""
     spans, since = list[Span](), None
     for moment, number in steps:
         if number >= size and since is None:
@@ -165,7 +165,7 @@ def _at_least(size: int, steps: Sequence[tuple[float, int]], until: float) -> li
 
 
 def _partly(steps: Sequence[tuple[float, int]], size: int, until: float, *, has_ended: bool) -> float:
-    """While some were there, and not all; of one that `has_ended` after it was whole, not while it did so."""
+    """The seconds with some, but not all; without the end of a whole one that `has_ended`."""
     total, after_whole, last, open_now, was_whole = 0.0, 0.0, 0.0, 0, False
     for moment, number in [*steps, *([(until, 0)] if steps and until < inf else [])]:
         if 0 < open_now < size:
@@ -177,6 +177,6 @@ def _partly(steps: Sequence[tuple[float, int]], size: int, until: float, *, has_
 
 
 def _rate(moments: Sequence[float], began: float, end: float | None) -> float | None:
-    """None where nobody knows how long it took."""
+    """None if the duration is not known."""
     took = 0.0 if end is None else end - began
     return len(moments) / took if took > 0 else None

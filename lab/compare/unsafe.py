@@ -1,8 +1,8 @@
-"""Unsafe: a gang in planned extended resources without ghosts, as a warning and as a test of the watcher.
+"""Unsafe: a gang in planned extended resources without ghosts, as warning and watcher test.
 
-The application looks what room there is, plans its gang by first fit, lets only its members onto the room that it has
-planned, and creates them. Nothing holds the room meanwhile: of two that plan at the same moment, both count on it, and
-members of both are placed where neither is whole.
+The application reads the free room, plans its gang by first fit, and creates the members. Only these may use the
+planned room, but nothing holds it meanwhile. If two gangs are planned at the same moment, both count on the same room.
+Then members of both are placed, and neither gang is whole.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class Unsafe:
             await self._advertise(node, {}, [key])
 
     async def _place(self, ask: Ask, members: list[Manifest]) -> None:
-        """There was room for all of them when it was looked for, and they exist."""
+        """Waits until there is room for all members, then creates them."""
         cpu, key = count(CPU, ask.requests[CPU]), _key(ask)
-        # Others may take what is found before it is used: that is what is wrong with it.
+        # Others may take this room before it is used: that is the fault of this approach.
         while True:
             plan = first_fit(await self._free(), cpu, len(members))
             if plan is not None:
@@ -86,12 +86,12 @@ class Unsafe:
         try:
             await self._nodes.advertise(node, units, absent)
         except Gone:
-            # With the node goes what is said of it.
+            # The node is gone, and its resources with it.
             return
 
 
 def first_fit(free: Mapping[NodeName, int], each: int, many: int) -> list[NodeName] | None:
-    """The nodes of so many pods that take so much each, one for each pod; None if there is no room for all."""
+    """The nodes of `many` pods of `each` CPU, one for each pod; None if not all have room."""
     places = [node for node, left in free.items() for _ in range(left // each)]
     return places[:many] if len(places) >= many else None
 

@@ -1,4 +1,4 @@
-"""Vocabulary: how approaches and workloads are called in raw files and on a report, and what each is compared with.
+"""Vocabulary: the names of approaches and workloads in raw files and reports, and their bases.
 
 A name that is not here is shown as it is, after those that are.
 """
@@ -37,7 +37,7 @@ BY_POLICY = {
     EXTENDER: "an EscherPolicy, by the extender",
     NATIVE: "what Kubernetes itself has for the policy, in the pods",
 }
-"""What the same names stand for where a policy other than gangs is asked for; no other approach is."""
+"""What the same names mean for a policy other than gangs, which has no other approaches."""
 WORKLOADS = {
     SINGLE: "One gang on an idle cluster",
     BURST: "Many gangs as fast as they can be asked for, with room for all",
@@ -54,25 +54,25 @@ WORKLOADS = {
 POLICIES = frozenset({CO_LOCATION, BALANCING, FAIR_SHARE})
 """Workloads of policies other than gangs."""
 OURS = (EXTENDER, "gated", LEDGER)
-"""What this project would have people use."""
+"""The approaches that this project recommends."""
 BY_LEDGER = frozenset({THROUGH, *OURS, JOB_GANG, OPTIMISTIC, OPTIMISTIC_LEDGER})
-"""What reserves room in the service's ledger, which nobody sees who watches pods."""
+"""Approaches that reserve room in the service's ledger, which a watcher of pods cannot see."""
 OTHERS = (NATIVE, COSCHEDULING, APPSPACE, LIBSPACE)
-"""What else places a gang as a whole."""
+"""The other approaches that place a gang as a whole."""
 SPACES = {
     "AppSpace": (78, 937.0, APPSPACE),
     "LibSpace": (261, 892.0, LIBSPACE),
     "FrameSpace": (1624, 381.0, EXTENDER),
 }
-"""The paper's spaces: its lines of code and its milliseconds for a gang, and which approach stands beside it."""
+"""The paper's spaces: its lines of code, its milliseconds for a gang, and our approach."""
 
 
 PESSIMISTIC = {OPTIMISTIC: EXTENDER, OPTIMISTIC_LEDGER: LEDGER}
-"""What else reserves at filter, and does all else alike."""
+"""The approach that reserves at filter, and does all else alike."""
 
 
 def base_of(approach: str, workload: str = SINGLE) -> str:
-    """What its ratios are to. Where gangs contend, pods that are none block each other for ever."""
+    """The base of its ratios. If gangs contend, pods without gangs block each other for ever."""
     if workload == CLAIMS:
         return PESSIMISTIC.get(approach, approach)
     if workload not in POLICIES | {SINGLE, BURST, CHURN, TRACE}:
@@ -81,5 +81,5 @@ def base_of(approach: str, workload: str = SINGLE) -> str:
 
 
 def in_order(names: set[str], known: dict[str, str]) -> list[str]:
-    """Those that are known in the order of their table, then all others by name."""
+    """Known names in the order of their table, then all others by name."""
     return [*(name for name in known if name in names), *sorted(names - known.keys())]

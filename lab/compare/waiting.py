@@ -1,6 +1,6 @@
-"""Waiting: other gangs that wait for room all the while, so that each pod that goes is news for them.
+"""Waiting: other gangs that wait for room all the time, so that each pod's end concerns them.
 
-Each waits on a node of its own, half of which is taken: one of its two members has room there, both have not.
+Each waits on a node of its own, half taken: one of its two members has room there, both have not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EVERY, _WITHIN = 0.25, 60.0
 
 @asynccontextmanager
 async def gangs_waiting(requests: Requests, gangs: int) -> AsyncIterator[None]:
-    """So many wait while the block lasts, by the extender. Raises Late where they are not turned away."""
+    """`gangs` gangs wait during the block, by the extender. Raises Late if they do not."""
     if not gangs:
         yield
         return
@@ -41,7 +41,7 @@ async def gangs_waiting(requests: Requests, gangs: int) -> AsyncIterator[None]:
         host = {"nodeSelector": {"kubernetes.io/hostname": node}}
         waiting.append((Ask(f"waits-{number}", _MEMBERS, {CPU: f"{cpu * 3 // 8}m"}), host))
     try:
-        # The ones that take room are bound by their creator, so that it is taken when the others come.
+        # Their creator binds the pods that take room, so that it is taken when the others come.
         for approach, asked in ((BASE, taking), (EXTENDER, waiting)):
             pods = [(member(approach, ask, number), where) for ask, where in asked for number in range(ask.size)]
             for pod, where in pods:
@@ -54,7 +54,7 @@ async def gangs_waiting(requests: Requests, gangs: int) -> AsyncIterator[None]:
 
 
 async def _until_turned_away(requests: Requests, gangs: set[str]) -> None:
-    """kube-scheduler has said of all their members that they cannot be placed now."""
+    """Waits until kube-scheduler has reported that none of their members can be placed now."""
     wanted, away = _MEMBERS * len(gangs), 0
 
     async def all_wait() -> bool:

@@ -8,12 +8,12 @@ from math import inf, isnan
 from lab.compare.figures import Estimate
 
 NOTHING = "–"
-"""Where nothing was measured."""
+"""Shown if nothing was measured."""
 _HUNDRED, _TEN = 100, 10
 
 
 def number(value: float, digits: int | None = None) -> str:
-    """With so many digits after the point; None: with three that count, or all of a larger number."""
+    """With `digits` decimals; None: with three significant digits, or all of a larger number."""
     if isnan(value):
         return NOTHING
     if abs(value) == inf:
@@ -24,7 +24,7 @@ def number(value: float, digits: int | None = None) -> str:
 
 
 def interval(found: Estimate | None, factor: float = 1.0, digits: int | None = None) -> str:
-    """As `381 (370–395)`; without brackets where they would say no more."""
+    """As `381 (370–395)`; without brackets if they would say no more."""
     if found is None or isnan(found.value):
         return NOTHING
     low, high = number(found.low * factor, digits), number(found.high * factor, digits)

@@ -1,21 +1,19 @@
-"""Workloads: what is asked of a cluster in a trial, and what befalls it. Pure; the same for every approach of a round.
+"""Workloads: a trial's requests and losses. Pure; the same for every approach of a round.
 
-single      one gang on an idle cluster
-contention  gangs that cannot all be there at once, asked for at the same moment
-mixed       the same among ordinary pods
-arrivals    gangs of several sizes that arrive at random times (a Poisson process)
-churn       one gang of which a member and a node are lost while it is placed
-burst       many gangs as fast as one client can ask for them, with room for all of them
-claims      pods that each ask for one of few ephemeral resources at the same moment, more than can have one at once
-trace       gangs among the pods of a real cluster's trace, on its nodes (see `replay`)
+    single      one gang on an idle cluster.
+    contention  gangs that do not all fit at once, requested at the same moment.
+    mixed       the same among ordinary pods.
+    arrivals    gangs of several sizes that arrive at random times (a Poisson process).
+    churn       one gang that loses a member and a node while it is placed.
+    burst       many gangs as fast as one client can request them, with room for all of them.
+    claims      more pods than can have one of few ephemeral resources, requested at the same moment.
+    trace       gangs among the pods of a real cluster's trace, on its nodes (see `replay`).
+    co-location groups, each for one node.
+    balancing   a group to be spread evenly over nodes that are not used alike.
+    fair-share  pods of two users, one by one, who want more than there is room for.
 
-and policies other than gangs, where a group of pods stands for the gang:
-
-co-location groups, each of which is to be on one node
-balancing   a group that is to be spread evenly over nodes that are not used alike
-fair-share  pods of two users, one by one, who want more than there is room for
-
-A workload that needs little room has it: all other nodes are taken by pods that stand there meanwhile (see `room`).
+The last three are policies other than gangs, with a group of pods in place of the gang. If a workload needs little
+room, pods take all other nodes meanwhile (see `room`).
 """
 
 from __future__ import annotations
@@ -55,12 +53,12 @@ Requests = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Pods that are asked for together: a gang, or ordinary pods.
+    """Pods that are requested together: a gang, or ordinary pods.
 
     `requests` of each, as Kubernetes spells them; `at`: seconds after the trial's beginning; `lasts`: seconds from the
-    moment when all of them are running until they end, None: until the trial does. `alone`: it is one pod, which every
-    approach asks for as a pod and not as a gang, and which is measured as gangs are. `user` who asks, if that matters;
-    `pool`: they may go to the nodes of the pool alone (see `Shape`).
+    time when all of them run until they end, None: until the trial does. `alone`: it is one pod, which every approach
+    requests as a pod and not as a gang, and which is measured as gangs are. `user`: the requester, if that matters;
+    `pool`: they may use the nodes of the pool only (see `Shape`).
     """
 
     name: str
@@ -76,8 +74,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """As soon as so many pods of the gang were seen created, or bound, the last of them is lost, alone or with its
-    node. Its owner makes another in its place at once; the node is back a little later, as it was."""
+    """Loses the last of the first `after` pods `seen`, or also its node; both are soon replaced."""
 
     gang: str
     after: int
@@ -87,7 +84,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A pod that nobody asks for: it is on that node before the trial begins, and `until` so many seconds after."""
+    """A pod outside the asks: it is on its node before the trial, and `until` seconds into it."""
 
     name: str
     node: str
@@ -97,9 +94,10 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Of one trial. It is stuck if it has not ended after `patience` seconds, or if for `quiet` seconds nothing was
-    seen to happen and nothing that runs was going to end. `in_turns`: the client asks for one after the other, in this
-    order, with no more pods on their way at a time than one large gang has."""
+    """One trial's; it is stuck if it has not ended after `patience` seconds.
+
+    It is also stuck if nothing happens for `quiet` seconds and nothing that runs is going to end. `in_turns`: the
+    client requests gangs in this order, with at most one large gang's pods under way."""
 
     asks: Sequence[Ask]
     patience: float
@@ -115,9 +113,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The gangs of a set-up: `size` is 0 where they differ in it, `gangs` where there are as many as the plan says.
-    `room`: for how many of its pods there is room; None: the whole cluster. `pool`: so many nodes bear a label, and all
-    others are closed; `uneven`: every second node of the pool is half used by others."""
+    """The gangs of a set-up. `size`: 0 if they differ; `gangs`: 0 if the plan sets the number.
+
+    `room`: pods with room, None: all; `pool`: the labelled nodes, others closed; `uneven`: half of them are half used.
+    """
 
     size: int
     gangs: int
@@ -128,9 +127,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """`shapes` of its set-ups, by the sizes that are asked for; `draw` makes the work of one trial from the requests of
-    each pod, None: from the plan's trace. An approach that it `leaves_out` would tell nothing new, or has nothing for
-    it. `cpu` of each pod; None: the plan's. `largest` size that it has room for."""
+    """`shapes`: of set-ups, by sizes; `leaves_out`: approaches that add nothing, or cannot do it.
+
+    `draw` makes the work of one trial from each pod's requests, None: from the plan's trace. `cpu` of each pod; None:
+    the plan's. `largest` size that it has room for."""
 
     shapes: Callable[[Sequence[int]], Iterator[Shape]]
     draw: Callable[[Shape, Requests, Random], Work] | None
@@ -141,11 +141,12 @@ class Workload:
 
 _CPU = "2"
 PODS_OF_A_NODE = 4
-"""Of each pod, where room is short: so many of them have room on a node of the usual shape."""
+"""Pods of `_CPU` that fit on a node of the usual shape, for workloads with little room."""
 _LASTS = 1.0
 QUIET = 95.0
-"""Longer than the time-outs by which approaches end a deadlock themselves: kube-scheduler waits 60 s for an extender,
-and ghosts pause for 90 s at most. Only Kubernetes' own gangs may wait longer for each other, for five minutes."""
+"""Seconds; longer than the time-outs by which approaches end a deadlock themselves.
+
+kube-scheduler waits 60 s for an extender, ghosts pause 90 s at most; Kubernetes' own gangs may wait five minutes."""
 
 
 def _alone(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -178,7 +179,7 @@ def _mixing(sizes: Sequence[int]) -> Iterator[Shape]:
 
 
 def _mixed(shape: Shape, requests: Requests, random: Random) -> Work:
-    """As many pods as two of the gangs have come as ordinary ones, within the first two seconds."""
+    """Adds as many ordinary pods as two of the gangs have, within the first two seconds."""
     gangs = [Ask(str(number), shape.size, requests, at=random.uniform(0, 1), lasts=_LASTS) for number in range(4)]
     ordinary = [
         Ask(f"o{number}", 1, requests, at=random.uniform(0, 2), lasts=_LASTS, is_gang=False)
@@ -191,10 +192,10 @@ ARRIVING = 40
 RATE = 3.0
 """Gangs a second."""
 SIZES: Mapping[int, float] = {2: 0.4, 4: 0.3, 8: 0.2, 16: 0.1}
-"""How likely an arriving gang has so many members."""
+"""The probability of each size of an arriving gang."""
 _MEAN_LASTS = 1.5
 _ROOM_OF_ARRIVALS = 40
-"""Gangs that arrive take two thirds of it, on average."""
+"""Pods. Arriving gangs take two thirds of this room, on average."""
 
 
 def _arriving(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -220,7 +221,7 @@ def _churn(shape: Shape, requests: Requests, random: Random) -> Work:
 
 
 GANGS_OF_A_BURST = 3000
-"""Where nobody says how many. With gangs of 3, which are 9,000 pods, it is the shape of issue 16."""
+"""The default number. With gangs of 3, which are 9,000 pods, it is the shape of issue 16."""
 
 
 def _bursting(sizes: Sequence[int]) -> Iterator[Shape]:
@@ -233,7 +234,7 @@ def _burst(shape: Shape, requests: Requests, random: Random) -> Work:
 
 
 CLAIMED, UNITS = 4, 2
-"""So many ephemeral resources, and so much of each; all on one node."""
+"""The number of ephemeral resources, and the units of each, all on one node."""
 _CLAIMING, _CLAIM_LASTS = 32, 0.5
 
 
@@ -259,7 +260,7 @@ def _claims(shape: Shape, requests: Requests, random: Random) -> Work:
 POOL = "compare.escher.dev/pool"
 """The label of the nodes of a pool."""
 _SMALL, _LARGEST_TOGETHER = "100m", 64
-"""A group that is to be on one node has room on one."""
+"""A group that is to be on one node fits on one."""
 _GROUPS = 4
 WEIGHTS: Mapping[str, int] = {"a": 2, "b": 3}
 """Of the users who share."""
@@ -278,7 +279,7 @@ def _co_location(shape: Shape, requests: Requests, random: Random) -> Work:
 
 
 def _spread(sizes: Sequence[int]) -> Iterator[Shape]:
-    """Two or three pods for each node that may."""
+    """Two or three pods for each node of the pool."""
     return (Shape(size, 1, pool=max(2, size * 2 // 5), uneven=True) for size in sizes)
 
 
@@ -292,8 +293,7 @@ def _shared(sizes: Sequence[int]) -> Iterator[Shape]:
 
 
 def _fair_share(shape: Shape, requests: Requests, random: Random) -> Work:
-    """They ask in turns, so that who is served in the order of asking has half of the room; and for longer than it
-    takes to fill it, so that every part is taken whole at some time."""
+    """Requests alternate, so serving them in order would give each user half of the filled room."""
     asks = [
         Ask(f"{user}{number}", 1, requests, lasts=random.uniform(2.5, 4.0), user=user, pool=True)
         for number in range(_WANTED)

@@ -25,7 +25,7 @@ _PATCH_TYPES = {
 
 
 class ApiError(Exception):
-    """The API server said no: `status` is the HTTP status, `reason` and `message` are Kubernetes' own."""
+    """An error answer of the API server: HTTP `status`; Kubernetes' `reason` and `message`."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(f"{status} {reason}: {message}")
@@ -33,7 +33,7 @@ class ApiError(Exception):
 
 
 class Access:
-    """Where the API server is and how to be let in, from a kubeconfig of this tool."""
+    """The API server's address, a token and the trusted authority, read from a kubeconfig."""
 
     def __init__(self, kubeconfig: Path) -> None:
         import yaml
@@ -43,15 +43,15 @@ class Access:
         self.url: str = cluster["server"]
         self.token: str = config["users"][0]["user"]["token"]
         self.authority = base64.b64decode(cluster["certificate-authority-data"]).decode()
-        """Who must have signed the API server's certificate, in PEM."""
+        """The certificate authority that signs the API server's certificate, in PEM."""
         self.trust = ssl.create_default_context(cadata=self.authority)
 
 
 class Api:
-    """Calls with the rights of the kubeconfig's user. Every call raises ApiError unless the answer is 2xx."""
+    """Calls with the kubeconfig user's rights; each raises ApiError unless the answer is 2xx."""
 
     def __init__(self, access: Access, *, timeout: float = 90) -> None:
-        # Here and not above: whoever wants no more than Access need not wait for it.
+        # Imported here, because a caller that needs only `Access` should not wait for the import of httpx.
         import httpx
 
         self._client = httpx.Client(
@@ -59,8 +59,8 @@ class Api:
             verify=access.trust,
             headers={"Authorization": f"Bearer {access.token}"},
             timeout=timeout,
-            # One that was idle for longer the pool would close, though it has just given it to another thread (httpcore
-            # 1.0). Both kinds of API servers keep connections for 90 s.
+            # httpcore 1.0 closes a connection that was idle for longer, even if it has just given it to another thread.
+            # Both kinds of API servers keep connections for 90 s.
             limits=httpx.Limits(max_connections=64, max_keepalive_connections=64, keepalive_expiry=80),
             trust_env=False,
         )
@@ -92,7 +92,7 @@ class Api:
         return items
 
     def watch(self, path: str, **query: str | int | bool) -> Iterator[Json]:
-        """Watch events `{"type", "object"}` as they come; ends when the server ends it (`timeoutSeconds`)."""
+        """Yields watch events `{"type", "object"}` until the server's `timeoutSeconds`."""
         with self._client.stream("GET", path, params={"watch": 1, **query}, timeout=None) as answer:
             if answer.is_error:
                 answer.read()
@@ -101,7 +101,7 @@ class Api:
                 yield json.loads(line)
 
     def text(self, path: str) -> str:
-        """The answer as it is: metrics, health."""
+        """The answer as plain text: metrics, health."""
         answer = self._client.get(path)
         if answer.is_error:
             raise _refusal(answer)

@@ -1,7 +1,7 @@
-"""The audit log of a cluster's API server: what kube-apiserver is told to write, and where it is.
+"""The audit log of a cluster's API server: its policy, its path, and kube-apiserver's arguments.
 
-One JSON object a line (audit.k8s.io/v1). Who ends a pod or binds one is told with all that was sent; so are the
-service's own Events. Other changes are told without, and reading not at all.
+The log has one JSON object a line (audit.k8s.io/v1). Requests that end or bind a pod are logged with their bodies; so
+are the service's own Events. Other changes are logged without bodies. Reads are not logged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EVENTS = [{"group": "", "resources": ["events"]}, {"group": "events.k8s.io", "r
 _POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    # An API server that is killed has told what it was asked, though not what came of it.
+    # `RequestReceived` stays: if the API server is killed, the log has the request, though not its result.
     "omitStages": ["ResponseStarted"],
     "omitManagedFields": True,
     "rules": [
@@ -41,16 +41,16 @@ _POLICY: dict[str, Any] = {
     ],
 }
 _LARGEST_MEGABYTES = 1 << 20
-"""It is never cut: who reads it reads on from where he was."""
+"""The log is never rotated, because its readers continue from their last offset."""
 
 
 def log_of(folder: Path) -> Path:
-    """Where the cluster in that folder writes its audit log: beside the logs of its components."""
+    """The audit log of the cluster in `folder`: it is beside the logs of the components."""
     return folder / "logs" / "audit.log"
 
 
 def arguments(folder: Path) -> tuple[str, ...]:
-    """kube-apiserver's; its policy is in the cluster's folder."""
+    """Writes the audit policy into the cluster's folder and returns kube-apiserver's arguments."""
     policy = folder / "audit-policy.json"
     policy.write_text(json.dumps(_POLICY, indent=2))
     return (

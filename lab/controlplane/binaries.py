@@ -1,7 +1,7 @@
-"""The control plane's binaries, built once from Go modules and kept in the user's cache (`go_module`).
+"""The control plane's binaries, built once from Go modules into the user's cache (`go_module`).
 
-Each minor of Kubernetes (`versions`) has a module, for what the service has to do with: kube-apiserver and
-kube-scheduler. What else there is comes from the module of the newest, whichever runs: to build one more takes minutes.
+Each minor version of Kubernetes (`versions`) has a module for kube-apiserver and kube-scheduler, which the service
+talks to. All other binaries come from the newest minor's module, because each further build takes minutes.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ _VERSION = "k8s.io/component-base/version"
 
 
 def build(progress: BuildProgress, kubernetes: Kubernetes | None = None) -> Path:
-    """The folder with all binaries of `OF_EACH_MINOR`, built now if need be: of the minor that `versions.chosen` means
-    unless told otherwise. Raises ClusterError with what the compiler said.
+    """Builds the binaries `OF_EACH_MINOR` unless they are cached; returns their folder.
 
-    Safe to call from several processes at once: one builds, the others wait for it.
+    The default version is `versions.chosen`. Raises ClusterError with the compiler's output. Several processes may call
+    this at once: one builds, the others wait for it.
     """
     return _module(kubernetes or versions.chosen()).build(progress)
 
 
 def build_shared(progress: BuildProgress) -> Path:
-    """The folder with all the others, built as by `build`."""
+    """Builds all binaries of the newest minor, as `build` does, and returns their folder."""
     return _module(versions.NEWEST).build(progress)
 
 
 def find_go() -> str:
-    """The Go tool. Raises ClusterError saying what to install if there is none."""
+    """The path of the Go tool. Raises ClusterError with what to install if there is none."""
     return _module(versions.NEWEST).find_go()
 
 
 def kubernetes_version(kubernetes: Kubernetes | None = None) -> str:
-    """The version that go.mod names, as `v1.36.3`: of the minor that `versions.chosen` means unless told otherwise."""
+    """The version in go.mod, such as `v1.36.3`. The default minor is `versions.chosen`."""
     file = (kubernetes or versions.chosen()).module / "go.mod"
     found = re.search(r"^\s*k8s\.io/kubernetes (v\S+)", file.read_text(), re.MULTILINE)
     if found is None:
@@ -56,7 +56,7 @@ def _module(kubernetes: Kubernetes) -> GoModule:
 
 
 def _flags(kubernetes: Kubernetes) -> list[str]:
-    # The version is stamped by the linker in Kubernetes' own build; without it `kubectl version` shows v0.0.0.
+    # Kubernetes' own build stamps the version by the linker; without the stamp `kubectl version` shows v0.0.0.
     version = kubernetes_version(kubernetes)
     major, minor, _ = version.removeprefix("v").split(".", 2)
     stamps = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}

@@ -1,7 +1,7 @@
-"""Child processes: started so that they cannot outlive this process, watched, stopped in order.
+"""Child processes: they cannot outlive this process, are watched, and are stopped in order.
 
-Single-threaded on purpose: the kernel ends a child when the *thread* that made it ends, and forking is only safe
-without other threads. Knows nothing of Kubernetes.
+Single-threaded on purpose: the kernel ends a child when the *thread* that created it ends, and forking is only safe
+without other threads.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from pathlib import Path
 from lab.controlplane.components import Component
 
 _PR_SET_PDEATHSIG = 1
-# Loaded before any fork: the child may not import.
+# Loaded before any fork, because the child may not import.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 Pause = Callable[[float], object]
-"""Returns after at most so many seconds, earlier if something happened; may raise to end the waiting."""
+"""Returns after at most the given seconds, earlier on an event; may raise to end the waiting."""
 
 
 class Children:
@@ -40,7 +40,7 @@ class Children:
         return self._logs / f"{name}.log"
 
     def log_end(self, name: str, *, lines: int = 20) -> str:
-        """The last lines that the component wrote."""
+        """The last lines of the component's log."""
         try:
             with self.log_of(name).open("rb") as log:
                 log.seek(max(0, log.seek(0, os.SEEK_END) - 64 * 1024))
@@ -50,7 +50,7 @@ class Children:
         return "\n".join(text.splitlines()[-lines:])
 
     def start(self, component: Component) -> int:
-        """The component runs; its output is appended to its log. Answers the pid."""
+        """Starts the component, appends its output to its log, and returns its pid."""
         if component.name in self._running:
             raise ValueError(f"{component.name} runs already")
         parent = os.getpid()
@@ -61,7 +61,7 @@ class Children:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **component.environment},
-                # Ctrl-C in a terminal goes to the whole process group; these are stopped by us, in order.
+                # Ctrl-C in a terminal goes to the whole process group; this process stops its children in order.
                 start_new_session=True,
                 preexec_fn=lambda: _die_with(parent),
             )
@@ -69,7 +69,7 @@ class Children:
         return child.pid
 
     def ended(self) -> dict[str, int]:
-        """Exit codes of the components that have ended since the last call; they are no longer running ones."""
+        """Exit codes of the components that ended since the last call; it forgets these."""
         codes = {name: child.poll() for name, child in self._running.items()}
         gone = {name: code for name, code in codes.items() if code is not None}
         for name in gone:
@@ -80,15 +80,15 @@ class Children:
         self._running[name].send_signal(number)
 
     def stop(self, within: dict[str, float], *, pause: Pause) -> None:
-        """The named components are gone: asked by SIGTERM all at once, each killed when its time is over.
+        """Stops the named components: SIGTERM to all at once, SIGKILL after each one's seconds.
 
-        `pause` must not raise before they are gone, or they stay.
+        `pause` must not raise before they have ended, or they keep running.
         """
         began = time.monotonic()
         asked = {name: self._running[name] for name in within if name in self._running}
         for child in asked.values():
             child.terminate()
-            # One that a test has stopped by SIGSTOP would never see the SIGTERM.
+            # A component that a test has stopped by SIGSTOP would never handle the SIGTERM.
             child.send_signal(signal.SIGCONT)
         while waiting := {name: child for name, child in asked.items() if child.poll() is None}:
             for name, child in waiting.items():
@@ -110,22 +110,22 @@ def describe_exit(code: int) -> str:
 
 
 def says_port_taken(log_end: str) -> bool:
-    """True if the end of a log tells that somebody else listens on the port, as Go and as Python word it."""
+    """True if the log's end says, as Go or Python words it, that another process uses the port."""
     lowered = log_end.lower()
     return any(words in lowered for words in ("address already in use", "address in use", "errno 98"))
 
 
 def _die_with(parent: int) -> None:
-    # Runs in the forked child before exec. SIGKILL, because nobody is left to wait for a slow one.
+    # Runs in the forked child before exec. SIGKILL, because no process would be left to wait for a slow child.
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
-        # It ended between fork and prctl: no signal will come.
+        # The parent ended between fork and prctl, so no signal will come.
         os._exit(1)
 
 
 def in_order(components: Sequence[Component]) -> list[dict[str, float]]:
-    """Groups to be stopped one after the other, the last started first: name and time to end in good order."""
+    """Groups in the order of stopping, last started first: component name to its seconds."""
     groups: dict[str, dict[str, float]] = {}
     for component in reversed(components):
         groups.setdefault(component.stage, {})[component.name] = component.stop_within

@@ -1,10 +1,10 @@
-"""`RealCluster` and `EmbeddedCluster`: a control plane that belongs to a `with` block; `bring_up`, one that stays.
+"""`RealCluster` and `EmbeddedCluster` live as long as a `with` block; `bring_up`'s cluster stays.
 
     with RealCluster.start(nodes=100, service=False) as cluster:
         cluster.admin.post("/api/v1/namespaces/default/pods", pod)
 
-Everything ends with the block, and also when this process is killed. Binaries are built first if they are not in the
-cache. Callers from several threads are fine.
+A cluster ends with its block, and also when this process is killed. Missing binaries are built first. Several threads
+may call it.
 """
 
 from __future__ import annotations
@@ -36,31 +36,32 @@ _count = itertools.count(1)
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What kind of cluster is wanted."""
+    """The options of a cluster."""
 
     kind: Literal["real", "embedded"] = "real"
     nodes: int = 0
     node_shape: NodeShape = field(default_factory=NodeShape)
     node_trace: Path | None = None
-    """Nodes as in this file (format of `trace`); `nodes`, unless 0, is then the most to take from all over it."""
+    """A file of nodes (format of `trace`); `nodes`, unless 0, is the size of a sample of it."""
     service: bool = True
     service_arguments: Sequence[str] = ()
-    """More arguments of `escher serve`, besides kubeconfig, host and port."""
+    """Further arguments of `escher serve`, besides kubeconfig, host and port."""
     kubeconfig: Path | None = None
-    """Where a copy of the kubeconfig is wanted."""
+    """The path for a copy of the kubeconfig."""
     kubernetes: str = ""
-    """The minor version, as `1.36`; empty: as `versions.chosen` says."""
+    """The minor version, as `1.36`; empty: the default of `versions.chosen`."""
     native_gangs: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     scheduler_binaries: Mapping[str, Path] = field(default_factory=dict)
     scheduler_configs: Mapping[str, Path] = field(default_factory=dict)
     marks: bool | None = None
-    """Whether the API server marks the pods that need Escher. Else it is asked all verbs about every pod. None: if it
-    can without a feature gate."""
+    """Whether the API server marks pods that need Escher; None: only if that needs no feature gate.
+
+    If not, kube-scheduler calls all verbs of Escher for every pod."""
     sampling: bool = True
-    """False: the schedulers look at every node and score all that are feasible (percentageOfNodesToScore: 100)."""
+    """False: schedulers check and score all nodes (percentageOfNodesToScore: 100)."""
     definitions: Sequence[Path] = ()
-    """Files with custom resources besides Escher's: what a brought scheduler needs to find when it starts."""
+    """Files with custom resources besides Escher's; a brought scheduler needs them at its start."""
     audit: bool = False
     """Whether the API server writes an audit log (`LocalCluster.audit_log`)."""
 
@@ -70,7 +71,7 @@ class Wishes:
         return nodes.from_trace(trace.read_nodes(self.node_trace, limit=self.nodes or None), pods=self.node_shape.pods)
 
     def check(self) -> None:
-        """Raises WrongUse or ClusterError for what can be known to fail before anything has been started."""
+        """Raises WrongUse or ClusterError for failures that are known before any process starts."""
         if self.kind == "embedded":
             for option, given in (
                 ("--kubernetes", self.kubernetes),
@@ -95,9 +96,9 @@ class Wishes:
 
 
 def bring_up(name: str, wishes: Wishes, progress: Progress | None = None) -> ClusterState:
-    """The cluster `name` is usable and stays until it is taken down (`supervision.take_down`).
+    """Starts the cluster `name`, which stays until `supervision.take_down`.
 
-    Until this returns the cluster still belongs to this process: interrupted or killed, it leaves nothing running.
+    Until this returns, the cluster belongs to this process: if this process is interrupted or killed, nothing is left.
     """
     supervision, started = _launch(name, places.cluster_folder(name), wishes, progress or Progress(), owned=False)
     try:
@@ -109,7 +110,7 @@ def bring_up(name: str, wishes: Wishes, progress: Progress | None = None) -> Clu
 
 
 class LocalCluster:
-    """A cluster owned by this process; make one with `start` of a subclass."""
+    """A cluster owned by this process; create one with `start` of a subclass."""
 
     def __init__(self, supervision: Supervision, started: ClusterState, folder: Path) -> None:
         self._supervision = supervision
@@ -137,50 +138,49 @@ class LocalCluster:
     #    kube-scheduler-resources (without), kube-scheduler-<NAME> (brought), service
 
     def stop_component(self, name: str) -> None:
-        """The component has ended: asked by SIGTERM, killed if it takes too long."""
+        """Stops the component: by SIGTERM, and by SIGKILL if it takes too long."""
         self._supervision.order(Command("stop", name))
 
     def start_component(self, name: str, arguments: Sequence[str] = ()) -> None:
-        """The component runs again with the same arguments and port, and is usable. `arguments`: after these, until it
-        is started again."""
+        """Starts the component again and waits until it is usable; `arguments`: added this time."""
         self._supervision.order(Command("start", name, arguments=tuple(arguments)))
 
     def kill(self, name: str, signal: int = signals.SIGKILL) -> None:
-        """The signal has been sent; after SIGKILL the component is gone. SIGSTOP and SIGCONT pause and resume."""
+        """Sends the signal; after SIGKILL waits for the end. SIGSTOP pauses, SIGCONT resumes."""
         self._supervision.order(Command("kill", name, signal))
 
     def pids(self) -> dict[str, int]:
-        """The components that run now, and their process ids."""
+        """Process ids of the components that run now, by name."""
         found = state.read(self._folder)
         return {each.name: each.pid for each in found.processes if state.alive(each)} if found else {}
 
     def port(self, name: str) -> int:
-        """The port on which a component listens: for kube-scheduler's /metrics, say."""
+        """The port on which a component listens, for example for kube-scheduler's /metrics."""
         return self._ports[name]
 
     def log(self, name: str) -> str:
-        """Everything that the component wrote so far."""
+        """The component's whole log so far."""
         return (self._folder / "logs" / f"{name}.log").read_text(errors="replace")
 
     @property
     def audit_log(self) -> Path:
-        """One JSON object a line, of those clusters that were started with `audit`."""
+        """The audit log, one JSON object a line; exists if the cluster was started with `audit`."""
         return audit.log_of(self._folder)
 
     def kubeconfig_of(self, component: str) -> Path:
-        """With the name by which the API server knows a component: see `credentials.COMPONENTS`."""
+        """The kubeconfig with the user name of a component: see `credentials.COMPONENTS`."""
         return credentials.kubeconfig_of(self._folder / "pki", component)
 
     # -- nodes
 
     def create_nodes(self, objects: list[dict[str, Any]]) -> None:
-        """These Node objects (see `nodes.node`) exist."""
+        """Creates these Node objects (see `nodes.node`)."""
         nodes.create(self.access, objects)
 
     # -- end
 
     def stop(self, *, keep_logs: bool = False) -> None:
-        """Nothing runs any more; the folder is gone too, unless its logs are to be kept."""
+        """Stops all components and, unless `keep_logs`, removes the folder."""
         self.admin.close()
         self._supervision.end()
         if not keep_logs:
@@ -225,10 +225,10 @@ class RealCluster(LocalCluster):
         audit: bool = False,
         progress: Progress | None = None,
     ) -> Self:
-        """A usable cluster: API server, schedulers, controllers, kwok and nodes, and the service unless told not to.
+        """A usable cluster: API server, schedulers, controllers, kwok, nodes, the service.
 
-        With `service=False` the extender's scheduler still calls `service_url`; something may be started there later
-        (`start_component("service")` starts the service itself). Raises ClusterError, and then nothing runs.
+        With `service=False` the extender's scheduler still calls `service_url`. Another server can be started there
+        later; `start_component("service")` starts the service. Raises ClusterError, and then nothing runs.
         """
         wishes = Wishes(
             nodes=nodes,
@@ -251,13 +251,12 @@ class RealCluster(LocalCluster):
 
     @property
     def etcd_data(self) -> Path:
-        """The folder with all that etcd keeps; not to be touched while it runs."""
+        """etcd's data folder; do not change it while etcd runs."""
         return etcd_data(self._folder)
 
 
 class EmbeddedCluster(LocalCluster):
-    """The embedded cluster (`kubesim`) in a process of its own, and the service: components `embedded-cluster`
-    and `service`."""
+    """The embedded cluster (`kubesim`) as `embedded-cluster` in its own process, and `service`."""
 
     @classmethod
     def start(
@@ -333,7 +332,7 @@ def _launch(
 
 
 class _Start:
-    """One start followed to its end; nodes are created as soon as the API server answers, while the rest starts."""
+    """Follows one start to its end; creates nodes once the API server answers."""
 
     def __init__(self, supervision: Supervision, objects: list[dict[str, Any]], progress: Progress) -> None:
         self._supervision, self._objects, self._progress = supervision, objects, progress
@@ -356,14 +355,14 @@ class _Start:
             try:
                 nodes.create(Access(Path(event.state.kubeconfig)), self._objects)
             except (ClusterError, OSError) as error:
-                # If the API server went away, the supervisor will say why, and better.
+                # If the API server ended, the supervisor reports a better reason.
                 self._trouble = ClusterError(str(error))
                 return
             self._progress.nodes_created(len(self._objects), time.monotonic() - began)
 
 
 def _wait_for_default_namespace(access: Access, *, within: float = 20) -> None:
-    # kube-apiserver creates it shortly *after* it calls itself ready.
+    # kube-apiserver creates the namespace shortly *after* it reports that it is ready.
     deadline = time.monotonic() + within
     while True:
         url = f"{access.url}/api/v1/namespaces/default"

@@ -1,6 +1,6 @@
-"""Which processes make a cluster, with which arguments, in which order, and how one sees that each is usable.
+"""The processes of a cluster: their arguments, the order of their start, and readiness checks.
 
-Pure apart from writing the schedulers' configuration files: paths, ports and wishes in, a list of components out.
+Takes paths, ports and options, and returns a list of components. It writes only the schedulers' configuration files.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from lab.controlplane.credentials import KUBELETS, SCHEDULER, Credentials
 from lab.controlplane.credentials import SERVICE as SERVICE_USER
 
 ADMISSION_OFF = "ServiceAccount,TaintNodesByCondition"
-# StatefulSet, ReplicaSet and PodDisruptionBudget besides what Jobs and vanishing nodes need: gangs come from any
-# controller, and preemption asks for budgets.
+# For Jobs and removed nodes. StatefulSet, ReplicaSet and PodDisruptionBudget, because gangs come from any controller,
+# and preemption reads budgets.
 CONTROLLERS = (
     "job-controller",
     "garbage-collector-controller",
@@ -45,16 +45,16 @@ RESOURCES_SCHEDULER = "kube-scheduler-resources"
 
 
 class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What somebody asked for; travels as JSON to the supervisor."""
+    """The requested cluster; it is sent as JSON to the supervisor."""
 
     name: str
     folder: str
     kind: Literal["real", "embedded"] = "real"
     kubernetes: str = versions.NEWEST.minor
     binaries: str = ""
-    """Where kube-apiserver and kube-scheduler are, of that minor version."""
+    """The folder of kube-apiserver and kube-scheduler of that minor version."""
     shared_binaries: str = ""
-    """Where all other components are."""
+    """The folder of all other binaries."""
     nodes: int = 0
     service: bool = True
     service_arguments: tuple[str, ...] = ()
@@ -66,9 +66,9 @@ class ClusterSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Files with custom resources besides Escher's, served before any scheduler starts."""
     kubeconfig_copy: str | None = None
     marks: bool = True
-    """Whether the API server marks the pods that need Escher; else the extender is asked about every pod."""
+    """Whether the API server marks pods that need Escher; else Escher is called for every pod."""
     sampling: bool = True
-    """False: all schedulers look at every node."""
+    """False: all schedulers check every node."""
     audit: bool = False
     """Whether the API server writes an audit log."""
     owned: bool = True
@@ -81,7 +81,7 @@ STAGES: tuple[Stage, ...] = ("store", "api", "control", "service")
 
 @dataclass(frozen=True)
 class Component:
-    """One process to run: it is usable as soon as GET `ready_url` answers 200."""
+    """One process: usable as soon as GET `ready_url` answers 200. Times are in seconds."""
 
     name: str
     stage: Stage
@@ -93,12 +93,12 @@ class Component:
 
 
 def etcd_data(folder: Path) -> Path:
-    """Where the etcd of the cluster in that folder keeps everything."""
+    """The data folder of etcd, for the cluster in `folder`."""
     return folder / "etcd"
 
 
 def port_names(spec: ClusterSpec) -> list[str]:
-    """Everything that listens, in this cluster; the service's port is chosen even if nobody starts it."""
+    """The names of all listeners; the service has a port even if it is not started."""
     if spec.kind == "embedded":
         return ["kube-apiserver", SERVICE]
     fixed = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager", "kwok"]
@@ -111,9 +111,9 @@ def brought_name(name: str) -> str:
 
 
 def lease_seconds(nodes: int) -> int:
-    """Duration of node leases: 40 s as a kubelet's, longer with many nodes, so that at most 50 a second are renewed.
+    """Seconds of a node lease: 40 as a kubelet's, more for many nodes (at most 50 renewals/s).
 
-    kwok renews after a quarter of it. On two cores 5,000 leases every ten seconds would be what is measured.
+    kwok renews after a quarter of it. On two cores, renewals of 5,000 leases every 10 s would dominate a measurement.
     """
     return max(40, nodes * 4 // 50)
 
@@ -121,9 +121,9 @@ def lease_seconds(nodes: int) -> int:
 def plan(
     spec: ClusterSpec, *, ports: dict[str, int], credentials: Credentials, kubeconfigs: Mapping[str, Path]
 ) -> list[Component]:
-    """The components in the order of their start; writes their configuration into the cluster's folder.
+    """The components in the order of their start; writes configuration into the cluster's folder.
 
-    `kubeconfigs`: of each component, by the name that it goes by.
+    `kubeconfigs`: of each component, by its user name.
     """
     folder, binaries, shared = Path(spec.folder), Path(spec.binaries), Path(spec.shared_binaries)
     service_url = f"http://127.0.0.1:{ports[SERVICE]}"
@@ -153,7 +153,7 @@ def plan(
     apis = [kubernetes.admission_policies] if spec.marks else []
     if spec.native_gangs and kubernetes.native_gangs is not None:
         apis.append(kubernetes.native_gangs)
-        # Both schedulers, so that what the gates cost is in no comparison of the two.
+        # Both schedulers get the gates, so that a comparison of the two does not include the cost of the gates.
         for name in (EXTENDER_SCHEDULER, RESOURCES_SCHEDULER):
             gates[name] = {**kubernetes.native_gangs.gates, **gates[name]}
     serving = (
@@ -185,7 +185,7 @@ def plan(
                 "--leader-elect=false",
                 "--kube-api-qps=1000",
                 "--kube-api-burst=1000",
-                # More than one missed renewal: on a busy small machine kwok may be late.
+                # More than one missed renewal, because kwok may be late on a busy small machine.
                 f"--node-monitor-grace-period={lease + lease // 2}s",
                 f"--secure-port={ports['kube-controller-manager']}",
                 *serving,
@@ -201,7 +201,7 @@ def plan(
 
 
 def _written(folder: Path, name: str, config: dict[str, Any]) -> Path:
-    """The scheduler's configuration, in a file."""
+    """Writes the scheduler's configuration to a file and returns its path."""
     file = folder / f"{name}.json"
     file.write_text(json.dumps(config, indent=2))
     return file
@@ -236,7 +236,7 @@ def _etcd(binaries: Path, folder: Path, ports: dict[str, int]) -> Component:
         f"--listen-peer-urls={peer}",
         f"--initial-advertise-peer-urls={peer}",
         f"--initial-cluster=escher={peer}",
-        # Nothing here survives a power cut anyway; without it every write waits for the disk.
+        # A cluster here does not survive a power cut anyway; without this flag every write waits for the disk.
         "--unsafe-no-fsync",
         "--quota-backend-bytes=8589934592",
         "--log-level=warn",
@@ -263,23 +263,23 @@ def _apiserver(
         *serving,
         f"--cert-dir={folder / 'pki'}",
         f"--token-auth-file={credentials.token_file}",
-        # Nobody has a client certificate by this authority; tests append their own, which is read while we run.
+        # No client has a certificate by this authority; tests append theirs, and kube-apiserver rereads the file.
         f"--client-ca-file={credentials.ca_certificate}",
         "--authorization-mode=RBAC",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={credentials.service_account_key}",
         f"--service-account-signing-key-file={credentials.service_account_key}",
         "--service-cluster-ip-range=10.0.0.0/24",
-        # No controller makes service accounts here, and kwok's nodes are ready before anybody could untaint them.
+        # No controller creates service accounts here; kwok's nodes are ready before a controller could untaint them.
         f"--disable-admission-plugins={ADMISSION_OFF}",
-        # Its own address is in the loopback range, which an Endpoints object may not name.
+        # kube-apiserver's own address is in the loopback range, which an Endpoints object may not contain.
         "--endpoint-reconciler-type=none",
         *_gates({**needed, **gates}),
         *((f"--runtime-config={','.join(switched)}",) if switched else ()),
         *(audit.arguments(folder) if spec.audit else ()),
     )
     url = f"https://127.0.0.1:{ports['kube-apiserver']}/readyz"
-    # SIGTERM is slow while watches are open, and there is nothing to save: etcd has it all.
+    # SIGTERM is slow while watches are open, and kube-apiserver has nothing to save: etcd has all data.
     return Component("kube-apiserver", "api", argv, url, ready_within=90, stop_within=2)
 
 
@@ -306,7 +306,7 @@ def _kwok(binaries: Path, folder: Path, ports: dict[str, int], kubeconfig: Path,
         f"http://127.0.0.1:{ports['kwok']}/healthz",
         ready_within=60,
         stop_within=5,
-        # It would also read a configuration in the user's home.
+        # Otherwise kwok would also read a configuration in the user's home folder.
         environment={"KWOK_WORKDIR": str(folder / "kwok")},
     )
 
@@ -324,13 +324,13 @@ def _service(ports: dict[str, int], kubeconfig: Path, more: tuple[str, ...]) -> 
         f"http://127.0.0.1:{ports[SERVICE]}/readyz",
         ready_within=60,
         stop_within=10,
-        # Where this runs in a pod, its namespace is one of another cluster.
+        # If this process runs in a pod, the pod's namespace belongs to another cluster.
         environment={**import_path(), "POD_NAMESPACE": OWN_NAMESPACE},
     )
 
 
 def import_path() -> dict[str, str]:
-    """What a Python child needs in its environment to find this very package, installed or not."""
+    """Environment variables by which a Python child imports this very package, installed or not."""
     others = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([str(places.PACKAGE.parent), *([others] if others else [])])}
 

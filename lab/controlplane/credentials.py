@@ -1,9 +1,9 @@
-"""Keys, certificates, tokens and kubeconfigs of one cluster, made anew for every start.
+"""Keys, certificates, tokens and kubeconfigs of one cluster, created at every start.
 
-Each component goes by a name of its own, so that the API server can tell in its audit log who asked for what; all may
-do everything.
+Each component has its own user name, so that the API server's audit log shows which component sent a request. Every
+component may do everything.
 
-Everything lands in files readable by this user alone; nothing here outlives the cluster.
+All files are readable by the current user only and are removed with the cluster.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMPONENTS = (SERVICE, SCHEDULER, CONTROLLERS, KUBELETS)
 
 @dataclass(frozen=True)
 class Credentials:
-    """Paths of what kube-apiserver reads, and what a client needs; `tokens`: of the components, by their names."""
+    """Paths of files for kube-apiserver, a client's token, and `tokens` by component."""
 
     ca_certificate: Path
     server_certificate: Path
@@ -32,8 +32,8 @@ class Credentials:
 
 
 def make(folder: Path) -> Credentials:
-    """A certificate authority, a certificate for 127.0.0.1 and localhost, a signing key, and a token for everybody."""
-    # Here and not above: most of those who import this only want names and paths.
+    """Creates a CA, a certificate for 127.0.0.1 and localhost, a signing key, and tokens."""
+    # Imported here, because most modules that import this one need only names and paths.
     from extender.kube.certificates import Authority, new_key, pem, write_secret
 
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -61,7 +61,7 @@ def make(folder: Path) -> Credentials:
 def write_component_kubeconfigs(
     folder: Path, *, context: str, server: str, credentials: Credentials
 ) -> dict[str, Path]:
-    """A kubeconfig for each component, by its name."""
+    """Writes a kubeconfig for each component; returns the paths by user name."""
     written = {}
     for user, token in credentials.tokens.items():
         written[user] = kubeconfig_of(folder, user)
@@ -71,12 +71,12 @@ def write_component_kubeconfigs(
 
 
 def kubeconfig_of(folder: Path, component: str) -> Path:
-    """Where `write_component_kubeconfigs` puts a component's."""
+    """The path at which `write_component_kubeconfigs` writes the component's kubeconfig."""
     return folder / f"{component.rpartition(':')[2]}.kubeconfig"
 
 
 def write_kubeconfig(path: Path, *, context: str, server: str, credentials: Credentials) -> None:
-    """A kubeconfig for kubectl and every client library: https with CA data, and the token of these credentials."""
+    """Writes a kubeconfig for kubectl and client libraries: https, CA data and the token."""
     from extender.kube import certificates
 
     authority = credentials.ca_certificate.read_bytes()

@@ -1,4 +1,4 @@
-"""The folder of one cluster: who holds it, what is put there, what is taken away again."""
+"""The folder of one cluster: its lock, its files, and their removal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.controlplane import credentials, state
 from lab.controlplane.components import ClusterSpec
 
 UNNAMED = "owned-"
-"""Begins the name of every cluster that nobody cared to name."""
+"""The prefix of the names of clusters that were started without a name."""
 
 _LOCK = "lock"
 _LOGS_KEPT_SECONDS = 24 * 3600
@@ -23,9 +23,9 @@ _LOGS_KEPT_SECONDS = 24 * 3600
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """The folder is this process's alone. Raises ClusterError at once if another one holds it.
+    """Locks the folder for this process. Raises ClusterError at once if another process holds it.
 
-    The kernel gives it up when the process ends, however it ends.
+    The kernel releases the lock when the process ends, however it ends.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (folder / _LOCK).open("a") as lock:
@@ -41,7 +41,7 @@ def claimed(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def choosing_ports(folder: Path) -> Iterator[set[int]]:
-    """The ports of every other living cluster in the same place; nobody else there chooses meanwhile."""
+    """Yields the ports of other running clusters; no other process chooses meanwhile."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with exclusive(folder.parent / ".ports.lock"):
         others = (state.read(each) for each in folder.parent.iterdir() if each != folder and each.is_dir())
@@ -55,7 +55,7 @@ def choosing_ports(folder: Path) -> Iterator[set[int]]:
 
 @contextlib.contextmanager
 def exclusive(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Holds the lock file `path`; calls `on_wait` first if another process holds it, then waits for that one."""
+    """Holds the lock file `path`; if another process holds it, calls `on_wait` and waits."""
     with path.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -66,7 +66,7 @@ def exclusive(path: Path, *, on_wait: Callable[[], None] = lambda: None) -> Iter
 
 
 def emptied(folder: Path) -> None:
-    """Nothing of an earlier cluster is left, and there is a place for logs."""
+    """Removes the files of an earlier cluster and creates the folder for logs."""
     for entry in folder.iterdir():
         if entry.name != _LOCK:
             _remove(entry)
@@ -74,11 +74,11 @@ def emptied(folder: Path) -> None:
 
 
 def cleared(folder: Path, spec: ClusterSpec, *, and_logs: bool) -> None:
-    """The database, the keys and the kubeconfigs are gone; `and_logs`: the whole folder is."""
+    """Removes the database, keys and kubeconfigs; with `and_logs`, the whole folder."""
     if spec.kubeconfig_copy is not None:
         copy = Path(spec.kubeconfig_copy)
         with contextlib.suppress(OSError):
-            # Somebody may have put another one there since.
+            # Another kubeconfig may have been written there since.
             if copy.read_bytes() == (folder / "kubeconfig").read_bytes():
                 copy.unlink()
     if and_logs:
@@ -90,7 +90,7 @@ def cleared(folder: Path, spec: ClusterSpec, *, and_logs: bool) -> None:
 
 
 def write_kubeconfig(path: Path, spec: ClusterSpec, *, server: str, made: credentials.Credentials) -> None:
-    """The kubeconfig is at `path`, and where the user wants it besides."""
+    """Writes the kubeconfig to `path` and, if the user asked for one, writes a copy."""
     context = f"escher-{spec.name}"
     credentials.write_kubeconfig(path, context=context, server=server, credentials=made)
     if spec.kubeconfig_copy is not None:
@@ -104,7 +104,7 @@ def write_kubeconfig(path: Path, spec: ClusterSpec, *, server: str, made: creden
 
 
 def refuse_foreign_kubeconfig(path: Path) -> None:
-    """Raises ClusterError if `path` holds anything but a kubeconfig that this tool wrote earlier."""
+    """Raises ClusterError if `path` has anything but a kubeconfig that this tool wrote."""
     if not path.exists():
         return
     import yaml
@@ -119,12 +119,12 @@ def refuse_foreign_kubeconfig(path: Path) -> None:
 
 
 def remove(folder: Path) -> None:
-    """The folder of a cluster that has ended is gone."""
+    """Removes the folder of a cluster that has ended."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(*, now: float | None = None) -> None:
-    """Folders of unnamed clusters that failed more than a day ago, kept for their logs, are gone."""
+    """Removes folders of unnamed clusters that failed more than a day ago (kept for their logs)."""
     root = places.clusters()
     if not root.is_dir():
         return

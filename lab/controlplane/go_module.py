@@ -1,7 +1,7 @@
-"""A Go module of ours, built once into the user's cache and found there from then on.
+"""A Go module of this project, built once into the user's cache and reused from there.
 
-The folder's name is a digest of everything the result depends on, so an old build is never taken for a new one, and
-a folder that exists under its final name is complete.
+The folder's name is a digest of all inputs of the build, so an old build is never used for a new one. A folder that has
+its final name is complete.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from lab.controlplane import folders
 
 @dataclass(frozen=True)
 class GoModule:
-    """`source`: the folder with go.mod. `packages`: by the name of its binary, the folder of each `main`.
-    `flags`: of `go build`. `purpose`: what is built from source, as it is worded to whoever has no Go."""
+    """A Go module. `packages`: the folder of each `main`, by binary name; `flags`: of `go build`.
+
+    `source`: the folder with go.mod. `purpose`: what is built, worded for a user without Go."""
 
     source: Path
     packages: Mapping[str, str]
@@ -35,9 +36,9 @@ class GoModule:
     purpose: str
 
     def build(self, progress: BuildProgress) -> Path:
-        """The folder with all binaries, built now if need be. Raises ClusterError with what the compiler said.
+        """The folder with all binaries, built if needed. Raises ClusterError (compiler's output).
 
-        Safe to call from several processes at once: one builds, the others wait for it.
+        Several processes may call this at once: one builds, the others wait for it.
         """
         go = self.find_go()
         folder = places.binary_cache() / self._digest(self._run([go, "version"]))
@@ -50,9 +51,9 @@ class GoModule:
         return folder
 
     def find_go(self) -> str:
-        """The Go tool. Raises ClusterError saying what to install if there is none."""
+        """The path of the Go tool. Raises ClusterError with what to install if there is none."""
         found = shutil.which("go")
-        # Where the official archive puts it; a shell without its profile does not know that.
+        # The official archive installs Go there; the PATH of a shell without its profile lacks it.
         usual = Path("/usr/local/go/bin/go")
         if found is None and usual.is_file():
             found = str(usual)
@@ -68,7 +69,7 @@ class GoModule:
         return all((folder / name).is_file() for name in self.packages)
 
     def _build_into(self, folder: Path, go: str, progress: BuildProgress) -> None:
-        # Beside the final place, so that the last step is one rename.
+        # Built beside the final folder, so that the last step is one rename.
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as scratch:
             for number, (name, package) in enumerate(self.packages.items(), start=1):
                 progress.begins(name, number, len(self.packages))
@@ -92,8 +93,7 @@ class GoModule:
         return digest.hexdigest()[:16]
 
     def _run(self, command: list[str], *, building: str | None = None) -> str:
-        # No cgo: the result must not depend on which C compiler is here. GOFLAGS and GOWORK of the user are for his
-        # work.
+        # No cgo: the result must not depend on the local C compiler. The user's GOFLAGS and GOWORK are for other work.
         environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "", "GOWORK": "off"}
         ended = subprocess.run(command, cwd=self.source, env=environment, capture_output=True, text=True, check=False)
         if ended.returncode != 0:

@@ -1,4 +1,4 @@
-"""The admission policy by which pods that need Escher say so, applied before anybody creates pods."""
+"""Installs the admission policy that marks pods that need Escher, before any pods are created."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ def shipped_policy() -> list[dict[str, Any]]:
 
 
 def apply(url: str, *, api: str, trust: ssl.SSLContext, token: str) -> None:
-    """The API server at `url` has the policy, by that group and version: what it says is the same in each. Raises
-    ClusterError if it refuses it."""
+    """Creates the policy as of the group and version `api`. Raises ClusterError if refused."""
     for each in shipped_policy():
         where, body = f"{url}/apis/{api}/{_COLLECTIONS[each['kind']]}", {**each, "apiVersion": api}
         status, answer = loopback.ask("POST", where, trust=trust, token=token, body=body)
@@ -36,7 +35,7 @@ def apply(url: str, *, api: str, trust: ssl.SSLContext, token: str) -> None:
 
 
 def await_force(url: str, *, trust: ssl.SSLContext, token: str, pause: Callable[[float], object]) -> None:
-    """It is in force, as a pod shows that is only tried. Raises ClusterError if it is too late."""
+    """Waits until a dry-run pod is marked. Raises ClusterError after `_WITHIN` seconds."""
     deadline = time.monotonic() + _WITHIN
     while not _marks(url, trust, token):
         if time.monotonic() > deadline:
@@ -50,5 +49,5 @@ def _marks(url: str, trust: ssl.SSLContext, token: str) -> bool:
     tried = {"metadata": {"name": "escher-is-marked", "labels": {f"{DOMAIN}/tried": "true"}}, "spec": spec}
     path = "/api/v1/namespaces/default/pods?dryRun=All"
     status, answer = loopback.ask("POST", url + path, trust=trust, token=token, body=tried)
-    # Until the namespace is there, it is refused.
+    # The API server refuses the pod until the namespace exists.
     return status == 201 and MANAGED in json.loads(answer)["spec"]["containers"][0]["resources"].get("requests", {})

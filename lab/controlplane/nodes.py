@@ -1,7 +1,7 @@
-"""Nodes that exist only in the API server: their objects, and thousands of them created in seconds.
+"""Nodes that exist only in the API server: their objects, and the creation of thousands in seconds.
 
-A node is created together with its status, Ready and with its capacity, so that it can be scheduled to at once; kwok
-then keeps its lease.
+A node is created with its status, Ready and with its capacity, so that kube-scheduler can use it at once; kwok then
+renews its lease.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONDITIONS = (
 
 
 class NodeShape(msgspec.Struct, frozen=True):
-    """What a plain node offers, as Kubernetes quantities; `extra` are other resources."""
+    """The capacity of a plain node, as Kubernetes quantities; `extra` are other resources."""
 
     cpu: str = "8"
     memory: str = "32Gi"
@@ -61,7 +61,7 @@ def plain(count: int, shape: NodeShape, *, start: int = 0) -> list[dict[str, Any
 
 
 def from_trace(nodes: Iterable[TraceNode], *, pods: int = 110) -> list[dict[str, Any]]:
-    """The same machines as in the trace; GPUs are `nvidia.com/gpu`, their model is a label."""
+    """Nodes as the trace's machines; GPUs are `nvidia.com/gpu`, their model is a label."""
     made = []
     for each in nodes:
         offered = {"cpu": f"{each.cpu_milli}m", "memory": f"{each.memory_mib}Mi", "pods": str(pods)}
@@ -82,7 +82,7 @@ def node(name: str, offered: dict[str, str], *, labels: dict[str, str] | None = 
                 "kubernetes.io/hostname": name,
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
-                # Otherwise the node lifecycle controller adds them, a write for each node.
+                # Otherwise the node lifecycle controller adds these labels with one write for each node.
                 "beta.kubernetes.io/os": "linux",
                 "beta.kubernetes.io/arch": "amd64",
                 "type": "kwok",
@@ -111,7 +111,7 @@ def node(name: str, offered: dict[str, str], *, labels: dict[str, str] | None = 
 
 
 def create(access: Access, nodes: Sequence[dict[str, Any]]) -> None:
-    """All nodes exist. Raises ClusterError with the first refusal; some may exist then."""
+    """Creates all nodes. Raises ClusterError with the first refusal; some nodes may exist then."""
     waiting: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     for each in nodes:
         waiting.put(each)
@@ -129,7 +129,7 @@ def create(access: Access, nodes: Sequence[dict[str, Any]]) -> None:
 
 
 def _create_all(access: Access, waiting: queue.SimpleQueue[dict[str, Any]], failures: list[str]) -> None:
-    # http.client and not httpx: a third of the time per request, and 5,000 of them are most of a start.
+    # http.client and not httpx: a request takes a third of the time, and 5,000 requests are most of a start.
     parts = urlsplit(access.url)
     connection = http.client.HTTPSConnection(
         parts.hostname or "127.0.0.1", parts.port, context=access.trust, timeout=30
@@ -144,7 +144,7 @@ def _create_all(access: Access, waiting: queue.SimpleQueue[dict[str, Any]], fail
             connection.request("POST", "/api/v1/nodes", body=json.dumps(each), headers=headers)
             answer = connection.getresponse()
             content = answer.read()
-            # Created, or it was there already: a second start of the same.
+            # 201: created. 409: the node exists already, from an earlier start of the same cluster.
             if answer.status not in (201, 409):
                 failures.append(f"{each['metadata']['name']}: {content.decode(errors='replace')[:500]}")
     except (OSError, http.client.HTTPException) as error:

@@ -1,6 +1,6 @@
-"""Loopback ports that are free, chosen so that clusters starting at the same time seldom collide.
+"""Free loopback ports, chosen so that clusters that start at the same time seldom collide.
 
-Being free is a fact of the moment only: the caller tries again with others when a component finds its port taken.
+A port may be taken after the choice: the caller tries again with other ports when a component finds its port taken.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _LOWEST = 20_000
 
 
 def choose(names: Sequence[str], *, avoid: Collection[int] = ()) -> dict[str, int]:
-    """A distinct free port for every name, none of them in `avoid`.
+    """A distinct free port for every name, none in `avoid`. Raises ClusterError if there are few.
 
-    The ports lie below the range from which the kernel takes ports of outgoing connections: one of our own many
-    clients might otherwise sit on the port before the server that it was meant for listens.
+    The ports lie below the range from which the kernel takes ports of outgoing connections. Otherwise a client of this
+    cluster might use the port before its server listens.
     """
     # Not the seeded module-level generator: two test runs with one seed would choose the same ports.
     candidates = random.SystemRandom().sample(range(_LOWEST, _ephemeral_start()), k=200 + len(names))

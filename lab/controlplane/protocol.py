@@ -1,4 +1,4 @@
-"""What a supervisor and the process that started it say to each other: JSON objects, one a line, over two pipes."""
+"""Messages between a supervisor and the process that started it: JSON lines over two pipes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lab.controlplane.state import ClusterState
 
 
 class Command(msgspec.Struct, omit_defaults=True):
-    """To the supervisor; every command is answered by one `reply`, in order. `shutdown` is answered by the end.
+    """To the supervisor: one `reply` per command, in order; `shutdown` is answered by the end.
 
-    `arguments`: of a component that is started, after its own, this time.
+    `arguments`: added for this run to those of a component that is started.
     """
 
     do: Literal["start", "stop", "kill", "detach", "shutdown"]
@@ -24,9 +24,9 @@ class Command(msgspec.Struct, omit_defaults=True):
 class Event(msgspec.Struct, omit_defaults=True):
     """From the supervisor.
 
-    starting, usable: `component`, and for usable the `seconds` it took. api: the API server answers and `state` says
-    where, the rest is still starting. ready: everything is usable. failed: `message` for a person; the end follows.
-    ended: `component` ended by itself, `message` says how. reply: to a command; `message` is empty if it was done.
+    starting, usable: `component`, and for usable the `seconds` it took. api: the API server answers, `state` has its
+    address, the rest is still starting. ready: everything is usable. failed: `message` for a person; the end follows.
+    ended: `component` ended without a command, `message` says how. reply: to a command; `message` is empty on success.
     """
 
     event: Literal["starting", "usable", "api", "ready", "failed", "ended", "reply"]

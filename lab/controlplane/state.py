@@ -1,7 +1,7 @@
-"""state.json of one cluster: what runs, where, and who owns it.
+"""state.json of one cluster: its processes, their addresses, and its owner.
 
-Written only by the supervisor, whole and atomically; read by everyone. A process is identified by pid *and* start
-time, because a pid alone may meanwhile belong to somebody else.
+Only the supervisor writes it, whole and atomically; any process may read it. A process is identified by pid *and* start
+time, because a pid alone may meanwhile belong to another process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Phase = Literal["starting", "ready", "stopping"]
 
 
 class Running(msgspec.Struct, frozen=True):
-    """One process: its name in this cluster, its pid, and when it began in clock ticks since boot."""
+    """One process: its name in this cluster, its pid, and its start in clock ticks since boot."""
 
     name: str
     pid: int
@@ -24,7 +24,7 @@ class Running(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct):
-    """Everything `status` and `down` need to know; no secret is in it."""
+    """Everything that `status` and `down` need; it contains no secret."""
 
     kind: str
     name: str
@@ -36,18 +36,18 @@ class ClusterState(msgspec.Struct):
     supervisor: Running
     processes: list[Running] = msgspec.field(default_factory=list)
     ended: dict[str, str] = msgspec.field(default_factory=dict)
-    """Components that ended without being asked to, and how."""
+    """Components that ended without a command, and how."""
 
 
 def write(folder: Path, state: ClusterState) -> None:
-    """The state is on disk, seen either before or after by a concurrent reader, never half."""
+    """Writes the state; a concurrent reader sees the old or the new one, never a part."""
     draft = folder / "state.json.draft"
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=2))
     draft.replace(folder / "state.json")
 
 
 def read(folder: Path) -> ClusterState | None:
-    """The state as last written, or None when there is none that can be read."""
+    """The last written state, or None if there is no readable one."""
     try:
         return msgspec.json.decode((folder / "state.json").read_bytes(), type=ClusterState)
     except (OSError, msgspec.MsgspecError):
@@ -55,12 +55,12 @@ def read(folder: Path) -> ClusterState | None:
 
 
 def identify(name: str, pid: int) -> Running:
-    """Name, pid and start time of a living process of ours."""
+    """Name, pid and start time of a running process of this cluster."""
     return Running(name=name, pid=pid, began=_began(pid) or 0)
 
 
 def alive(process: Running) -> bool:
-    """True if this very process still runs; a zombie does not count, nor does another process with its pid."""
+    """True if this very process runs; a zombie or another process with its pid does not count."""
     began = _began(process.pid)
     return began is not None and (process.began in (0, began))
 

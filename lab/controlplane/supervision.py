@@ -1,4 +1,4 @@
-"""The other side of the supervisor: starts one, follows it until the cluster is usable, gives it commands, ends it."""
+"""Client of the supervisor: starts it, follows it until the cluster is usable, orders, ends it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Listener = Callable[[Event], None]
 
 
 class Supervision:
-    """A running supervisor and the lifeline to it. If this process ends, however it ends, so does the cluster."""
+    """A running supervisor and its lifeline. The cluster ends when this process ends."""
 
     def __init__(self, spec: ClusterSpec) -> None:
         self._spec = spec
@@ -37,13 +37,13 @@ class Supervision:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **components.import_path()},
-            # Ctrl-C in our terminal is for us to handle; the supervisor hears of it through the lifeline.
+            # This process handles Ctrl-C in its terminal; the supervisor notices through the lifeline.
             start_new_session=True,
         )
         self._write(msgspec.json.encode(spec))
 
     def follow_start(self, listen: Listener) -> ClusterState:
-        """The cluster is usable. Raises ClusterError (PortTaken) with the reason if it could not be started."""
+        """Waits until the cluster is usable. Raises ClusterError (PortTaken) with the reason."""
         while (event := self._next()) is not None:
             listen(event)
             if event.event == "failed":
@@ -54,7 +54,7 @@ class Supervision:
         raise ClusterError(f"the supervisor ended unexpectedly\n{self._last_words()}")
 
     def order(self, command: Command) -> None:
-        """The command is carried out. Raises ClusterError with the reason if it is not."""
+        """Has the supervisor carry out the command. Raises ClusterError if it fails."""
         with self._one_command:
             self._write(msgspec.json.encode(command))
             while (event := self._next()) is not None:
@@ -65,12 +65,12 @@ class Supervision:
         raise ClusterError(f"the cluster {self._spec.name} has ended\n{self._last_words()}")
 
     def let_go(self) -> None:
-        """The cluster stays when this process ends."""
+        """Lets the cluster run on when this process ends."""
         self.order(Command("detach"))
         self._close_pipes()
 
     def end(self) -> None:
-        """Nothing of the cluster runs any more."""
+        """Ends the supervisor and all processes of the cluster."""
         if self._child.poll() is None:
             with contextlib.suppress(ClusterError):
                 self._write(msgspec.json.encode(Command("shutdown")))
@@ -112,7 +112,7 @@ class Supervision:
 def running(name: str) -> ClusterState | None:
     """The state of the cluster `name` with the processes that really run, or None if none does.
 
-    Those that should run and do not are in `ended`, whether or not the supervisor has noticed.
+    Processes that should run and do not are in `ended`, whether or not the supervisor has noticed.
     """
     found = state.read(places.cluster_folder(name))
     if found is None:
@@ -127,7 +127,7 @@ def running(name: str) -> ClusterState | None:
 
 
 def take_down(name: str) -> list[str]:
-    """The processes of the cluster `name` are gone, those and no others; answers their names, empty if none ran.
+    """Ends the cluster's processes and no others; returns their names, empty if none ran.
 
     Raises ClusterError if one could not be ended.
     """
@@ -138,7 +138,7 @@ def take_down(name: str) -> list[str]:
     if state.alive(found.supervisor):
         _send(found.supervisor, signal.SIGTERM)
         _wait_until_gone([found.supervisor], within=_END_WITHIN)
-    # Normally all are gone by now. Not so if the supervisor was killed where the kernel does not end its children.
+    # Normally all are gone by now, unless the supervisor was killed where the kernel does not end its children.
     left = [process for process in found.processes if state.alive(process)]
     for process in left:
         _send(process, signal.SIGKILL)

@@ -1,15 +1,15 @@
 """The process that owns all others of one cluster: `python -m lab.controlplane.supervisor`.
 
 Reads a ClusterSpec as the first line of standard input, then commands; writes events to standard output (`protocol`).
-Standard input is also the lifeline: when it ends, whoever held the other side is gone, and everything stops; after
-`detach` only SIGTERM ends it. If this process is killed outright, the kernel kills its children (`children`).
+Standard input is also the lifeline: when it ends, the owner is gone, and everything stops. After `detach` only SIGTERM
+ends it. If this process is killed outright, the kernel kills its children (`children`).
 
                spec            all usable         shutdown, SIGTERM, lifeline cut
     (start) ---------> starting ----------> ready --------------------------------> stopping --> (end)
                           |   a component died or was late: event `failed`             ^
                           +-------------------------------------------------------------+
 
-Single-threaded; every wait goes through `_pause`, which serves commands and notices the wish to end.
+Single-threaded; every wait goes through `_pause`, which receives commands and notices a request to end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROBE_EVERY = 0.03
 
 
 class Ending(Exception):
-    """Somebody wants this cluster to end."""
+    """The owner, a command or a signal requested the end of this cluster."""
 
 
 class Supervisor:
@@ -56,7 +56,7 @@ class Supervisor:
         self._children = child_processes.Children(self._folder / "logs")
         self._planned: list[Component] = []
         self._began: dict[str, float] = {}
-        """When each component was started last."""
+        """The time of each component's last start, in seconds of the monotonic clock."""
         self._wake = self._listen_to_signals()
 
     def run(self) -> int:
@@ -82,9 +82,9 @@ class Supervisor:
     # -- start ---------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        """Ports, credentials and files are there; nothing runs yet."""
+        """Creates ports, credentials and files; starts nothing."""
         folders.emptied(self._folder)
-        # What Python itself has to say if this program is wrong; the terminal is not ours after `detach`.
+        # For errors of this Python program itself; after `detach` it may not use the terminal.
         with self._children.log_of("supervisor").open("ab") as log:
             os.dup2(log.fileno(), 2)
         with folders.choosing_ports(self._folder) as taken:
@@ -113,13 +113,13 @@ class Supervisor:
     def _boot(self) -> None:
         wanted = [each for each in self._planned if each.stage != "service" or self._spec.service]
         if self._spec.kind == "embedded":
-            # Both at once: by the time the service has been read from disk, the API server answers mostly. Where it
-            # does not, the service asks again.
+            # Both at once: the API server mostly answers by the time the service is loaded from disk. If it does not,
+            # the service asks again.
             self._launch(wanted)
         for stage in components.STAGES:
             batch = [each for each in wanted if each.stage == stage]
             if self._spec.kind == "real":
-                # etcd first, and usable: a kube-apiserver that does not find it pauses before it looks again.
+                # etcd must be usable first: a kube-apiserver that does not find it pauses before it tries again.
                 self._launch(batch)
             self._await_usable(batch)
             if stage == "api":
@@ -133,12 +133,12 @@ class Supervisor:
             marking.await_force(self._state.api_url, trust=self._trust, token=self._token, pause=self._pause)
 
     def _start(self, component: Component) -> None:
-        """It runs and is usable. Raises ClusterError as `_await_usable`."""
+        """Starts it and waits until it is usable. Raises ClusterError as `_await_usable`."""
         self._launch([component])
         self._await_usable([component])
 
     def _launch(self, batch: list[Component]) -> None:
-        """All of the batch run."""
+        """Starts all of the batch."""
         for component in batch:
             self._say(Event("starting", component=component.name))
             self._began[component.name] = time.monotonic()
@@ -146,7 +146,7 @@ class Supervisor:
         self._save()
 
     def _await_usable(self, batch: list[Component]) -> None:
-        """All of the batch are usable. Raises ClusterError as soon as one has ended or was not usable in time."""
+        """Waits until all are usable. Raises ClusterError once one has ended or is too late."""
         waiting = list(batch)
         while waiting:
             self._note_ended(starting=batch)
@@ -164,7 +164,7 @@ class Supervisor:
                 self._pause(_PROBE_EVERY)
 
     def _note_ended(self, *, starting: list[Component]) -> None:
-        """Raises ClusterError if one of those that are starting ended, or any while the cluster is not yet ready."""
+        """Raises ClusterError if one of `starting` ended, or any one before phase `ready`."""
         for name, code in self._children.ended().items():
             how = child_processes.describe_exit(code)
             self._state.ended[name] = how
@@ -193,7 +193,7 @@ class Supervisor:
     # -- service -------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        """Carries out commands until somebody wants the end."""
+        """Carries out commands until the end is requested."""
         while True:
             while self._waiting_commands:
                 self._carry_out(self._waiting_commands.pop(0))
@@ -231,7 +231,7 @@ class Supervisor:
             self._say(Event("reply"))
 
     def _detach(self) -> None:
-        """From now on nobody holds a lifeline, and nobody listens."""
+        """Gives up the lifeline and the events' reader: from now on there is no owner."""
         self._commands = self._owner = None
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
@@ -240,7 +240,7 @@ class Supervisor:
     # -- end -----------------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Nothing that this process started runs any more; what is left on disk are the logs."""
+        """Stops all children; removes files but the logs, and these too if the owner is gone."""
         self._state.phase = "stopping"
         self._save()
         for group in child_processes.in_order(self._planned):
@@ -256,7 +256,7 @@ class Supervisor:
         read, write = os.pipe()
         os.set_blocking(read, False)
         os.set_blocking(write, False)
-        # Every signal makes `_pause` return at once; the handlers note the wish and nothing more.
+        # Every signal makes `_pause` return at once; the handlers only record the request to end.
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note_wish_to_end)
@@ -269,14 +269,14 @@ class Supervisor:
         self._wants_to_end = True
 
     def _pause(self, seconds: float) -> None:
-        """Some time has passed, or something happened. Raises Ending if somebody wants the end."""
+        """Waits for the time or an event. Raises Ending if the end is requested."""
         self._wait_for_something(seconds)
-        # The lifeline may be held by a copy of the owner's descriptor in some forked child of it.
+        # A forked child of the owner may hold a copy of the owner's descriptor, so that the lifeline does not end.
         if self._wants_to_end or self._owner_is_gone():
             raise Ending
 
     def _rest(self, seconds: float) -> None:
-        """As `_pause`, but for the moments when the work begun must be finished first."""
+        """As `_pause`, but never raises Ending, for work that must be finished first."""
         self._wait_for_something(seconds)
 
     def _wait_for_something(self, seconds: float) -> None:
@@ -296,7 +296,7 @@ class Supervisor:
                 self._waiting_commands.append(command)
 
     def _say(self, event: Event) -> None:
-        # Whoever listened may be gone; the lifeline tells that, not this pipe.
+        # The reader may be gone; the lifeline shows that, not this pipe.
         with contextlib.suppress(OSError):
             os.write(1, msgspec.json.encode(event) + b"\n")
 

@@ -1,8 +1,7 @@
-"""Reads Alibaba's GPU cluster trace v2023: nodes and pods as CSV, in the columns of `openb_node_list_*.csv` and
-`openb_pod_list_*.csv`.
+"""Reads Alibaba's GPU cluster trace v2023: nodes and pods as CSV.
 
-Published in alibaba/clusterdata (folder cluster-trace-gpu-v2023) for "Beware of Fragmentation" (USENIX ATC 2023); this
-project ships only the reader. Knows the format and nothing of clusters.
+The columns are those of `openb_node_list_*.csv` and `openb_pod_list_*.csv`, published in alibaba/clusterdata (folder
+cluster-trace-gpu-v2023) for "Beware of Fragmentation" (USENIX ATC 2023). This project ships only the reader.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _POD_COLUMNS = (
 
 
 class TraceError(WrongUse):
-    """The file is not a trace of this format; the text names the file, the line and what was found there."""
+    """The file has another format; the text has the file, the line and the wrong content."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,8 @@ class TraceNode:
 class TracePod:
     """One task; times in seconds since the trace began.
 
-    `gpu_milli` is the share of each of its `gpus` that it wants (1000: the whole one). `gpu_models`, if not empty, are
-    those that it can use. A task that was never placed, or never ended, has None there.
+    `gpu_milli` is the share that it wants of each of its `gpus` (1000: a whole GPU). `gpu_models`, if not empty, are
+    the models that it can use. `scheduled` is None if it was never placed, `deleted` if it never ended.
     """
 
     name: str
@@ -58,7 +57,7 @@ class TracePod:
 
 
 def read_nodes(path: Path, *, limit: int | None = None) -> list[TraceNode]:
-    """The nodes in the order of the file, at most `limit`: from everywhere in it, so that all kinds are among them.
+    """The nodes in the file's order; `limit`: a sample of the whole file, to have all kinds.
 
     Raises TraceError, naming the line that is wrong.
     """
@@ -79,7 +78,7 @@ def read_nodes(path: Path, *, limit: int | None = None) -> list[TraceNode]:
 
 
 def read_pods(path: Path, *, limit: int | None = None) -> list[TracePod]:
-    """The tasks in the order of the file, at most `limit`. Raises TraceError, naming the line that is wrong."""
+    """The first `limit` tasks of the file. Raises TraceError, naming the line that is wrong."""
     pods: list[TracePod] = []
     for line in _lines(path, _POD_COLUMNS):
         if limit is not None and len(pods) >= limit:
@@ -114,7 +113,7 @@ class _Line:
 
     def whole(self, column: str) -> int:
         text = self.fields[column]
-        # Some published versions were written by pandas: a column with gaps has 1.0 where 1 is meant.
+        # pandas wrote some published versions: a column with gaps has 1.0 where 1 is meant.
         number = text.removesuffix(".0")
         if not (number.isascii() and number.isdigit()):
             raise TraceError(f"{self.where}: {column} should be a whole number >= 0, found {text!r}")

@@ -1,6 +1,6 @@
-"""Unheeded: what pods of an embedded cluster have asked for in vain, as that cluster's own events tell it.
+"""Unsupported fields: which settings of pods an embedded cluster ignores, read from its events.
 
-Reads the API server of a cluster of this tool. One that cannot be asked has nothing to tell.
+Reads the API server of a cluster of this tool. The result is empty if that API server cannot be reached.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CANNOT_BE_ASKED = (ApiError, httpx.HTTPError, OSError, yaml.YAMLError, LookupEr
 
 
 def notes(cluster: ClusterState) -> list[dict[str, str]]:
-    """Namespace, name and what was said, of each pod that is told of; empty for a real control plane."""
+    """Namespace, name and note of each pod with such an event; empty for a real control plane."""
     if cluster.kind != "embedded":
         return []
     try:
@@ -35,7 +35,7 @@ def notes(cluster: ClusterState) -> list[dict[str, str]]:
 
 
 def of_pod(service_url: str, namespace: str, name: str) -> list[str]:
-    """What is said of this very pod, in the embedded cluster on this machine that has its service at that address."""
+    """The notes on this very pod, in the local embedded cluster whose service has that URL."""
     for cluster in _embedded():
         if not _same_address(cluster.service_url, service_url):
             continue

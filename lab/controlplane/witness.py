@@ -1,12 +1,11 @@
-"""The witness: all that can be seen from outside, by lists and watches of the API server and by nothing else.
+"""The witness: observes the cluster by lists and watches of the API server only.
 
-    pods = Collection("/api/v1/pods", "Pod", hear)    # `hear` is told of each sighting; `pods.known` is what is there
+    pods = Collection("/api/v1/pods", "Pod", hear)    # calls `hear` with each sighting; `pods.known` has the objects
     Watching(api, pods).start()                       # in a thread of its own, or
     async with following(connection, pods): ...       # in the event loop
 
-Goes on through the end of watches, restarts of the API server and versions that are too old; what such a gap has hidden
-is told with the list after it. Knows lists and watches; must not know what an object means, nor what is judged by it.
-It shares no code with the service and imports nothing of it, for the service is what it bears witness of.
+Continues after the end of a watch, a restart of the API server, and a resource version that is too old. The list after
+such a gap reports the changes in it. Shares no code with the service, because it checks the service.
 """
 
 from __future__ import annotations
@@ -25,18 +24,18 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 _PAUSE = 0.2
-"""An API server that starts refuses this and that for a moment."""
+"""Seconds. An API server that starts refuses some requests for a moment."""
 _NOT_INSTALLED = 5.0
 _SILENCE = 90.0
 """Seconds without a byte after which a watch is dead: there is a bookmark every minute."""
 
 
 class Late(Exception):
-    """What was waited for did not happen in time; `str()` says what it was."""
+    """An awaited condition did not hold in time; `str()` names the condition."""
 
 
 class Refusal(Exception):
-    """The API server has ended a watch with an error."""
+    """The API server ended a watch with an error."""
 
     def __init__(self, status: int) -> None:
         super().__init__(str(status))
@@ -48,7 +47,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sighting(Generic[T]):
-    """An object as it was from `version` on, seen at `time`; `type` is the watch's word. `before`: as it was known."""
+    """An object from `version` on, seen at `time`. `type`: the watch's; `before`: as last known."""
 
     version: int
     time: float
@@ -73,8 +72,7 @@ def name_of(found: Json) -> str:
 
 
 class Collection(Generic[T]):
-    """One collection, fed with lists and events. `read` makes of an object what is kept of it; `identity` tells two
-    objects apart."""
+    """One collection, fed with lists and events; keeps `read` of each object, by `identity`."""
 
     def __init__(
         self,
@@ -88,21 +86,22 @@ class Collection(Generic[T]):
     ) -> None:
         self.path, self.kind, self.identity = path, kind, identity
         self.known: dict[str, Sighting[T]] = {}
-        """What is there, by its identity, as it was last seen."""
+        """The existing objects as last seen, by identity."""
         self.version = 0
-        """All up to it has been heard."""
+        """All changes up to this version have been received."""
         self.is_lost = True
-        """It must be listed before it can be watched."""
+        """Whether it must be listed before it can be watched."""
         self.gaps = 0
-        """How often it was lost: moments between are unknown."""
+        """How often the resource version was too old: changes in these gaps are unknown."""
         self._hear, self._read, self._now = hear, read, now
 
     def listed(self, answer: Json) -> None:
-        """All that is there; what is not on the list is gone."""
+        """Takes a list: objects that are not on it are gone."""
         present = {self.identity(each): each for each in answer["items"]}
         for identity, before in list(self.known.items()):
             if identity not in present:
-                # When it went is not known. It may have been at once, and that does nobody wrong.
+                # The version of the deletion is not known. The earliest possible one is assumed, which blames no
+                # component wrongly.
                 self._note(identity, max(self.version, before.version), "DELETED", before.seen)
         for identity, each in present.items():
             known = self.known.get(identity)
@@ -111,14 +110,14 @@ class Collection(Generic[T]):
         self.version, self.is_lost = _version(answer), False
 
     def told(self, event: Json) -> None:
-        """An event of the watch, which is no error."""
+        """Takes an event of the watch; it must not be an error."""
         found = event["object"]
         if event["type"] != "BOOKMARK":
             self._note(self.identity(found), _version(found), event["type"], self._read(found))
         self.version = _version(found)
 
     def failed(self, error: Exception) -> bool:
-        """A list or watch did. Whether there is no such collection."""
+        """Takes the error of a list or watch; true if the collection does not exist."""
         status = getattr(error, "status", None)
         if status == 410:
             self.is_lost = True
@@ -128,7 +127,7 @@ class Collection(Generic[T]):
     def _note(self, identity: str, version: int, what: str, seen: T) -> None:
         before = self.known.get(identity)
         sighting = Sighting(version, self._now(), self.kind, what, seen, None if before is None else before.seen)
-        # Heard before it is known: whoever finds a version known has heard of all up to it.
+        # `hear` is called before `known` changes: a reader that finds a version has heard all changes up to it.
         self._hear(sighting)
         if sighting.gone:
             self.known.pop(identity, None)
@@ -141,7 +140,7 @@ def _version(found: Json) -> int:
 
 
 def _good(event: Json) -> Json:
-    """The event. Raises Refusal."""
+    """The event. Raises Refusal if it is an error."""
     if event["type"] == "ERROR":
         raise Refusal(int(event["object"].get("code") or 0))
     return event
@@ -151,7 +150,7 @@ def _good(event: Json) -> Json:
 
 
 class Api(Protocol):
-    """A client of the API server, such as `lab.controlplane.api.Api`. Errors may have a `status`."""
+    """A client of the API server, as `lab.controlplane.api.Api`. Errors may have a `status`."""
 
     def get(self, path: str, **query: Any) -> Json: ...
 
@@ -163,7 +162,7 @@ class Watching:
 
     def __init__(self, api: Api, collection: Collection[Any]) -> None:
         self.begun = threading.Event()
-        """What was there at the beginning is known, or the kind is not installed."""
+        """The first list has been received, or the kind is not installed."""
         self._api, self._collection = api, collection
         self._ending = threading.Event()
 
@@ -171,11 +170,11 @@ class Watching:
         threading.Thread(target=self.run, daemon=True, name=f"watch of {self._collection.path}").start()
 
     def end(self) -> None:
-        """Nothing is told any more. The thread ends with the next word of the API server, or with the client."""
+        """Stops the calls of `hear`. The thread ends with the next answer, or with the client."""
         self._ending.set()
 
     def run(self) -> None:
-        """Until `end`."""
+        """Follows the collection until `end`."""
         for take, said in self._heard():
             if self._ending.is_set():
                 return
@@ -183,7 +182,7 @@ class Watching:
             self.begun.set()
 
     def _heard(self) -> Iterator[tuple[Callable[[Json], None], Json]]:
-        """What there is to take, and how."""
+        """Yields each list or event with the method that takes it."""
         collection = self._collection
         while not self._ending.is_set():
             try:
@@ -193,7 +192,7 @@ class Watching:
                 for event in self._api.watch(collection.path, **query):
                     yield collection.told, _good(event)
             except Exception as error:
-                # Whatever it is: the API server is killed and started, and in the end the client is closed.
+                # Any error: the API server is killed and started, and in the end the client is closed.
                 if collection.failed(error):
                     self.begun.set()
                     self._ending.wait(_NOT_INSTALLED)
@@ -204,7 +203,7 @@ class Watching:
 
 
 class Requests(Protocol):
-    """A connection to the API server, such as `extender.kube.connection.Connection`. Errors may have a `status`."""
+    """The API server, as `extender.kube.connection.Connection`. Errors may have a `status`."""
 
     async def request(self, method: str, path: str) -> bytes: ...
 
@@ -212,11 +211,11 @@ class Requests(Protocol):
 
 
 class Changing:
-    """Something that changes, and can be waited for."""
+    """A state that changes, and whose conditions can be awaited."""
 
     def __init__(self) -> None:
         self.version = 0
-        """Grows with whatever can be seen."""
+        """Increases with each change."""
         self._changed = asyncio.Event()
 
     def has_changed(self) -> None:
@@ -224,7 +223,7 @@ class Changing:
         self._changed.set()
 
     async def until(self, holds: Callable[[], bool], what: str, *, within: float = 30.0) -> None:
-        """Raises Late."""
+        """Waits until `holds()` is true. Raises Late after `within` seconds."""
         try:
             async with asyncio.timeout(within):
                 while not holds():
@@ -236,7 +235,7 @@ class Changing:
 
 @asynccontextmanager
 async def following(connection: Requests, *collections: Collection[Any]) -> AsyncIterator[None]:
-    """While the block lasts, the collections are followed; it begins when what there was is known."""
+    """Follows the collections during the block; the block begins when all have been listed."""
     begun = [asyncio.Event() for _ in collections]
     async with asyncio.TaskGroup() as group:
         tasks = [

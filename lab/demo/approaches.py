@@ -1,4 +1,4 @@
-"""Approaches: three of the comparison's, as the demo's audience hears of them, and seen to their end.
+"""Approaches: three of the comparison's, under the demo's names, and how jobs begin and end.
 
 plain      pods, and nothing else: kube-scheduler as it is
 extender   one label and one annotation; the ledger plans, the bind is the barrier
@@ -21,7 +21,7 @@ from lab.demo.outside import Outside
 
 @dataclass(frozen=True)
 class Shown:
-    """How a job is placed. `name` tells the approaches apart in results, `title` is for people; `cpu` of a member."""
+    """How a job is placed. `name`: for results; `title`: for people; `cpu`: of a member."""
 
     name: str
     title: str
@@ -30,11 +30,11 @@ class Shown:
     cpu: str
 
     async def submit(self, job: Job) -> None:
-        """The job is asked for; when it is placed, is up to the cluster."""
+        """Creates the job's pods; the cluster decides when to place them."""
         await self.way.submit(ask(job, self.cpu))
 
     async def end(self, job: Job) -> None:
-        """The job has ended, and nothing of it is left."""
+        """Ends the job and waits until its pods are gone."""
         self.outside.close(job)
         await self.way.end(ask(job, self.cpu))
         await self.outside.until_gone(*members(job))
@@ -49,7 +49,7 @@ def members(job: Job) -> list[str]:
 
 
 async def remove(requests: Requests, outside: Outside, pods: Collection[str]) -> None:
-    """None of these pods exists any more."""
+    """Deletes these pods and waits until they are gone."""
     for pod in pods:
         await delete(requests, f"{PODS}/{pod}")
     await outside.until_gone(*pods)

@@ -1,7 +1,7 @@
-"""The board: what the picture shows just now, put together from what is seen outside and from what the service plans.
+"""The board: the picture's present content, from the watch and from the service's plans.
 
-Pods and nodes come from the watch. What the ledger has planned is nowhere in the cluster before it is bound, so the
-service is asked for that, a few times a second and only while somebody looks and a gang is on its way.
+Pods and nodes come from the watch. The ledger's plans are not in the cluster before members are bound. So the board
+requests them from the service every `_ASK` seconds, but only while the picture is live and a gang is not complete.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Board:
         return Seen(self.nodes(), self._room.nodes, self._jobs(), self._ephemeral())
 
     def nodes(self) -> tuple[NodeSeen, ...]:
-        """The nodes that have places, and who takes them."""
+        """The nodes that have places, and the jobs on them."""
         of = (self._outside.version, self._answers)
         if self._nodes_of != of:
             self._nodes, self._nodes_of = self._look(), of
@@ -49,7 +49,7 @@ class Board:
 
     @asynccontextmanager
     async def on(self) -> AsyncIterator[None]:
-        """While the block lasts, the stage shows the board as it is, if it can."""
+        """Shows the board on the stage during the block, if the stage can show pictures."""
         with self._stage.live(self.seen) as shown:
             tasks = [asyncio.create_task(each) for each in (self._show(), self._ask())] if shown else []
             try:
@@ -61,7 +61,7 @@ class Board:
 
     @contextmanager
     def unasked(self) -> Iterator[None]:
-        """While the block lasts, the service is not asked for anything: something is measured."""
+        """Sends no requests to the service during the block, because something is measured."""
         self._asks = False
         try:
             yield
@@ -80,7 +80,7 @@ class Board:
             if self._asks and not all(job.complete for job in open_jobs):
                 try:
                     gangs = {gang["name"]: gang for gang in await self._service.gangs()}
-                except ServiceTrouble:  # The scenes will say so, if it lasts.
+                except ServiceTrouble:  # The scenes report it if it lasts.
                     gangs = self._gangs
             if gangs != self._gangs:
                 self._gangs = gangs
@@ -99,7 +99,7 @@ class Board:
         )
 
     def _planned(self, job: Job) -> list[dict[str, Any]]:
-        """Members that the ledger has a place for, and that are not seen to be there yet."""
+        """Members for which the ledger has a node and which the watch has not seen on one."""
         members = self._gangs.get(job.name, {}).get("members", [])
         planned = [each for each in members if each["phase"] in _PLANNED and each["node"]]
         return [each for each in planned if self._outside.node_of(each["name"]) is None]
@@ -119,7 +119,7 @@ class Board:
         if bound >= job.size:
             return replace(seen, held=0, state=f"bound after {_time(job.took)}")
         if not job.approach and bound:
-            # Each for itself: some may wait, and nobody waits for them.
+            # Its pods are independent: some may wait without holding up the others.
             return replace(seen, state=f"{job.size - bound} waits" if bound == job.size - 1 else "binds")
         if job.partly_since is not None and time.monotonic() - job.partly_since > job.patience:
             return replace(seen, state="bound in part", bad=True)

@@ -1,7 +1,4 @@
-"""Jobs: what is known of each from outside, which is its size and when its members were bound.
-
-Knows nothing of gangs, plans or the ledger.
-"""
+"""Jobs: each one's size and the times at which its members were bound, as seen from outside."""
 
 from __future__ import annotations
 
@@ -21,21 +18,21 @@ class Job:
     approach: str
     size: int
     letter: str = "?"
-    """How it is called in pictures."""
+    """Its letter in pictures."""
     patience: float = PARTLY_AFTER
     """Seconds for which it may be bound in part."""
     began: float = field(default_factory=time.monotonic)
     bound_at: dict[str, float] = field(default_factory=dict)
     partly_for: float = 0.0
-    """The longest time for which some, but not all, of its members were bound."""
+    """Seconds from its first binding until it was complete or closed; 0 before."""
     partly_since: float | None = None
     """When the first of its members was bound."""
     rule: Callable[[Mapping[str, str]], bool] | None = None
-    """What is to hold of the nodes of its pods, by pod, whenever one is seen."""
+    """The condition that its pods' nodes, by pod, must meet at each sighting."""
     nodes: dict[str, str] = field(default_factory=dict)
-    """Of its pods that are there and bound."""
+    """The nodes of its existing bound pods."""
     breaches: int = 0
-    """How often the rule did not hold."""
+    """How many sightings did not meet the rule."""
 
     @property
     def bound(self) -> int:
@@ -51,7 +48,7 @@ class Job:
         return max(self.bound_at.values()) - self.began
 
     def stands(self, pod: str, node: str | None) -> None:
-        """The pod is seen on that node; None: it is gone."""
+        """Records that the pod is on that node; None: that it is gone."""
         if node is None:
             self.nodes.pop(pod, None)
         else:
@@ -67,7 +64,7 @@ class Job:
             self.closes(now)
 
     def closes(self, now: float) -> None:
-        """Whatever happens to it from now on is its end, and says nothing."""
+        """Ends the measurement of `partly_for`; later events belong to the job's end."""
         if self.partly_since is not None and self.partly_for == 0.0:
             self.partly_for = now - self.partly_since
 

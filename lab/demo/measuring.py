@@ -1,4 +1,4 @@
-"""Measuring: the same gang by each approach, in turns, and what came of it as rows of a table."""
+"""Measuring: places the same gang by each approach in turns, and returns the rows of a table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Measured:
 
 
 def size_of(show: Show) -> int:
-    """How many members the gangs have that are measured."""
+    """The number of members of the measured gangs."""
     return min(_LARGEST, max(2, show.places // 4))
 
 
 async def measure(show: Show, rounds: int, seed: int) -> list[Measured]:
-    """The same gang by each approach, alone on the cluster, in an order drawn from the seed."""
+    """Places the same gang by each approach, alone on the cluster, in an order from the seed."""
     size = size_of(show)
     order = random.Random(seed)
     measured = {way.name: Measured(way.name, way.title) for way in show.ways}
@@ -60,7 +60,7 @@ async def _once(show: Show, way: Shown, size: int, number: int) -> tuple[Job, in
 
 
 def verdict(show: Show, measured: list[Measured]) -> list[dict[str, Any]]:
-    """Per approach what was measured and what was seen, for the table and for JSON."""
+    """Figures per approach, for the table and for JSON."""
     base = next((statistics.median(each.milliseconds) for each in measured if each.approach == "plain"), 0.0)
     rows = []
     for each in measured:

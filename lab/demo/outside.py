@@ -1,7 +1,7 @@
-"""Outside: what anybody can see of the demo's jobs by watching pods and nodes, and how much was written for it.
+"""Outside: the demo's jobs as seen by watching pods and nodes, and the number of writes for them.
 
-It knows of each job how many members it has, and nothing of gangs, plans or the ledger: so it can bear witness that no
-gang was ever partly bound.
+It has each job's size, and no gangs, plans or ledger. So it is an independent witness that no gang was ever partly
+bound.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lab.demo.picture import OTHERS, Held, Place
 NODES = address("api", "v1", "nodes")
 Rule = Callable[[Mapping[str, str]], bool]
 _PER_MEMBER, _PER_MEMBER_AND_NODE = 0.02, 0.00001
-"""Bindings are single calls, and take a moment; and kube-scheduler looks at nodes for each."""
+"""Seconds. Each binding is a call, for which kube-scheduler also checks the nodes."""
 
 
 class _Pod(NamedTuple):
-    """A pod, as far as the demo looks at it."""
+    """The fields of a pod that the demo uses."""
 
     name: str
     job: str
@@ -39,7 +39,7 @@ class _Pod(NamedTuple):
     node: str | None
     phase: str
     turned_away: bool
-    """kube-scheduler has said that it cannot be placed now."""
+    """Whether kube-scheduler has reported that it cannot be placed now."""
 
 
 class Outside(Changing):
@@ -53,7 +53,7 @@ class Outside(Changing):
         self._nodes = Collection(NODES, "Node", self._see_node, read=_offers, identity=name_of)
 
     def expect(self, name: str, approach: str, size: int, letter: str = "A", rule: Rule | None = None) -> Job:
-        """A job of that name begins now. `rule`: what is to hold of where its pods are."""
+        """Begins a job of that name. `rule`: the condition for its pods' nodes."""
         patience = max(PARTLY_AFTER, size * self.patience_per_member)
         job = self._open[name] = Job(name, approach, size, letter, patience, rule=rule)
         self._letters[name] = letter
@@ -67,7 +67,7 @@ class Outside(Changing):
         return _PER_MEMBER + _PER_MEMBER_AND_NODE * len(self._nodes.known)
 
     def others(self, name: str) -> None:
-        """Pods of that job are none of ours; they are seen, and that is all."""
+        """Marks the pods of that job as others' work; they are only shown."""
         self._letters[name] = OTHERS
 
     def close(self, job: Job) -> None:
@@ -79,7 +79,7 @@ class Outside(Changing):
         return list(self._open.values())
 
     def ending(self) -> list[Job]:
-        """Jobs that have ended, and of which something is left; of those with one name the last."""
+        """Jobs that have ended but still have pods; of jobs with one name the last."""
         left = {pod.job for pod in self._present()} - self._open.keys()
         return list({job.name: job for job in self.jobs if job.name in left}.values())
 
@@ -89,7 +89,7 @@ class Outside(Changing):
         return (each.seen for each in self._pods.known.values())
 
     def names(self) -> list[str]:
-        """All pods that are ours."""
+        """All pods of the demo's own jobs."""
         return [pod.name for pod in self._present() if self._letters.get(pod.job) != OTHERS]
 
     def node_of(self, pod: str) -> str | None:
@@ -97,7 +97,7 @@ class Outside(Changing):
         return None if found is None else found.seen.node
 
     def turned_away(self, pod: str) -> bool:
-        """Whether kube-scheduler has said that the pod cannot be placed now."""
+        """Whether kube-scheduler has reported that the pod cannot be placed now."""
         found = self._pods.known.get(pod)
         return found is not None and found.seen.turned_away
 
@@ -105,7 +105,7 @@ class Outside(Changing):
         return sum(pod.job == job and pod.phase == "Running" for pod in self._present())
 
     async def until_gone(self, *pods: str) -> None:
-        """None of these pods is there. Raises Late."""
+        """Waits until none of these pods exists. Raises Late."""
         await self.until(lambda: self._pods.known.keys().isdisjoint(pods), "the end of the job's pods")
 
     def cpus(self) -> dict[str, int]:
@@ -114,7 +114,7 @@ class Outside(Changing):
         return dict(sorted(offers.items(), key=lambda each: _by_number(each[0])))
 
     def ephemeral(self) -> dict[str, dict[str, int]]:
-        """Ephemeral resources that nodes offer: by resource, how much on each node."""
+        """Ephemeral resources that nodes offer: by resource, the units on each node."""
         found: dict[str, dict[str, int]] = defaultdict(dict)
         for name, node in self._nodes.known.items():
             for resource, amount in node.seen.items():
@@ -123,7 +123,7 @@ class Outside(Changing):
         return dict(found)
 
     def taken(self) -> Mapping[str, Counter[Place]]:
-        """The places of each node that are taken: by members, and by ghosts alone."""
+        """The taken places of each node: by members, and by ghosts without a member."""
         members: dict[str, Counter[str]] = defaultdict(Counter)
         ghosts: dict[str, Counter[str]] = defaultdict(Counter)
         for pod in self._present():
@@ -140,7 +140,7 @@ class Outside(Changing):
     # -- the watch
 
     def following(self) -> AbstractAsyncContextManager[None]:
-        """While the block lasts, pods and nodes are watched."""
+        """Watches pods and nodes during the block."""
         return following(self._connection, self._pods, self._nodes)
 
     def _see_pod(self, sighting: Sighting[_Pod]) -> None:
@@ -159,7 +159,7 @@ class Outside(Changing):
     # -- the price
 
     async def writes(self) -> int:
-        """Writes that succeeded, as the API server has counted them; leases and events are left out."""
+        """Writes that succeeded, counted by the API server, without leases and events."""
         return int(writes(await told(self._connection)) or 0)
 
 
@@ -176,7 +176,7 @@ def _read_pod(found: Json) -> _Pod:
 
 
 def _offers(found: Json) -> dict[str, str]:
-    """What the node offers."""
+    """The node's allocatable resources."""
     said: dict[str, str] = (found.get("status") or {}).get("allocatable") or {}
     return said
 
@@ -187,5 +187,5 @@ def _by_number(name: str) -> tuple[str, int]:
 
 
 def ghosts(outside: Outside, job: Job) -> int:
-    """How many places are held by nothing but ghosts of the job."""
+    """The number of places that are held only by ghosts of the job."""
     return sum(on_node[Place(job.letter, Held.GHOST)] for on_node in outside.taken().values())

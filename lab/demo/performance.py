@@ -1,4 +1,4 @@
-"""The performance: all scenes in their order on a cluster that is there, then the table and the verdict."""
+"""The performance: plays all scenes in order on an existing cluster, then shows the verdict."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _SHOWN = {
     "extender": (EXTENDER, "extender (escher)"),
     "ghosts": (LIBSPACE, "ghosts (no extender)"),
 }
-"""What the demo calls the approaches in its results, and what its audience reads."""
+"""The demo's names of the approaches: in results, in the comparison, and for the audience."""
 
 
 async def perform(
     kubeconfig: Path, service_url: str, stage: Stage, ready: float, rounds: int, seed: int
 ) -> dict[str, Any]:
-    """The result as JSON; `passed` says whether all came out as promised. `ready`: seconds until the cluster was."""
+    """The result as JSON. `passed`: all is as promised; `ready`: seconds of the cluster's start."""
     began = time.monotonic()
     async with (
         Connection(await Credentials.load(from_kubeconfig(kubeconfig))) as connection,
@@ -48,7 +48,7 @@ async def perform(
         warming = asyncio.create_task(connection.keep_warm(AT_ONCE))
         async with outside.following(), AsyncExitStack() as stack:
             places = room(outside.cpus())
-            # So short that nobody waits long to see ghosts give up; but kube-scheduler looks at all nodes for each.
+            # Short, so that the audience soon sees ghosts give up; but kube-scheduler checks all nodes for each place.
             times = Times(reserve_within=2.0 + places.total * places.nodes / 100_000, first_pause=0.5)
             made = await ways(connection, [approach for approach, _ in _SHOWN.values()], stack, seed, times)
             plain, extender, ghosts = (

@@ -1,7 +1,7 @@
 """The picture: nodes as their places, and jobs as bars, at one moment.
 
-A pure function of what is seen and of the width, so that it can be looked at in tests. A capital letter is a member
-that is bound; a small one is room that is held for one, by the ledger or by a ghost. Colours repeat what letters say.
+A pure function of what is seen and of the width, so that tests can check it. A capital letter is a bound member. A
+small one is room that the ledger or a ghost holds for a member. Colours repeat the letters' meaning.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _NAME = 12
 _WIDE = 96
 _BARS = (16, 24)
 OTHERS = "o"
-"""The letter of work that is none of ours."""
+"""The letter of other applications' pods."""
 JOB_LINES = 2
-"""So many lines are there for jobs even when there are fewer, so that nothing jumps."""
+"""The least number of lines for jobs, so that the picture does not jump."""
 
 
 class Held(Enum):
@@ -60,7 +60,7 @@ class Place:
 
 @dataclass(frozen=True)
 class NodeSeen:
-    """`taken` in the order of letters; `ephemeral`: the node offers an ephemeral resource."""
+    """A node; `taken` in the order of letters; `ephemeral`: it offers an ephemeral resource."""
 
     name: str
     places: int
@@ -70,7 +70,7 @@ class NodeSeen:
 
 @dataclass(frozen=True)
 class JobSeen:
-    """`state` is a word or two, `bad` if nobody wants it; `why` says more, as far as there is room."""
+    """A job; `state`: a word or two; `bad`: it should not be so; `why`: more, if there is room."""
 
     letter: str
     name: str
@@ -84,18 +84,18 @@ class JobSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """All that the picture shows. `all_nodes` counts those too that have no place for a member."""
+    """All that the picture shows. `all_nodes` includes nodes without a place for a member."""
 
     nodes: tuple[NodeSeen, ...]
     all_nodes: int
     jobs: tuple[JobSeen, ...] = ()
     ephemeral: tuple[str, ...] = field(default=())
-    """Ephemeral resources that are there, in words."""
+    """The existing ephemeral resources, in words."""
     doing: str = ""
 
 
 def picture(seen: Seen, width: int, rows: int, glyphs: Glyphs | None = None) -> list[Text]:
-    """The lines, none longer than `width`; `rows` is the most that nodes may take. As many lines whatever happens."""
+    """The lines, each at most `width` long and at most `rows` for nodes; their number is steady."""
     glyphs = glyphs or Glyphs()
     per_cell, lines = grid(seen.nodes, width, rows, glyphs)
     offered = f"{glyphs.offered} " + ", ".join(seen.ephemeral) if seen.ephemeral else ""
@@ -111,13 +111,13 @@ def picture(seen: Seen, width: int, rows: int, glyphs: Glyphs | None = None) -> 
 
 
 def grid(nodes: Sequence[NodeSeen], width: int, rows: int, glyphs: Glyphs) -> tuple[int, list[Text]]:
-    """The nodes in at most `rows` lines, and for how many nodes a letter stands: 0 where every place has its own."""
+    """How many nodes a letter means (0: one letter per place), and the nodes in `rows` lines."""
     places = max((node.places for node in nodes), default=1)
     label = min(_LABEL, max((len(node.name) for node in nodes), default=0)) + 2
     room = width - 4 - label
     per_row = _per_row(len(nodes), room // (places + 1))
     needed = -(-len(nodes) // per_row) if per_row else rows + 1
-    # Where a node is one place, tens of letters are easier to read than letters apart.
+    # If a node is one place, letters in groups of ten are easier to read than separate letters.
     if needed <= rows and (places > 1 or needed == 1):
         return 0, _rows([nodes[i : i + 1] for i in range(len(nodes))], per_row, label, _whole(places, glyphs), glyphs)
     most = max(1, room * _TEN // (_TEN + 1) // _TEN * _TEN) if room > _TEN else max(1, room)
@@ -163,7 +163,7 @@ def _whole(places: int, glyphs: Glyphs) -> Draw:
 
 
 def _summed(glyphs: Glyphs) -> Draw:
-    """Draws one letter for all places of some nodes: who has most of them."""
+    """Draws one letter for all places of some nodes: the job that has most of them."""
 
     def draw(line: Text, cell: Sequence[NodeSeen]) -> None:
         taken = Counter(place for node in cell for place in node.taken)
@@ -220,7 +220,7 @@ def _job(job: JobSeen, width: int, glyphs: Glyphs) -> Text:
 
 
 def _share(number: int, of: int, length: int) -> int:
-    """Of a bar; some of it as soon as there is something, and all of it only if there is everything."""
+    """The cells of a bar: at least one if `number` > 0, and all only if `number` reaches `of`."""
     if number <= 0:
         return 0
     return min(length if number >= of else length - 1, max(1, number * length // of))
@@ -233,7 +233,7 @@ def _cut(line: Text, width: int, glyphs: Glyphs) -> Text:
 
 
 def _per_row(number: int, fit: int) -> int:
-    """How many go in each row, if so many fit: rows of about the same length, round if possible. 0 if none fits."""
+    """Cells per row if `fit` fit in it: rows of about equal, if possible round length; else 0."""
     if number <= fit or fit <= 0:
         return max(0, min(number, fit))
     least = -(-number // -(-number // fit))

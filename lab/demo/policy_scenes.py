@@ -1,4 +1,4 @@
-"""Policy scenes: what policies that people create do, why somebody waits for one, and that what explain tells helps.
+"""Policy scenes: what users' policies do, why a pod waits for one, and that explain's remedy helps.
 
 Each policy is watched from outside by its own rule, from the first sighting of its pods to the last.
 """
@@ -21,14 +21,14 @@ from lab.demo.scenes import LOOK, NotAsPromised, Show
 from lab.demo.service import ServiceTrouble
 
 _MOST_NODES = 24
-"""Of which each has one of the service's pods; where there are more, it keeps to the first three."""
+"""The most nodes with a pod of the service each; on larger clusters it uses `_FEW_NODES`."""
 _FEW_NODES = 3
 _DATA = "data2"
 _APP = "app"
 
 
 def verdict(show: Show) -> list[dict[str, Any]]:
-    """Per policy what was seen of it, for the table and for JSON."""
+    """Results per policy, for the table and for JSON."""
     told = [scene for scene in show.results if "policy" in scene]
     of = {job.name: job for job in show.outside.jobs}
     return [
@@ -40,7 +40,7 @@ def verdict(show: Show) -> list[dict[str, Any]]:
 
 
 async def apart(show: Show) -> dict[str, Any]:
-    """One pod more than there are nodes for them; it has a place as soon as another one ends."""
+    """Creates one pod more than it has nodes; the last is placed as soon as another pod ends."""
     stage, outside, service = show.stage, show.outside, show.service
     nodes = _nodes_for_the_service(show)
     job = outside.expect("web", "", len(nodes) + 1, "W", rule=one_a_node)
@@ -73,7 +73,7 @@ async def apart(show: Show) -> dict[str, Any]:
 
 
 async def near_data(show: Show, way: Shown) -> dict[str, Any]:
-    """A gang for two nodes, which go to whatever nodes the data is put on."""
+    """A gang for two nodes, which goes to those nodes on which the data is put."""
     stage, outside, service = show.stage, show.outside, show.service
     size = sum(sorted((show.room.places[node] for node in show.room.free), reverse=True)[:2])
     key = f"{DOMAIN}/{NAMESPACE}.{_DATA}"
@@ -118,7 +118,7 @@ def _result(policy: str, kind: str, what: str, job: Job, took: float) -> dict[st
 
 
 async def _explained(show: Show, kind: str, name: str, op: str) -> Sequence[Mapping[str, Any]]:
-    """The explanation is told; the changes of the first of its remedies that is of this kind."""
+    """Shows the explanation; returns the changes of its first remedy that has only this `op`."""
     show.stage.command(f"escher explain {kind.removesuffix('s')} {name}")
     view = await show.service.explain(kind, name)
     show.stage.explanation(view)
@@ -136,7 +136,7 @@ def _require_kept(job: Job) -> None:
 
 
 def _waits(show: Show, job: Job) -> list[str]:
-    """Its pods that are turned away."""
+    """The job's pods that kube-scheduler could not place."""
     there = show.outside
     return [name for name in members(job) if there.node_of(name) is None and there.turned_away(name)]
 
@@ -151,7 +151,7 @@ def _nodes_for_the_service(show: Show) -> list[str]:
 
 
 def _web(show: Show, job: Job, number: int, nodes: Sequence[str]) -> Manifest:
-    """One of the service's pods, which says nothing of the policy."""
+    """One of the service's pods, without any field of the policy."""
     pod = member(THROUGH, ask(job, show.room.cpu), number)
     pod["metadata"]["labels"][_APP] = job.name
     if len(nodes) < show.room.nodes:

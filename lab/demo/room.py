@@ -1,6 +1,6 @@
-"""Room: how much each member of the demonstration's jobs asks for, and how many of them each node takes.
+"""Room: how much CPU each member of the demo's jobs requests, and how many members each node takes.
 
-Worked out from what the nodes offer, so that the same story can be told on any nodes. Knows CPUs and nothing else.
+Computed from what the nodes offer, so that the same story can be told on any nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 _MOST_PLACES = 64
 _FEWEST_PLACES = 8
 _MOST_FREE, _MOST_LOOKS = 200, 200_000
-"""Places, and places times nodes: kube-scheduler looks at all nodes for each."""
+"""Places; and places times nodes, because kube-scheduler checks all nodes for each place."""
 _PARTS = (2, 16)
 
 
@@ -20,17 +20,17 @@ class FreeRoom:
     """Nodes as places for members of one size."""
 
     milli: int
-    """Thousandths of a CPU that a member asks for."""
+    """Thousandths of a CPU that a member requests."""
     places: Mapping[str, int]
-    """How many members each node takes, in the order of the nodes; those that take none are left out."""
+    """How many members each node takes, in the order of nodes, without nodes that take none."""
     nodes: int
-    """All nodes, those without a place included."""
+    """The number of all nodes, also of those without a place."""
     busy: frozenset[str] = frozenset()
-    """Nodes that are to be full of other work, for the jobs would be too many otherwise."""
+    """Nodes to be filled with other work; without them the jobs would be too large."""
 
     @property
     def free(self) -> list[str]:
-        """The nodes that the jobs can have."""
+        """The nodes that the jobs can use."""
         return [node for node in self.places if node not in self.busy]
 
     @property
@@ -40,15 +40,15 @@ class FreeRoom:
 
     @property
     def cpu(self) -> str:
-        """What a member asks for, as a Kubernetes quantity."""
+        """A member's request, as a Kubernetes quantity."""
         return str(self.milli // 1000) if self.milli % 1000 == 0 else f"{self.milli}m"
 
 
 def room(offers: Mapping[str, int]) -> FreeRoom:
-    """`offers`: thousandths of a CPU by node, at least one of them.
+    """Chooses the members' size. `offers`: thousandths of a CPU by node, of one node at least.
 
-    Members are as small as they can be without being more than some dozens. Where whole nodes are more than that, a
-    member takes the largest of them; where those are more than some hundreds, the rest are busy.
+    Members are as small as possible while at most some dozens fit. If there are more nodes than that, a member takes
+    one of the largest nodes whole. If these are more than some hundreds, the rest are busy.
     """
     found = _fitting(offers)
     most = max(_MOST_PLACES, min(_MOST_FREE, _MOST_LOOKS // len(offers)))

@@ -1,6 +1,6 @@
-"""The scenes: each does something to the cluster, watches from outside what came of it, and says so.
+"""The scenes: each changes the cluster, watches the result from outside, and reports it.
 
-A scene that does not come out as promised is reported and fails the demonstration; the next one is played all the same.
+A scene that does not come out as promised is reported and fails the demo; the next one is played all the same.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from lab.demo.service import Service, ServiceTrouble
 from lab.demo.stage import Stage
 
 SETTLE = 0.2
-"""Seconds for everybody's watches to catch up with an empty cluster, the same for every approach."""
+"""Seconds for all watches to catch up with an empty cluster, the same for every approach."""
 _OTHERS = "others"
 LOOK = 1.5
-"""Seconds to look at the picture, where there is one, before the next thing happens."""
+"""Seconds to look at the picture, if there is one, before the next step."""
 
 
 class NotAsPromised(Exception):
-    """The scene came out otherwise than it should; `str()` says how."""
+    """The scene did not come out as promised; `str()` says how."""
 
 
 @dataclass
 class Show:
-    """What the scenes have in common."""
+    """The objects that the scenes share."""
 
     connection: Connection
     outside: Outside
@@ -58,7 +58,7 @@ class Show:
         return self.room.total
 
     async def play(self, name: str, title: str, scene: Callable[[], Awaitable[dict[str, Any]]]) -> None:
-        """The scene has been played, and its result noted."""
+        """Plays the scene and records its result."""
         self.stage.scene(title)
         began = time.monotonic()
         result: dict[str, Any] = {"name": name, "passed": True}
@@ -72,7 +72,7 @@ class Show:
         self.results.append(result | {"seconds": round(time.monotonic() - began, 3)})
 
     async def _clear(self) -> None:
-        """Nothing of a scene that went wrong is left, as far as can be."""
+        """Removes what a failed scene has left, as far as possible."""
         try:
             for way in self.ways:
                 for job in [job for job in self.outside.open_jobs() if job.approach == way.name]:
@@ -86,7 +86,7 @@ class Show:
 
 
 async def other_work(show: Show) -> None:
-    """The nodes that are to be busy are full of pods that belong to nobody here."""
+    """Fills the busy nodes with pods of another application."""
     show.outside.others(_OTHERS)
     pods = []
     for number, node in enumerate(sorted(show.room.busy)):
@@ -98,7 +98,7 @@ async def other_work(show: Show) -> None:
 
 
 async def late_resource(show: Show) -> dict[str, Any]:
-    """A resource is asked for by pods of both approaches before anybody has created it."""
+    """Pods of both approaches request a resource before it is created."""
     stage, outside = show.stage, show.outside
     key, node = f"{DOMAIN}/{NAMESPACE}.data1", show.room.free[-1]
     readers = {"reader-extender": Approach.EXTENDER, "reader-resources": Approach.EXTENDED_RESOURCES}
@@ -178,7 +178,7 @@ def _contention(show: Show, way: Shown) -> list[Job]:
 
 
 async def _wakes(show: Show, way: Shown, first: Job, second: Job) -> float:
-    """The first gang has ended and the second is placed; how many seconds after."""
+    """Ends the first gang; returns the seconds until the second is placed."""
     before = time.monotonic()
     ending = asyncio.create_task(way.end(first))
     try:
@@ -196,7 +196,7 @@ async def _wakes(show: Show, way: Shown, first: Job, second: Job) -> float:
 
 
 async def stuck(show: Show, way: Shown) -> dict[str, Any]:
-    """The same two jobs as pods that are no gangs, which come in turns."""
+    """The same two jobs as pods without gangs, created alternately."""
     jobs = _contention(show, way)
     asks = [ask(job, way.cpu) for job in jobs]
     size = jobs[0].size

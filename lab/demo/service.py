@@ -1,4 +1,4 @@
-"""The service's management API, as far as the demonstration asks it."""
+"""A client of the service's management API with the calls of the demonstration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import httpx
 
 
 class ServiceTrouble(Exception):
-    """The service did not answer as expected; `str()` has its own words."""
+    """The service did not answer as expected; `str()` has the service's own words."""
 
 
 class Service:
@@ -24,7 +24,7 @@ class Service:
         await self._call("DELETE", f"{self._base}/resources/{name}")
 
     async def put_policy(self, name: str, policy: dict[str, Any]) -> None:
-        """It is in force: for the next decision."""
+        """Puts the policy in force, from the next decision on."""
         await self._call("PUT", f"{self._base}/policies/{name}", policy)
 
     async def delete_policy(self, name: str) -> None:
@@ -35,7 +35,7 @@ class Service:
         return await self._call("GET", f"{self._base}/{kind}/{name}/explain")
 
     async def gangs(self) -> list[dict[str, Any]]:
-        """The namespace's gangs, the first of them if there are very many."""
+        """The namespace's gangs; only the first page if there are very many."""
         found: list[dict[str, Any]] = (await self._call("GET", f"{self._base}/gangs"))["items"]
         return found
 

@@ -1,5 +1,4 @@
-"""The stage: what the audience sees. On a terminal the story, and under it a picture that follows what happens; the
-same story as plain lines elsewhere."""
+"""The stage: shows the story, on a terminal with a live picture under it, else as plain lines."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ _ROWS_PER_HEIGHT = 6
 
 
 class _Drawing:
-    """The picture as rich wants it: made anew each time it is drawn, so that it is never older than the story."""
+    """The picture for rich, computed at each drawing, so that it is never older than the story."""
 
     def __init__(self, console: Console, source: Callable[[], Seen], glyphs: Glyphs) -> None:
         self._console, self._source, self._glyphs = console, source, glyphs
@@ -76,14 +75,14 @@ class Stage:
         self._put(Text(text), mark=(self._bad, "bold red"))
 
     def command(self, text: str) -> None:
-        """Something that the audience could have typed."""
+        """Shows a command that the audience could have typed."""
         self._console.print(Text(f"     $ {text}", "cyan"), soft_wrap=True)
 
     # -- the picture
 
     @contextmanager
     def live(self, source: Callable[[], Seen]) -> Iterator[bool]:
-        """While the block lasts, the picture of `source` stands under the story; says whether there is one."""
+        """Shows the picture of `source` under the story during the block; yields whether it can."""
         if not self._console.is_terminal or self._console.is_dumb_terminal or self._console.height < _LEAST_HEIGHT:
             yield False
             return
@@ -97,7 +96,7 @@ class Stage:
                 self._live = None
 
     def refresh(self) -> None:
-        """The picture is as things are now; it is drawn only if it would look otherwise."""
+        """Draws the picture of the present state, if it has changed."""
         if self._live is not None:
             live, drawing = self._live
             if drawing.has_changed():
@@ -105,7 +104,7 @@ class Stage:
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:
-        """The picture says what is waited for."""
+        """Has the picture say what is awaited."""
         self._doing = text
         self.refresh()
         try:
@@ -114,12 +113,12 @@ class Stage:
             self._doing = ""
 
     async def look(self, seconds: float) -> None:
-        """Time to look at the picture, if there is one."""
+        """Waits, if there is a picture, so that the audience can look at it."""
         if self._live is not None:
             await asyncio.sleep(seconds)
 
     def map(self, nodes: Sequence[NodeSeen]) -> None:
-        """The nodes as they are now, for the story; where the picture shows them and they are many, it is enough."""
+        """Adds the nodes to the story, unless a live picture shows them and they take much room."""
         lines = grid(nodes, self._width - 3, _ROWS_IN_STORY, self._glyphs)[1]
         if self._live is None or len(lines) <= _ROWS_BESIDE_PICTURE:
             for line in lines:
@@ -128,7 +127,7 @@ class Stage:
     # -- answers and results
 
     def explanation(self, view: Mapping[str, Any]) -> None:
-        """What the service says about something that waits."""
+        """Shows the service's explanation of what waits."""
         self._indented(view["summary"], "yellow")
         for group in view.get("groups", []):
             if group["detail"] in view["summary"]:

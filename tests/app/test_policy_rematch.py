@@ -89,9 +89,7 @@ class Service(Performing):
 
     def is_up_to_date(self) -> bool:
         policy_matching = self.scheduler.cache.policy_matching
-        return all(
-            each.governed == policy_matching.matching(each) for each in self.scheduler.cache.pods.values()
-        )
+        return all(each.governed == policy_matching.matching(each) for each in self.scheduler.cache.pods.values())
 
     def phase(self) -> Phase:
         return self.scheduler.cache.gangs.by_key[GangKey("a", "train")].phase

@@ -93,6 +93,4 @@ def test_labels_that_no_selector_asks_about_are_kept() -> None:
     one, other = (pod(name, labels={"tier": "web", "name": name}) for name in ("one", "other"))
     assert policy_matching.resolved(one).labels["name"] == "one"
     assert policy_matching.resolved(other).labels["name"] == "other"
-    assert policy_matching.matching(one) == policy_matching.matching(
-        replace(other, labels={"tier": "db"})
-    )
+    assert policy_matching.matching(one) == policy_matching.matching(replace(other, labels={"tier": "db"}))

@@ -1,5 +1,4 @@
-"""Recording: a command runs in a terminal of its own, and what that showed becomes an animated picture.
+"""Recording: runs a command in a terminal of its own and writes its screens as an animated picture.
 
-`screen` is a terminal as far as our commands use one, `film` writes what it showed as SVG, `__main__` runs the command.
-Knows terminals, and nothing of Escher.
+`screen` is a terminal as far as our commands use one, `film` writes its screens as SVG, `__main__` runs the command.
 """

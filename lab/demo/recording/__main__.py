@@ -31,7 +31,7 @@ _HOLD = 8.0
 _LONGEST = 2.0
 _CHUNK = 65536
 _HIDDEN = ("COLUMNS", "LINES", "NO_COLOR", "COLORTERM", "FORCE_COLOR", "TTY_INTERACTIVE", "TTY_COMPATIBLE")
-"""Variables that would have the command take its terminal for another than it is."""
+"""Variables that would make the command take its terminal for another kind."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def record(command: Sequence[str], columns: int, lines: int) -> tuple[list[Frame], int]:
-    """What the screen showed while the command ran, in frames that differ, at least one; and its exit code."""
+    """The different screens during the command, at least one, and its exit code."""
     screen = Screen(columns, lines)
     screen.feed(f"\x1b[1m$ {' '.join(command)}\x1b[0m\r\n")
     child, terminal = _start(command, columns, lines)
@@ -77,13 +77,13 @@ def record(command: Sequence[str], columns: int, lines: int) -> tuple[list[Frame
 
 
 def _read(terminal: int) -> bytes | None:
-    """What has been written; nothing if that is so for a moment; None if nothing will be any more."""
+    """The next output; empty if there is none for a moment; None at the end of the output."""
     ready, _, _ = select.select([terminal], [], [], _EVERY)
     if not ready:
         return b""
     try:
         return os.read(terminal, _CHUNK) or None
-    except OSError:  # So it ends on Linux.
+    except OSError:  # Linux reports the end of a pseudo terminal by this error.
         return None
 
 
@@ -94,7 +94,7 @@ def _add(frames: list[Frame], screen: Screen) -> None:
 
 
 def _start(command: Sequence[str], columns: int, lines: int) -> tuple[subprocess.Popen[bytes], int]:
-    """The command's process, in a terminal of that size, and our end of the terminal."""
+    """The command's process in a terminal of that size, and this side's descriptor."""
     program = shutil.which(command[0], path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
     if program is None:
         raise SystemExit(f"there is no command {command[0]}")

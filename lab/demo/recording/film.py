@@ -1,8 +1,8 @@
-"""Film: what a screen showed, one picture after another, as one SVG file that moves by itself.
+"""Film: the screens of a recording, one after another, as one animated SVG file.
 
-A long strip of all pictures is pulled past a window, from one to the next without anything between; CSS does it, so it
-moves wherever a picture may. Whoever asked their machine for less motion sees the last picture, and so does whatever
-knows no CSS animation. Nothing is loaded from anywhere: letters are those of the reader's own monospaced font.
+CSS moves a long strip of all pictures past a window, in steps, so the file moves wherever pictures may. Readers who
+prefer reduced motion, and programs without CSS animation, show the last picture. The file loads nothing: letters are of
+the reader's own monospaced font.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ _FONT = "ui-monospace,'SF Mono',Menlo,Consolas,'DejaVu Sans Mono','Liberation Mo
 
 @dataclass(frozen=True)
 class Frame:
-    """What the screen showed from `at` on, in seconds."""
+    """The screen from `at` (seconds) on."""
 
     at: float
     lines: tuple[Line, ...]
 
 
 def film(frames: Sequence[Frame], columns: int, title: str, *, hold: float, longest: float) -> str:
-    """The SVG; `frames` is not empty. None stays longer than `longest` seconds, whatever the time it took; but the last
-    stays for `hold` seconds, and then it begins again."""
+    """The SVG of the frames, repeated; each stays `longest` seconds at most, the last `hold`."""
     rows = len(frames[0].lines)
     width, height = columns * _WIDE + 2 * _EDGE, rows * _HIGH + 2 * _EDGE
     starts = [0.0]

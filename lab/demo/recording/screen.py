@@ -1,7 +1,7 @@
-"""Screen: a terminal in memory, as far as lines, colours and a picture that is drawn over need one.
+"""Screen: a terminal in memory, with the functions that lines, colours and redrawn pictures need.
 
-Text wraps and scrolls; the cursor goes up, down, left, right and to a place; lines and what follows are erased; colours
-are the eight named ones, bright or not. What it does not know is left out.
+Text wraps and scrolls; the cursor moves up, down, left, right and to a position; lines and what follows are erased;
+colours are the eight named ones, bright or not. It ignores other sequences.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Screen:
         self._rest = ""
 
     def feed(self, text: str) -> None:
-        """The text has been written to the screen; an escape sequence may be cut anywhere."""
+        """Writes the text to the screen; an escape sequence may be cut anywhere."""
         text, self._rest = self._rest + text, ""
         if cut := _UNFINISHED.search(text):
             text, self._rest = text[: cut.start()], cut[0]
@@ -73,7 +73,7 @@ class Screen:
         self._write(text[at:])
 
     def lines(self) -> tuple[Line, ...]:
-        """What is on the screen, without the blanks at the ends of lines."""
+        """The lines of the screen, without the blanks at their ends."""
         return tuple(tuple(_runs(row)) for row in self._cells)
 
     def text(self) -> list[str]:
@@ -128,7 +128,7 @@ class Screen:
                 self._dress(numbers)
 
     def _erase(self, row: int, how: int) -> None:
-        """0: from the cursor on, 1: up to it, 2: all of the line."""
+        """Erases in a row; 0: from the cursor on, 1: up to it, 2: the whole line."""
         first = self._column if how == 0 else 0
         last = self._column + 1 if how == 1 else self._columns
         self._cells[row][first:last] = [_BLANK] * (min(last, self._columns) - first)
