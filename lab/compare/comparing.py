@@ -117,10 +117,10 @@ async def go_on(folder: Path, told: Told) -> None:
                 )
     trials = to_go(plan, {trial.trial for trial in recorded.trials})
     left = {trial.number for trial in trials}
-    policy_check = [trial for trial in recorded.trials if trial.trial not in left]
+    kept = [trial for trial in recorded.trials if trial.trial not in left]
     today = datetime.now(UTC).isoformat(timespec="seconds")
     again = replace(recorded.run, continued=(*recorded.run.continued, today)) if trials else recorded.run
-    recorder.keep(replace(recorded, run=again, trials=policy_check))
+    recorder.keep(replace(recorded, run=again, trials=kept))
     await _carry_out(plan, [*warming_up(plan, trials), *trials], recorder, told)
 
 
