@@ -17,7 +17,7 @@ from unittest.mock import patch
 import msgspec
 
 from extender.adapters.kubernetes.reflectors.reflector import EXPIRED, Reflector
-from extender.adapters.kubernetes.writers.writers import writers
+from extender.adapters.kubernetes.writers import writers
 from extender.app.cycle import bind as binds
 from extender.app.cycle.pod_events import PodEvents
 from extender.app.cycle.scheduler import Scheduler
