@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from extender.app.cache.cache import Cache
-from extender.app.effects.eviction_audit import EvictionAudit
+from extender.app.effects.eviction_audit import EvictionKind
 from extender.app.resources.node_status import WriteBack
 from extender.app.resources.resync import drift_units
 from extender.core.gang_of_one import lone_pod
@@ -136,7 +136,7 @@ class Metrics(Collector):
             ["why"],
             registry=registry,
         )
-        for destruction in EvictionAudit:
+        for destruction in EvictionKind:
             self._destroyed.labels(destruction.value)
         for act in Act:
             self._withheld.labels(act.value)

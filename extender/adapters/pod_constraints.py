@@ -78,7 +78,7 @@ def read_unknown_asks(
 
 
 def _is_shared_disk(volume: Volume) -> bool:
-    return ((volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)) != _NO_DISKS
+    return (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd) != _NO_DISKS
 
 
 def _host_ports(ports: Sequence[ContainerPort], *, on_host_network: bool) -> Iterator[HostPort]:

@@ -110,12 +110,12 @@ class WakeSearch:
 
     def __init__(
         self,
-        turned_away: UnschedulablePods,
+        unschedulable: UnschedulablePods,
         rule: Rule,
         nodes: Collection[NodeName],
         order: Callable[[list[Pod]], tuple[float, ...]],
     ) -> None:
-        self._unschedulable = turned_away
+        self._unschedulable = unschedulable
         self._rule = rule
         self._nodes = nodes
         self._order = order

@@ -12,9 +12,7 @@ from pathlib import Path
 from extender.shipped.errors import WrongUse
 
 PACKAGE = Path(__file__).resolve().parent.parent
-_CONTROL_PLANE = PACKAGE.parent / "lab" / "controlplane"
-GO_MODULE = _CONTROL_PLANE / "go"
-KWOK_STAGES = _CONTROL_PLANE / "kwok-stages.yaml"
+GO_MODULE = PACKAGE.parent / "lab" / "controlplane" / "go"
 
 DEFAULT_NAME = "default"
 """The name of the cluster if the user gives none."""

@@ -291,7 +291,7 @@ def _kubernetes(name: str, argv: tuple[str, ...], port: int, *, ready_path: str)
 def _kwok(binaries: Path, folder: Path, ports: dict[str, int], kubeconfig: Path, lease: int) -> Component:
     argv = (
         str(binaries / "kwok"),
-        f"--config={places.KWOK_STAGES}",
+        f"--config={Path(__file__).with_name('kwok-stages.yaml')}",
         f"--kubeconfig={kubeconfig}",
         "--manage-all-nodes=true",
         f"--node-lease-duration-seconds={lease}",

@@ -535,10 +535,10 @@ async def test_an_edit_has_those_who_wait_looked_at_as_often_for_many_nodes_as_f
 ) -> None:
     looked, settle = 0, Requeue.settle
 
-    def counted(settlement: Requeue) -> None:
+    def counted(requeue: Requeue) -> None:
         nonlocal looked
         looked += 1
-        settle(settlement)
+        settle(requeue)
 
     monkeypatch.setattr(Requeue, "settle", counted)
     counts = []

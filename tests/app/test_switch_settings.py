@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from extender.app.admin.switch_settings import EVERYWHERE, SwitchSettings
 from extender.app.contracts.effects import Decided, Effect
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.effects.eviction_audit import EvictionAudit, logged
+from extender.app.effects.eviction_audit import EvictionKind, logged
 from extender.app.explain.explain import Explain
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Namespace, Owner
@@ -135,7 +135,7 @@ def test_explain_says_what_the_brake_keeps_from_a_gang_that_waits(world: GangWor
 def test_each_thing_destroyed_is_counted_and_is_a_line_with_its_proof() -> None:
     counted: list[str] = []
     victim = pod("low", node=NodeName("n0"), owner=Owner("Job", "run", "uid-run"))
-    [line] = told(lambda: logged(counted.append)(EvictionAudit.PREEMPTED, victim, "gang a/b has priority 5"))
+    [line] = told(lambda: logged(counted.append)(EvictionKind.PREEMPTED, victim, "gang a/b has priority 5"))
     assert counted == ["preempted"]
     assert {key: line[key] for key in ("event", "kind", "pod", "uid", "node", "owner", "why")} == {
         "event": "destroyed",
@@ -166,7 +166,7 @@ class Carried(Wired):
 
     def __init__(self) -> None:
         self.api = PodApi()
-        self.destroyed: list[tuple[EvictionAudit, str, str]] = []
+        self.destroyed: list[tuple[EvictionKind, str, str]] = []
         self.withheld: list[Act] = []
         super().__init__(
             Scheduler(LoopClock()),
@@ -193,8 +193,8 @@ async def test_what_the_api_server_lets_us_evict_is_told_with_why() -> None:
     await carried.take(EvictMembers(KEY, 2, (part,), PROOF), Preempted(victim, pod("urgent", priority=5)))
     carried.destroyed.sort(key=lambda each: each[1])
     assert [(kind, name) for kind, name, _ in carried.destroyed] == [
-        (EvictionAudit.PART, "part"),
-        (EvictionAudit.PREEMPTED_BY_POD, "victim"),
+        (EvictionKind.PART, "part"),
+        (EvictionKind.PREEMPTED_BY_POD, "victim"),
     ]
     said = "by kube-scheduler for pod default/urgent of priority 5"
     assert [why for _, _, why in carried.destroyed] == [str(PROOF), said]

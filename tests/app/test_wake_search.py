@@ -59,7 +59,7 @@ class Service(Performing):
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(self.clock, Rules(allowances=(allowed(self.kinds), {})))
-        self.work = self.scheduler._settlement.waking.work
+        self.work = self.scheduler._requeue.waking.work
         self.work.limit = self.slice
         for number in range(self.nodes):
             self.do(self.scheduler.observe(made(number)))
@@ -153,7 +153,7 @@ def test_a_namespace_of_many_kinds_that_is_to_be_looked_at_anew_keeps_no_other_w
     few = [service.wait(number, cpu=100, namespace=f"few{number}") for number in (100, 101, 102)]
     service.do_the_rest()
     service.woken()
-    service.scheduler._settlement.governed_anew("many")
+    service.scheduler._requeue.governed_anew("many")
     service.tick()
     assert service.scheduler.more_to_do
     service.do(service.scheduler.forget(gone(gone_soon.uid)))
@@ -178,7 +178,7 @@ def test_kinds_beyond_the_quota_of_their_namespace_keep_none_within_it_waiting()
         turns += 1
     assert turns <= 2 * 10 * (A_KIND + 1) // 50, "they take turns with those beyond"
     # All nodes are to be looked at again, for all of them, while those beyond were not even looked at once.
-    service.scheduler._settlement.governed_anew("default")
+    service.scheduler._requeue.governed_anew("default")
     service.do_the_rest()
     assert sorted(service.woken()) == sorted(each.name for each in waiting)
     assert service.scheduler.waiting_kinds("default") == (0, 0)

@@ -21,9 +21,9 @@ MOST_LOOKED_AT = 2000
 
 
 class Contention:
-    def __init__(self, cache: Cache, turned_away: UnschedulablePods) -> None:
+    def __init__(self, cache: Cache, unschedulable: UnschedulablePods) -> None:
         self._cache = cache
-        self._unschedulable = turned_away
+        self._unschedulable = unschedulable
 
     def wait_for_room_of(self, gang: GangKey) -> bool:
         """Whether a pod of another namespace may wait for room that is, or just was, the gang's.

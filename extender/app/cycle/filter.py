@@ -44,17 +44,17 @@ class Filtering:
         cache: Cache,
         pod_events: PodEvents,
         binds: Binds,
-        turned_away: UnschedulablePods,
+        unschedulable: UnschedulablePods,
         assumed_pods: AssumedPods,
-        settlement: Requeue,
+        requeue: Requeue,
         effects: list[Effect],
     ) -> None:
         self._cache = cache
         self._pod_events = pod_events
         self._binds = binds
-        self._unschedulable = turned_away
+        self._unschedulable = unschedulable
         self._assumed_pods = assumed_pods
-        self._settlement = settlement
+        self._requeue = requeue
         self._effects = effects
 
     def filter(self, pod: Pod, sent: Sequence[NodeName], *, alone: bool = False) -> Verdict:
@@ -95,7 +95,7 @@ class Filtering:
         placed_by_us = cache.policies.placing.places(pod)
         if alone and (placed_by_us or cache.asks_ephemeral(pod)):
             self._pod_events.invalid_pods.leave_out(pod, UNMANAGED)
-            self._settlement.settle()
+            self._requeue.settle()
             return _nowhere(sent, UNMANAGED)
         self._pod_events.invalid_pods.take_back_in(pod)
         if self._needs_a_place(pod, placed_by_us, alone=alone) and cache.staleness.is_stale():
@@ -104,14 +104,14 @@ class Filtering:
         if alone and len(verdict.passed) > 1 and (scores := cache.policies.judging.scores(pod, verdict.passed)):
             best = max(scores.values())
             verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
-        self._settlement.settle()
+        self._requeue.settle()
         return verdict
 
     def _have_placed(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """The verdict for a pod whose node a policy chooses."""
         cache = self._cache
         # Apply all changes first: pods and gangs before this one in the queue may take the room.
-        self._settlement.settle()
+        self._requeue.settle()
         allowed = cache.policies.judging.verdict_beside_plans(pod, sent)
         if sent and not allowed.passed:
             self._unschedulable.add(pod)
@@ -221,7 +221,7 @@ class Filtering:
         if not self._cache.policies.placing.sleeps(pod, self._cache.clock.steady()):
             self._unschedulable.add(pod)
         self._assumed_pods.ended(pod.uid)
-        self._settlement.settle()
+        self._requeue.settle()
         return _nowhere(sent, why)
 
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
@@ -231,7 +231,7 @@ class Filtering:
         self._unschedulable.drop(pod.uid)
         self._assumed_pods.passed(pod, sent, now)
         self._effects += cache.observing.filtered(cache.pods.get(pod.uid, pod), sent, now)
-        self._settlement.settle()
+        self._requeue.settle()
         return Verdict(sent)
 
 

@@ -43,10 +43,10 @@ _UNSEEN_SECONDS = 120.0
 class PodEvents:
     """Takes in pods. Adds what is to be done to `effects`."""
 
-    def __init__(self, cache: Cache, binds: Binds, turned_away: UnschedulablePods, effects: list[Effect]) -> None:
+    def __init__(self, cache: Cache, binds: Binds, unschedulable: UnschedulablePods, effects: list[Effect]) -> None:
         self._cache = cache
         self._binds = binds
-        self._unschedulable = turned_away
+        self._unschedulable = unschedulable
         self._effects = effects
         self.groups = PodGroups(cache.rules.most_together)
         self.group_news = PodGroupEvents(self.groups, cache.clock, self._understand_anew, SLICE)

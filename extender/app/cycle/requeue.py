@@ -23,10 +23,10 @@ _WITHDRAWN = 500
 class Requeue:
     """Plans gangs and wakes pods. Adds what is to be done to `effects`."""
 
-    def __init__(self, cache: Cache, binds: Binds, turned_away: UnschedulablePods, effects: list[Effect]) -> None:
+    def __init__(self, cache: Cache, binds: Binds, unschedulable: UnschedulablePods, effects: list[Effect]) -> None:
         self._cache = cache
         self._binds = binds
-        self._unschedulable = turned_away
+        self._unschedulable = unschedulable
         self._effects = effects
         self.more_to_do = False
         """Whether a slice of work ended before all was settled."""
@@ -34,7 +34,7 @@ class Requeue:
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, and that unschedulable pods were not compared with yet."""
         policies = cache.policies
-        self.waking = WakeSearch(turned_away, policies.judging, cache.nodes.keys(), policies.following.order)
+        self.waking = WakeSearch(unschedulable, policies.judging, cache.nodes.keys(), policies.following.order)
 
     def governed_anew(self, namespace: str) -> None:
         """The policies of the namespace have changed."""

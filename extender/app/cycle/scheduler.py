@@ -59,14 +59,14 @@ class Scheduler:
         cache.gangs.planning.plans.others_wait = Contention(cache, self._unschedulable).wait_for_room_of
         self._binds = Binds(cache, self._assumed_pods, self._effects)
         self.pod_events = PodEvents(cache, self._binds, self._unschedulable, self._effects)
-        self._settlement = Requeue(cache, self._binds, self._unschedulable, self._effects)
+        self._requeue = Requeue(cache, self._binds, self._unschedulable, self._effects)
         self._filtering = Filtering(
             cache,
             self.pod_events,
             self._binds,
             self._unschedulable,
             self._assumed_pods,
-            self._settlement,
+            self._requeue,
             self._effects,
         )
 
@@ -184,7 +184,7 @@ class Scheduler:
 
     def _heed_known_anew(self, done: Iterable[Done]) -> None:
         for namespace in self.pod_events.are_known_anew(done):
-            self._settlement.governed_anew(namespace)
+            self._requeue.governed_anew(namespace)
 
     def _hurry(self, pod: Pod) -> None:
         """Matches the pod, and its namespace if one slice suffices, to changed policies first."""
@@ -225,7 +225,7 @@ class Scheduler:
             for holder in releasing:
                 if holder not in claimed:
                     ledger.release(holder)
-        self._settlement.settle()
+        self._requeue.settle()
         return self._decided(outcome)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class Scheduler:
         if pod.gang is not None:
             self.pod_events.believe(pod)
             if known.node is None and cache.policies.placing.sleeps(pod, cache.clock.steady()):
-                self._settlement.settle()
+                self._requeue.settle()
             return self._decided({})
         if not cache.whole:
             # No pod is evicted on facts that may be wrong: the pod is tried again when all is known.
@@ -276,7 +276,7 @@ class Scheduler:
         with_units = cache.of_one.with_units(pod, victims, open_to_it)
         if open_to_it and not with_units and cache.of_one.wants_more(pod, open_to_it):
             cache.policies.placing.sleeps(self.pod_events.take_for_one(pod), cache.clock.steady())
-            self._settlement.settle()
+            self._requeue.settle()
         open_to_it = with_units
         chosen = {node: victims[node].pods for node in open_to_it}
         safe = cache.policies.placing.may_evict(pod, chosen, cache.clock.steady())
@@ -289,7 +289,7 @@ class Scheduler:
         if (pod := self.cache.pods.get(uid)) is not None:
             self._hurry(pod)
         permit = self._binds.permit(uid, node)
-        self._settlement.settle()
+        self._requeue.settle()
         return self._decided(permit)
 
     # -- feedback ------------------------------------------------------------------------------------------------
@@ -358,10 +358,10 @@ class Scheduler:
         for node in cache.policies.following.tick(now):
             cache.ledger.capacity.reconsider(node)
         self.pod_events.heed_time(now)
-        self._settlement.governed_otherwise(self.pod_events.heed_turns(now))
+        self._requeue.governed_otherwise(self.pod_events.heed_turns(now))
         self._binds.heed_time(now)
         self.pod_events.anew.work.renew()
-        self._settlement.waking.work.renew()
+        self._requeue.waking.work.renew()
         self._heed_known_anew(self.pod_events.anew.go_on())
         return self.settle()
 
@@ -379,16 +379,16 @@ class Scheduler:
             self._assumed_pods.next_deadline(),
             self.pod_events.next_deadline(),
         )
-        return self._settlement.next_deadline(due)
+        return self._requeue.next_deadline(due)
 
     @property
     def more_to_do(self) -> bool:
         """Whether a slice of work ended before all was settled: `tick` goes on."""
-        return self._settlement.more_to_do or bool(self.cache.known_anew)
+        return self._requeue.more_to_do or bool(self.cache.known_anew)
 
     def take_no_turns(self) -> None:
         """Does work in slices at once from now on: no caller waits for this `Scheduler`."""
-        self.pod_events.anew.work.limit = self._settlement.waking.work.limit = sys.maxsize
+        self.pod_events.anew.work.limit = self._requeue.waking.work.limit = sys.maxsize
 
     def is_asleep(self, uid: PodUid) -> bool:
         return uid in self._unschedulable
@@ -399,7 +399,7 @@ class Scheduler:
 
     def settle(self) -> Decided[None]:
         """Plans and wakes the waiting pods and gangs that may fit now, once for each change."""
-        self._settlement.settle()
+        self._requeue.settle()
         return self._decided(None)
 
     def _decided(self, answer: T) -> Decided[T]:

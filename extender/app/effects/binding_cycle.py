@@ -84,16 +84,12 @@ class BindingCycle:
 
     async def bind(self, pod: PodRef, node: NodeName) -> str:
         """Empty when the pod is bound to the node. A second call for the same pod and node waits for the first."""
-        under_way = self._binding.get(pod.uid)
-        if under_way is not None and under_way[0] == node:
+        while (under_way := self._binding.get(pod.uid)) is not None:
+            if under_way[0] != node:
+                return "an earlier bind of this pod, to another node, is still under way"
             refusal = await asyncio.shield(under_way[1])
             if refusal or not await self._was_undone(pod):
                 return refusal
-            if (later := self._binding.get(pod.uid)) is not None and later[0] == node:
-                return await asyncio.shield(later[1])
-            under_way = later
-        if under_way is not None:
-            return "an earlier bind of this pod, to another node, is still under way"
         if self._refused.get(pod.uid) == node:
             # kube-scheduler no longer counts the pod on any node, and may have given its room to other pods.
             return CAME_TWICE

@@ -35,7 +35,7 @@ from extender.app.contracts.ports import (
 )
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects.eviction import Evicting
-from extender.app.effects.eviction_audit import Destroyed, EvictionAudit, logged
+from extender.app.effects.eviction_audit import Destroyed, EvictionKind, logged
 from extender.app.effects.permit_gates import PermitGates
 from extender.app.effects.pod_events_writer import EventRecorder
 from extender.app.effects.timer import Timer
@@ -260,7 +260,7 @@ class Effects:
         evicted = await self._evict(pod)
         if evicted:
             self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
-            self._destroyed(EvictionAudit.PART, pod, why)
+            self._destroyed(EvictionKind.PART, pod, why)
         else:
             self.do(self._scheduler.heed(NotEvicted(pod.uid)))
         return evicted

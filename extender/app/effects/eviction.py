@@ -35,7 +35,7 @@ import structlog
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import Binder, Disruptions, EventType, Evictor, LivePods, Nominator, PodRef
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.effects.eviction_audit import Destroyed, EvictionAudit
+from extender.app.effects.eviction_audit import Destroyed, EvictionKind
 from extender.app.effects.pod_events_writer import EventRecorder
 from extender.app.fair_semaphore import FairSemaphore
 from extender.app.unit_check import UnitCheck
@@ -246,7 +246,7 @@ class Evicting:
         """Records that kube-scheduler has evicted a victim that Escher had allowed."""
         victim, pod = preempted.victim, preempted.preemptor
         self._destroyed(
-            EvictionAudit.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
+            EvictionKind.PREEMPTED_BY_POD, victim, f"by kube-scheduler for pod {pod} of priority {pod.priority}"
         )
 
     # -- a unit --------------------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ class Evicting:
                 left += 1
                 share.evicted += 1
                 back_off.succeeded()
-                kind = EvictionAudit.PREEMPTED if by == "PreemptedByGang" else EvictionAudit.PREEMPTED_BY_POD
+                kind = EvictionKind.PREEMPTED if by == "PreemptedByGang" else EvictionKind.PREEMPTED_BY_POD
                 self._telling.tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)

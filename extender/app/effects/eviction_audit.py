@@ -15,7 +15,7 @@ from extender.core.cluster import Pod
 _log = structlog.get_logger(__name__)
 
 
-class EvictionAudit(Enum):
+class EvictionKind(Enum):
     """Why a pod was evicted. The value is its name in metrics."""
 
     PART = "part"
@@ -26,14 +26,14 @@ class EvictionAudit(Enum):
     """A pod of higher priority gets its room, and the room of the rest of its gang."""
 
 
-Destroyed = Callable[[EvictionAudit, Pod, str], None]
+Destroyed = Callable[[EvictionKind, Pod, str], None]
 """Takes the kind of eviction, the pod, and the proof, in words, that it was allowed."""
 
 
 def logged(count: Callable[[str], None] = lambda kind: None) -> Destroyed:
     """Returns a `Destroyed` that writes one log line and counts one in the metric."""
 
-    def destroyed(kind: EvictionAudit, pod: Pod, why: str) -> None:
+    def destroyed(kind: EvictionKind, pod: Pod, why: str) -> None:
         _log.warning(
             "destroyed",
             kind=kind.value,

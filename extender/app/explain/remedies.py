@@ -1,8 +1,7 @@
 """Remedies: what may help a pod or gang that waits for room, each as a change to simulate.
 
-They are derived from what is in the way: the nodes by rule, the matching EscherPolicies, and the resident pods. Here it
-is enough that a remedy might help, and that there are few; `remedy_search` tries them. What has a number (nodes, a
-quorum, a skew) is a ladder; the lowest rung that helps is reported. It reads the `Cache`, and changes nothing."""
+They come from what is in the way: nodes by rule, matching EscherPolicies, resident pods. `remedy_search` tries them: it
+is enough that one might help. What has a number (a quorum) is a ladder; the lowest rung that helps is reported."""
 
 from __future__ import annotations
 
@@ -57,7 +56,8 @@ class Ladder:
 
 
 def _one(said: str, *supposed: Supposed) -> Ladder:
-    return Ladder(lambda number: Remedy(said, supposed))
+    remedy = Remedy(said, supposed)
+    return Ladder(lambda number: remedy)
 
 
 class Remedies:

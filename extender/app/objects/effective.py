@@ -1,4 +1,4 @@
-"""In force: what of a kind's known objects holds, apart from what their authors wrote last.
+"""Effective: what of a kind's known objects holds, apart from what their authors wrote last.
 
 The kind's reconcile function decides whenever an object is new, changed or gone. A refused object has a reason, and
 what was in force of it before stays in force. After a restart that is what its status remembers. Synchronous;

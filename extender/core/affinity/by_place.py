@@ -107,7 +107,8 @@ class ByPlace:
             self._answers = _Answers(zip(self._places.names, found, strict=True))
             # An unknown node has no label.
             self._answers.of_others = self(NodeName(""))
-        return {node: why for node in nodes if (why := self._answers[node]) is not None}
+        answers = self._answers
+        return {node: why for node in nodes if (why := answers[node]) is not None}
 
 
 class _Answers(dict[NodeName, Refuse | None]):

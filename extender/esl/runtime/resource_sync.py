@@ -1,4 +1,4 @@
-"""Furnishing: writes to nodes the resources that one policy wants there, and removes the others.
+"""Resource sync: writes to nodes the resources that one policy wants there, and removes the others.
 
 Knows what nodes have (the view), what is under way, what was refused, and which values other writers change. Each place
 (a node and a resource) has one change under way at a time. Writes in quick succession may get one answer, and counting

@@ -184,8 +184,7 @@ def part_of(gang: Gang) -> Proof | None:
 
 def _unsettled(gang: Gang) -> bool:
     """Whether fewer than its quorum are bound, no Binding is under way, and it may never have run."""
-    ran = gang.standing is Standing.RAN
-    return bool(gang.roster.bound and gang.needed and not gang.barrier.writing and not ran)
+    return bool(gang.roster.bound and gang.needed and not gang.barrier.writing and gang.standing is not Standing.RAN)
 
 
 def _misleading(gang: Gang) -> tuple[Pod, ...]:
