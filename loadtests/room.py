@@ -8,7 +8,7 @@ room may still exist.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadtests.reading import (
@@ -226,11 +226,12 @@ def saved_in_vain(pods: Iterable[Json], saved: Saved) -> list[str]:
     return found
 
 
-def partly_bound(pods: Iterable[Json]) -> list[str]:
+def partly_bound(pods: Iterable[Json], ran: Collection[str] = ()) -> list[str]:
     """Returns gangs with some members bound, and fewer than the quorum.
 
     Excluded are gangs that may have run: each bound pod names the members of its attempt, and enough of those may have
-    been bound as well. A member that no longer exists may have been bound.
+    been bound as well. A member that no longer exists may have been bound. `ran`: UIDs of pods that were bound together
+    with their gang's quorum.
     """
     members, quorums = defaultdict[str, list[Json]](list), dict[str, int]()
     for pod in pods:
@@ -241,7 +242,9 @@ def partly_bound(pods: Iterable[Json]) -> list[str]:
     for name, quorum in quorums.items():
         placed = [pod for pod in members[name] if pod["spec"].get("nodeName")]
         waiting = {pod["metadata"]["uid"] for pod in members[name] if not pod["spec"].get("nodeName")}
-        if 0 < len(placed) < quorum and not all(_may_have_run(pod, waiting) for pod in placed):
+        if 0 < len(placed) < quorum and not all(
+            pod["metadata"]["uid"] in ran or _may_have_run(pod, waiting) for pod in placed
+        ):
             found.append(f"gang {name}: {len(placed)} of {quorum} bound")
     return found
 

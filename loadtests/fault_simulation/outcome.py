@@ -6,13 +6,14 @@ code with the service's decisions.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 import httpx
 from prometheus_client import CollectorRegistry
 
 from kubesim.kinds import NODE, POD, Json, Kind
-from kubesim.store import Store
+from kubesim.store import Change, Store
 from lab.simulated_service import ServiceLife
 from loadtests.chaos.rest import resources_amiss
 from loadtests.fault_simulation.plan import Work
@@ -71,6 +72,26 @@ class Objects:
         return list(self._store.list(POD if path == POD.path() else NODE))
 
 
+class Ran:
+    """The UIDs of pods that were bound together with their gang's quorum, by the objects' history.
+
+    The service removes a misleading attempt from such a pod, which then says nothing of what it was bound with.
+    """
+
+    def __init__(self) -> None:
+        self.uids: set[str] = set()
+        self._placed = defaultdict[str, set[str]](set)
+
+    def note(self, change: Change) -> None:
+        pod = change.object
+        if change.kind is not POD or (gang := gang_of(pod)) is None or gang.quorum is None:
+            return
+        placed = self._placed[gang.id]
+        (placed.add if change.type != "DELETED" and _is_placed(pod) else placed.discard)(pod["metadata"]["uid"])
+        if len(placed) >= gang.quorum:
+            self.uids |= placed
+
+
 async def amiss(
     store: Store,
     life: ServiceLife,
@@ -81,6 +102,7 @@ async def amiss(
     unclear: Collection[str] = (),
     beside: Collection[str] = (),
     forgotten: Collection[str] = (),
+    ran: Collection[str] = (),
 ) -> dict[str, list[str]]:
     """By kind: what is not as it must be; some of it may only need time.
 
@@ -88,7 +110,8 @@ async def amiss(
     `told`: the nodes that the service answered for each resource; empty if a node was lost since. `unclear`: gangs that
     may be bound in part because etcd was restored, and may need more members than their pods show. `beside`: resources
     that are no wishes and are judged elsewhere. `forgotten`: UIDs of pods that kube-scheduler fails to try again, by a
-    flaw of its own, while it keeps the room on their nominated nodes."""
+    flaw of its own, while it keeps the room on their nominated nodes. `ran`: UIDs of pods that were bound together with
+    their gang's quorum."""
     answers = await Answers.of(life)
     pods, nodes, keeps = store.list(POD), store.list(NODE), saved(answers)
     with_nominated = [_where_nominated(each) if each["metadata"]["uid"] in forgotten else each for each in pods]
@@ -101,7 +124,7 @@ async def amiss(
         bare_ones_count=True,
     )
     return {
-        IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works),
+        IN_PART: _in_part([each for each in pods if not _is_of(each, unclear)], works, ran),
         FORGOTTEN: [
             *waiting,
             *_apart(nodes, with_nominated, apart, keeps),
@@ -131,8 +154,8 @@ def _is_of(pod: Json, gangs: Collection[str]) -> bool:
     return gang is not None and gang.key in gangs
 
 
-def _in_part(pods: list[Json], works: Sequence[Work]) -> list[str]:
-    return list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods)), *_never_whole(pods, works)]))
+def _in_part(pods: list[Json], works: Sequence[Work], ran: Collection[str]) -> list[str]:
+    return list(dict.fromkeys([*partly_bound(_of_gangs_that_run(pods), ran), *_never_whole(pods, works)]))
 
 
 def _of_gangs_that_run(pods: list[Json]) -> list[Json]:

@@ -19,7 +19,7 @@ from kubesim.store import Change
 from loadtests.defects import defects, leaves, told
 from loadtests.fault_simulation.history import History
 from loadtests.fault_simulation.noise import Noise
-from loadtests.fault_simulation.outcome import LEFT, amiss, states
+from loadtests.fault_simulation.outcome import LEFT, Ran, amiss, states
 from loadtests.fault_simulation.plan import Fault, Plan
 from loadtests.fault_simulation.restoring import Restoring
 from loadtests.fault_simulation.rounds import LookedAtLoop
@@ -112,7 +112,9 @@ class Run:
         ours = (self._resources, POLICY)
         self._striking = Striking(stage, plan.seed, ours, self._is_killed, self._restore, self._noise)
         self._history = History(stage)
+        self._ran = Ran()
         self._store.subscribe(self._note)
+        self._store.subscribe(self._ran.note)
         stage.cluster.api.audit.subscribe(Loops(lambda what: self._find(LOOP, what), stage.clock.now).hear)
 
     def _find(self, kind: str, what: str) -> None:
@@ -227,6 +229,7 @@ class Run:
             unclear,
             transactions.names,
             frozenset().union(*(each.preemption.forgotten for each in self._stage.cluster.schedulers)),
+            self._ran.uids,
         )
         return {**found, TRANSACTION: transactions.amiss(restored=restored)}
 

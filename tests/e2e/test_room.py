@@ -136,6 +136,12 @@ def test_a_gang_of_which_each_that_was_to_be_bound_may_have_been_may_have_run() 
     assert partly_bound([bound_with([waiting["metadata"]["uid"]]), waiting]) == ["gang ns/train: 1 of 2 bound"]
 
 
+def test_a_gang_whose_bound_pods_were_bound_with_its_quorum_has_run() -> None:
+    bound, waiting = on("a", "m0", gang="train", quorum=2), on(None, "m1", gang="train", quorum=2)
+    assert partly_bound([bound, waiting], ran={bound["metadata"]["uid"]}) == []
+    assert partly_bound([bound, waiting], ran={waiting["metadata"]["uid"]}) == ["gang ns/train: 1 of 2 bound"]
+
+
 def test_what_is_saved_for_a_gang_is_room_for_that_one_alone() -> None:
     waiting = [on(None, f"m-{index}", gang="large", quorum=2, cpu=3) for index in range(2)]
     there = [on("b", "holder", cpu=2), on(None, "single"), *waiting]

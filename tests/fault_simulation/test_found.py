@@ -81,6 +81,8 @@ FOUND = {
     "the list did, and the gang's members were woken behind their gates for ever",
     "refused-before-a-restore": "the witness's mistake: after a restore it knew nothing of a Binding that had been "
     "refused for good before, which is the proof of a part",
+    "completed-in-two-attempts-then-half-lost": "the simulation's mistake: a gang was completed in two attempts, so "
+    "the service removed the misleading one; two members went with their node, and the rest was taken for a part",
 }
 
 
