@@ -245,12 +245,26 @@ class Switches(msgspec.Struct, frozen=True):
     """What the service may do to other pods; named as in its settings file."""
 
     observe_only: bool
-    evicts_parts: bool
-    preempts_for_gangs: bool
-    saves_room: bool
+    evict_partial_gangs: bool
+    gang_preemption: bool
+    backfill_reservation: bool
+
+    # The names that the fields had before, until version 0.4.
+
+    @property
+    def evicts_parts(self) -> bool:
+        return self.evict_partial_gangs
+
+    @property
+    def preempts_for_gangs(self) -> bool:
+        return self.gang_preemption
+
+    @property
+    def saves_room(self) -> bool:
+        return self.backfill_reservation
 
 
-class Brake(msgspec.Struct, frozen=True):
+class SafetySwitches(msgspec.Struct, frozen=True):
     """What the service may do to other pods now."""
 
     everywhere: Switches
@@ -258,6 +272,10 @@ class Brake(msgspec.Struct, frozen=True):
     """Namespaces whose labels switch something: what settings and labels both allow."""
     unclear_labels: dict[str, list[str]]
     labels_are_read: bool
+
+
+Brake = SafetySwitches
+"""The old name, until version 0.4."""
 
 
 class Counted(msgspec.Struct, frozen=True):

@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import msgspec
 
 from escher_k8s.answers import (
-    Brake,
     Explanation,
     Gang,
     NodeState,
@@ -21,6 +20,7 @@ from escher_k8s.answers import (
     PolicyType,
     Quota,
     Resource,
+    SafetySwitches,
     Supposition,
     Transaction,
 )
@@ -213,12 +213,7 @@ class Calls(Asking):
 
     @Call
     def delete_policy(
-        self,
-        name: str,
-        *,
-        if_version: str | None = None,
-        dry_run: bool = False,
-        namespace: str | None = None,
+        self, name: str, *, if_version: str | None = None, dry_run: bool = False, namespace: str | None = None
     ) -> Steps[Policy | None]:
         """The policy is in force no more; pods stay where they are. A missing policy is no error.
 
@@ -311,9 +306,12 @@ class Calls(Asking):
         return msgspec.json.decode((yield Request("GET", path)), type=Quota)
 
     @Call
-    def get_brake(self) -> Steps[Brake]:
+    def get_safety_switches(self) -> Steps[SafetySwitches]:
         """The safety switch: what the service may do to pods now, in total and by namespace."""
-        return msgspec.json.decode((yield Request("GET", ("brake",))), type=Brake)
+        return msgspec.json.decode((yield Request("GET", ("safety-switches",))), type=SafetySwitches)
+
+    get_brake = get_safety_switches
+    """The old name, until version 0.4."""
 
     # -- the caller's own node
 

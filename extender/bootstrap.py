@@ -157,28 +157,25 @@ class Application:
         rules = Rules(
             reserve_at_filter=settings.reserve_at_filter,
             switches=switches_in(settings),
-            keys_per_node=settings.ephemeral_keys_per_node,
+            keys_per_node=settings.max_ephemeral_resources_per_node,
             cross_namespace_units=settings.cross_namespace_units == "allow",
             most_together=most_together,
-            patience=BackfillTrigger(settings.gang_passes, settings.gang_patience_seconds),
+            patience=BackfillTrigger(settings.backfill_after_skips, settings.backfill_after_seconds),
             schedulers=frozenset(settings.scheduler_names),
-            thrift=BackfillLimits(settings.saved_share, settings.saved_seconds),
+            thrift=BackfillLimits(settings.backfill_max_share, settings.backfill_max_seconds),
             long_running_seconds=settings.long_running_seconds,
-            gather_limit=settings.gather_limit,
+            expected_members_limit=settings.expected_members_limit,
             allowances=settings.isolation.allowances(),
             preemption=Bounds(
                 settings.preemptions_per_gang_and_hour,
                 settings.preempted_pods_per_gang_and_hour,
-                settings.preempts_other_schedulers,
+                settings.preempt_foreign_pods,
                 settings.preempts_despite_budgets == "last-resort",
                 settings.preempts_for_policies,
             ),
         )
         self.scheduler = Scheduler(
-            clock,
-            rules,
-            registered(settings.policies, settings.policies_folder),
-            life=world.unique(),
+            clock, rules, registered(settings.policies, settings.policies_folder), life=world.unique()
         )
         self.announcements.named = self.scheduler.cache.gangs.naming.of
         self.write_back = WriteBack(
@@ -282,7 +279,7 @@ class Application:
             chance=chance,
         )
         self._stale_wakes = WakeCleanup(self.scheduler.cache, ApiWaker(connection))
-        self.braking = SwitchSettings(self.scheduler, self.effects)
+        self.switch_settings = SwitchSettings(self.scheduler, self.effects)
         self.isolating = IsolationInForce(self.scheduler, self.effects, self.resources.capacities, self.policies)
         queries = Queries(self.scheduler.cache, self.resources.capacities)
         self._memory = memory
@@ -300,7 +297,7 @@ class Application:
                 copies(),
                 what_if.wonder_within,
             ),
-            brake=self.braking,
+            safety_switches=self.switch_settings,
             quota=self.isolating,
             policies=self.policies,
             asks=self.asked,
@@ -368,7 +365,7 @@ class Application:
         groups = follow(pod_groups.pod_groups(), facts(PodGroup))
         self._narrowing = SafetyKinds(
             [
-                OptionalKind(follow(namespaces.namespaces(), self.braking)),
+                OptionalKind(follow(namespaces.namespaces(), self.switch_settings)),
                 self._policies,
                 self._intents,
                 OptionalKind(
@@ -443,7 +440,7 @@ class Application:
             self._connection.keep_warm(_WARM_CONNECTIONS),
             self._auditor.run(),
             self.scheduler.cache.staleness.watch(
-                lambda: self.effects.do(self.scheduler.settle()), self.braking.set_uncertain
+                lambda: self.effects.do(self.scheduler.settle()), self.switch_settings.set_uncertain
             ),
         ]
 
@@ -475,16 +472,10 @@ class Application:
         """The follower of the settings file, for the settings that can change at run time."""
 
         def changed(now: Settings) -> None:
-            self.braking.set_everywhere(switches_in(now))
+            self.switch_settings.set_everywhere(switches_in(now))
             self.isolating.set(*now.isolation.allowances())
 
-        return SettingsFile(
-            path,
-            load,
-            settings,
-            changed=changed,
-            broken=self.metrics.settings_broken,
-        )
+        return SettingsFile(path, load, settings, changed=changed, broken=self.metrics.settings_broken)
 
     def asgi(self, settings: Settings, replica: Callable[[], Standing] | None = None) -> Service:
         """`replica`: this replica's state among several; None if it is the only one."""
@@ -496,12 +487,12 @@ class Application:
             ages=self.ages,
             gaps=self.gaps,
             registry=self.registry,
-            body_limit=settings.body_limit_bytes,
-            room=BodyRoom(settings.bodies_limit_bytes or 2 * settings.body_limit_bytes),
+            body_limit=settings.max_body_bytes,
+            room=BodyRoom(settings.max_inflight_body_bytes or 2 * settings.max_body_bytes),
             longest_wait=settings.scheduler_http_timeout_seconds,
             entry=entry_of(settings, self._authority),
             shedding=LoadShedding(
-                settings.management_wait_seconds, self._memory, settings.management_memory_share, self.metrics.shed
+                settings.api_queue_seconds, self._memory, settings.api_memory_limit_share, self.metrics.shed
             ),
         )
 

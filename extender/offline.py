@@ -44,7 +44,7 @@ def _management(there: Reopened) -> Management:
         state=absent,
         gangs=absent,
         explain=RemedySearch(cache, explain, Forked(_WITHIN, at_once=True), what_if.wonder_within),
-        brake=absent,
+        safety_switches=absent,
         quota=absent,
         policies=absent,
         asks=absent,

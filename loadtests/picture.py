@@ -19,7 +19,7 @@ from loadtests.life.works import POD_GROUP
 from loadtests.month.agreement import key_of, units_of
 from loadtests.reading import OURS, is_leaving, is_over, node_of
 
-BRAKE = "escher.dev/preempt"
+PREEMPT_LABEL = "escher.dev/preempt"
 Picture = dict[str, Any]
 
 
@@ -39,7 +39,7 @@ def known(application: Application) -> Picture:
         "Jobs": {each.controller: each.pods for each in cache.around.promises.known()},
         "DaemonSets": {each.uid: each.name for each in cache.around.daemons.all()},
         "budgets": {str(each): dict(each.labels) for each in cache.around.budgets.all()},
-        "namespaces": sorted(cache.brake.labelled),
+        "namespaces": sorted(cache.safety_switches.labelled),
         "EphemeralResources": {
             each.name.key("escher.dev"): {str(node): units for node, units in each.desired().items()}
             for each in application.resources.all()
@@ -63,7 +63,7 @@ def said(store: Store, resources: Kind) -> Picture:
         "Jobs": {uid(each): each["spec"]["parallelism"] for each in store.list(JOB)},
         "DaemonSets": {uid(each): name(each) for each in store.list(DAEMON_SET)},
         "budgets": {_full(each): each["spec"]["selector"]["matchLabels"] for each in store.list(DISRUPTION_BUDGET)},
-        "namespaces": sorted(name(each) for each in store.list(NAMESPACE) if _labels(each).get(BRAKE)),
+        "namespaces": sorted(name(each) for each in store.list(NAMESPACE) if _labels(each).get(PREEMPT_LABEL)),
         "EphemeralResources": {key_of(each): units_of(each) for each in store.list(resources)},
         "EscherPolicies": {
             name(each): list(each["spec"]["selector"]["matchLabels"].items()) for each in store.list(POLICY)

@@ -59,9 +59,9 @@ def test_a_switch_takes_effect_when_the_file_is_written(path: Path) -> None:
 
 def test_a_change_made_before_the_first_look_is_seen(path: Path) -> None:
     followed = Followed(path)
-    path.write_text("saves_room: false\nport: 0\n")
+    path.write_text("backfill_reservation: false\nport: 0\n")
     followed.look()
-    assert followed.changes == [Switches(saves_room=False)]
+    assert followed.changes == [Switches(backfill_reservation=False)]
 
 
 def test_a_link_that_is_put_in_place_of_another_as_kubelets_do_is_followed(path: Path, tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_link_that_is_put_in_place_of_another_as_kubelets_do_is_followed(path:
     new.symlink_to(tmp_path / "..v1")
     new.rename(data)
     followed.look()
-    assert followed.changes == [Switches(preempts_for_gangs=False)]
+    assert followed.changes == [Switches(gang_preemption=False)]
 
 
 @pytest.mark.parametrize("text", ["observe_only: perhaps\n", "observe_onyl: true\n", "{", "- 1\n", "\xff"])
@@ -99,7 +99,7 @@ def test_a_file_that_is_away_changes_nothing_and_what_it_says_when_it_is_back_do
     assert [len(followed.look()) for _ in range(2)] == [1, 0]
     path.write_text("port: 0\nevicts_parts: false\n")
     followed.look()
-    assert followed.changes == [Switches(evicts_parts=False)]
+    assert followed.changes == [Switches(evict_partial_gangs=False)]
 
 
 def test_a_setting_that_needs_a_restart_is_named_once_and_does_not_hold_the_others_up(path: Path) -> None:
@@ -118,7 +118,7 @@ def test_what_was_given_on_the_command_line_still_overrides_the_file(path: Path)
     assert followed.look() == []
 
 
-def test_every_switch_of_the_brake_is_changeable_and_described() -> None:
+def test_every_switch_of_the_switches_is_changeable_and_described() -> None:
     assert switches_in(Settings.model_validate({})) == Switches()
     assert set(SWITCHES) == set(Switches.__dataclass_fields__)
     assert all(field.description for name, field in Settings.model_fields.items() if name != "log_level")
@@ -126,7 +126,13 @@ def test_every_switch_of_the_brake_is_changeable_and_described() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["scheduler_names: []", "evictions_per_second: 0", "saved_share: 0", "saved_share: 1.5", "saved_seconds: 0"],
+    [
+        "scheduler_names: []",
+        "evictions_per_second: 0",
+        "backfill_max_share: 0",
+        "backfill_max_share: 1.5",
+        "backfill_max_seconds: 0",
+    ],
 )
 def test_a_number_without_sense_is_refused(path: Path, text: str) -> None:
     path.write_text(text)

@@ -28,7 +28,7 @@ def test_where_nothing_is_said_no_namespace_can_take_what_all_share(path: Path) 
     settings = loaded(path, "port: 0\n")
     default, named = settings.isolation.allowances()
     assert (default, named) == (Allowance({R: 500, P: 200, K: 1_000}), {})
-    assert default.most[R] < settings.ephemeral_keys_per_node
+    assert default.most[R] < settings.max_ephemeral_resources_per_node
 
 
 def test_null_is_without_a_limit_for_all(path: Path) -> None:

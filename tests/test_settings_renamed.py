@@ -11,7 +11,7 @@ from extender.settings import settings_renamed
 from extender.settings.settings import BadSettings, Settings, load_settings
 from extender.settings.settings_renamed import RENAMED, Renamed, as_promised, version
 
-TABLE = {"bypasses": Renamed("gang_passes", since="0.1", until="0.4")}
+TABLE = {"bypasses": Renamed("backfill_after_skips", since="0.1", until="0.4")}
 
 
 @pytest.fixture
@@ -25,30 +25,32 @@ class TestAnOldName:
     def test_is_understood_and_told_with_the_new_one(self, tmp_path: Path) -> None:
         file, heard = tmp_path / "settings.yaml", list[str]()
         file.write_text("bypasses: 3\nport: 0\n")
-        assert load_settings(file, heard=heard.append) == Settings.model_validate({"gang_passes": 3, "port": 0})
-        assert heard == ["bypasses is called gang_passes since version 0.1, and refused from 0.4 on"]
+        assert load_settings(file, heard=heard.append) == Settings.model_validate(
+            {"backfill_after_skips": 3, "port": 0}
+        )
+        assert heard == ["bypasses is called backfill_after_skips since version 0.1, and refused from 0.4 on"]
 
     def test_gives_way_to_the_command_line_as_the_new_one_does(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
         file.write_text("bypasses: 3\n")
-        assert load_settings(file, gang_passes=5).gang_passes == 5
+        assert load_settings(file, backfill_after_skips=5).backfill_after_skips == 5
 
     def test_beside_the_new_one_is_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
-        file.write_text("bypasses: 3\ngang_passes: 4\n")
-        with pytest.raises(BadSettings, match="bypasses and gang_passes are both there, and are one setting"):
+        file.write_text("bypasses: 3\nbackfill_after_skips: 4\n")
+        with pytest.raises(BadSettings, match="bypasses and backfill_after_skips are both there, and are one setting"):
             load_settings(file)
 
     def test_with_a_bad_value_is_complained_of_by_the_new_one(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
         file.write_text("bypasses: -3\n")
-        with pytest.raises(BadSettings, match="gang_passes = -3"):
+        with pytest.raises(BadSettings, match="backfill_after_skips = -3"):
             load_settings(file)
 
 
 def test_what_has_its_name_is_told_nobody_of(tmp_path: Path) -> None:
     file, heard = tmp_path / "settings.yaml", list[str]()
-    file.write_text("gang_passes: 3\n")
+    file.write_text("backfill_after_skips: 3\n")
     load_settings(file, heard=heard.append)
     assert heard == []
 

@@ -42,6 +42,23 @@ _STATES = {
 }
 
 
+OLD_NAMES = {
+    "escher_actions_suppressed": "escher_withheld",
+    "escher_evictions": "escher_destroyed",
+    "escher_watch_age_seconds": "escher_knowledge_age_seconds",
+    "escher_backfill_share": "escher_saved_share",
+    "escher_backfill_seconds": "escher_saved_seconds",
+}
+"""By the new name. Each metric is shown under both names until version 0.4."""
+
+
+def _by_old_name(metric: Metric) -> Metric:
+    old = OLD_NAMES[metric.name]
+    again = Metric(old, f"The old name of {metric.name}; gone from version 0.4 on", metric.type)
+    again.samples = [each._replace(name=each.name.replace(metric.name, old, 1)) for each in metric.samples]
+    return again
+
+
 class CredentialMetrics(Collector):
     """Shows when the credentials for the API server end, and how often their renewal failed."""
 
@@ -121,11 +138,11 @@ class Metrics(Collector):
         self._violations = Counter(
             "escher_invariant_violations", "Invariants that did not hold", ["invariant"], registry=registry
         )
-        self._destroyed = Counter(
-            "escher_destroyed", "Pods that the API server let Escher evict, by why", ["kind"], registry=registry
+        self._evictions = Counter(
+            "escher_evictions", "Pods that the API server let Escher evict, by why", ["kind"], registry=registry
         )
-        self._withheld = Counter(
-            "escher_withheld", "What would have been done, and the brake held back", ["act"], registry=registry
+        self._suppressed = Counter(
+            "escher_actions_suppressed", "Acts that a safety switch held back, by act", ["act"], registry=registry
         )
         self._bad_settings = Counter(
             "escher_settings_file_unusable", "Times that the settings file could not be used", registry=registry
@@ -137,9 +154,9 @@ class Metrics(Collector):
             registry=registry,
         )
         for destruction in EvictionKind:
-            self._destroyed.labels(destruction.value)
+            self._evictions.labels(destruction.value)
         for act in Act:
-            self._withheld.labels(act.value)
+            self._suppressed.labels(act.value)
         self._write_back_seconds = Histogram(
             "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
         )
@@ -163,10 +180,10 @@ class Metrics(Collector):
         self._relists.labels(kind, reason).inc()
 
     def destroyed(self, kind: str) -> None:
-        self._destroyed.labels(kind).inc()
+        self._evictions.labels(kind).inc()
 
     def withheld(self, act: Act) -> None:
-        self._withheld.labels(act.value).inc()
+        self._suppressed.labels(act.value).inc()
 
     def settings_broken(self) -> None:
         self._bad_settings.inc()
@@ -178,6 +195,15 @@ class Metrics(Collector):
         self._violations.labels(invariant).inc()
 
     def collect(self) -> Iterable[Metric]:
+        for counter in (self._evictions, self._suppressed):
+            for each in counter.collect():
+                yield _by_old_name(each)
+        for each in self._gauges():
+            yield each
+            if each.name in OLD_NAMES:
+                yield _by_old_name(each)
+
+    def _gauges(self) -> Iterator[Metric]:
         yield self._gangs()
         waiting = GaugeMetricFamily("escher_bind_barrier_waiting", "Members whose bind waits for their gang")
         waiting.add_metric([], sum(len(gang.barrier.arrived) for gang in self._cache.gangs.by_key.values()))
@@ -203,7 +229,7 @@ class Metrics(Collector):
         drift = GaugeMetricFamily("escher_drift_units", "Units by which node status differs from what is desired")
         drift.add_metric([], drift_units(self._cache))
         yield drift
-        yield self._brake()
+        yield self._safety_switches()
         pending = GaugeMetricFamily("escher_write_back_pending", "Nodes whose status is to be written")
         pending.add_metric([], self._write_back.pending)
         yield pending
@@ -213,17 +239,17 @@ class Metrics(Collector):
         fights.add_metric([], self._write_back.fights())
         yield fights
         ages = GaugeMetricFamily(
-            "escher_knowledge_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
+            "escher_watch_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
         )
         for kind, age in self._cache.staleness.ages().items():
             ages.add_metric([kind], age)
         yield ages
         yield from self._savings()
 
-    def _brake(self) -> Metric:
+    def _safety_switches(self) -> Metric:
         family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
         for act in Act:
-            family.add_metric([act.value], not self._cache.brake.everywhere.allows(act))
+            family.add_metric([act.value], not self._cache.safety_switches.everywhere.allows(act))
         return family
 
     def _gangs(self) -> Metric:
@@ -238,12 +264,12 @@ class Metrics(Collector):
     def _savings(self) -> Iterator[Metric]:
         savings = self._cache.gangs.waiting.queue.saved.savings
         share = GaugeMetricFamily(
-            "escher_saved_share", "Share of the cluster that is kept free for a gang, of the resource with the largest"
+            "escher_backfill_share", "Largest share of a resource of the cluster that is reserved for a gang"
         )
         share.add_metric([], savings.share)
         yield share
         seconds = GaugeMetricFamily(
-            "escher_saved_seconds", "For how long more than saved_share has been kept free; falls while it is not"
+            "escher_backfill_seconds", "Seconds with more than backfill_max_share reserved; falls while less is"
         )
         seconds.add_metric([], savings.seconds_over_at(self._cache.clock.steady()))
         yield seconds

@@ -44,7 +44,7 @@ _PLANNED = (AntiAffinity, Balance, CoLocation)
 class WhyNone(Enum):
     """Why no pod is evicted for a pod of no gang. The value is for people."""
 
-    SWITCHED_OFF = "preemption, or saving room for it, is switched off (the brake: GET /v1/brake)"
+    SWITCHED_OFF = "preemption, or saving room for it, is switched off (safety switches: GET /v1/safety-switches)"
     NEVER = "its preemptionPolicy is Never"
     TOO_FEW = "no node has as many units as it asks for, free or held"
     LOWEST = "no pod of lower priority is bound"
@@ -116,8 +116,8 @@ class GangsOfOne:
         return let_go
 
     def _is_held_back(self, pod: Pod) -> bool:
-        brake = self._cache.brake
-        return not (brake.allows(Act.PREEMPT, pod.namespace) and brake.allows(Act.SAVE_ROOM, pod.namespace))
+        switches = self._cache.safety_switches
+        return not (switches.allows(Act.PREEMPT, pod.namespace) and switches.allows(Act.SAVE_ROOM, pod.namespace))
 
     def wants_more(self, pod: Pod, offered: Iterable[NodeName]) -> bool:
         """As `wants`, for nodes that lack the units even without kube-scheduler's victims."""

@@ -23,13 +23,7 @@ from extender.filters.escher_policies.balance import PolicyBalance
 from extender.filters.escher_policies.co_location import PolicyCoLocation
 from extender.kube.names import NodeName, PodUid
 
-_OURS = (
-    EphemeralFit.name,
-    AntiAffinity.name,
-    PolicyAntiAffinity.name,
-    PolicyBalance.name,
-    PolicyCoLocation.name,
-)
+_OURS = (EphemeralFit.name, AntiAffinity.name, PolicyAntiAffinity.name, PolicyBalance.name, PolicyCoLocation.name)
 """Escher's rules by which pods are in each other's way."""
 _ON_THEIR_WAY = (
     "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit finds it lacking, else "
@@ -63,15 +57,15 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
         said += [told] if told else []
         remedies += [remedy] if remedy else []
     if held := _held_back(cache, gang):
-        said.append(f"{' and '.join(held)} (the brake: GET /v1/brake)")
+        said.append(f"{' and '.join(held)} (safety switches: GET /v1/safety-switches)")
     return said, remedies
 
 
 def _held_back(cache: Cache, gang: Gang) -> list[str]:
-    brake, where = cache.brake, gang.key.namespace
-    saves = brake.allows(Act.SAVE_ROOM, where)
+    switches, where = cache.safety_switches, gang.key.namespace
+    saves = switches.allows(Act.SAVE_ROOM, where)
     held = [] if saves else ["no room is saved for it"]
-    if not (saves and brake.allows(Act.PREEMPT, where)):
+    if not (saves and switches.allows(Act.PREEMPT, where)):
         held.append("nobody is evicted for it")
     return held
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from extender.cli.sweep import sweep
 from extender.cli.terminal import echo
 
 if TYPE_CHECKING:
@@ -32,7 +33,13 @@ class Installed(Exception):
     """The service is installed; `str()` names its Deployments."""
 
 
+app = typer.Typer(help=HELP, invoke_without_command=True)
+app.command("gangs", epilog="Example: escher cleanup gangs --namespace team-a")(sweep)
+
+
+@app.callback()
 def cleanup(
+    command: typer.Context,
     kubeconfig: Annotated[
         Path | None, typer.Option(help="The cluster; in a pod its service account, else ~/.kube/config.")
     ] = None,
@@ -43,6 +50,11 @@ def cleanup(
         typer.Option("--unless-installed", help="Where the service is installed, remove nothing, and call that well."),
     ] = False,
 ) -> None:
+    if command.invoked_subcommand is not None:
+        if kubeconfig or context or yes or unless_installed:
+            echo("escher cleanup gangs: give its options after the word gangs", err=True)
+            raise typer.Exit(2)
+        return
     import asyncio
 
     from extender.adapters.kubernetes.writers import traces

@@ -7,6 +7,7 @@ needed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -82,14 +83,16 @@ def doctor(
             fail(f"{alone} is for --release-gates; give that too, or leave it out", code=2)
     elif scheduler_config or service_account:
         fail("--release-gates looks at pods alone; leave --scheduler-config and --service-account out", code=2)
-    settings = _settings(config)
+    renamed: list[str] = []
+    settings = _settings(config, renamed.append)
     where = _Where(kubeconfig or settings.kubeconfig, context or settings.context)
     with quietly("critical"):
         if release_gates:
             _release_gates(service, where, namespace, yes=yes, force=force, as_json=as_json)
         else:
             account, service_is_given = _account(service_account), _address_is_given(command)
-            _look(service, service_is_given, where, scheduler_config or [], settings, config, account, as_json=as_json)
+            files = scheduler_config or []
+            _look(service, service_is_given, where, files, settings, renamed, config, account, as_json=as_json)
 
 
 class _Where:
@@ -103,11 +106,11 @@ class _Where:
         return self.kubeconfig is not None or self.context is not None
 
 
-def _settings(config: Path | None) -> Settings:
+def _settings(config: Path | None, heard: Callable[[str], None]) -> Settings:
     from extender.settings.settings import BadSettings, load_settings
 
     try:
-        return load_settings(config)
+        return load_settings(config, heard)
     except BadSettings as error:
         fail(f"--config is {config}: {error}", code=2)
 
@@ -132,6 +135,7 @@ def _look(
     where: _Where,
     files: list[Path],
     settings: Settings,
+    renamed: list[str],
     config: Path | None,
     account: ServiceAccount | None,
     *,
@@ -165,6 +169,7 @@ def _look(
         now=datetime.now(UTC),
         shipped=from_files.shipped(__version__),
         settings=settings,
+        renamed=tuple(renamed),
         schedulers=schedulers,
         cluster=cluster,
         service=of_service,

@@ -12,19 +12,14 @@ from extender.cli.sweep import sweep
 from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Gangs: pods that are placed all or none.", no_args_is_help=True)
-app.command("sweep", epilog="Example: escher gang sweep --namespace team-a")(sweep)
+app.command("sweep", deprecated=True, help="The old name of `escher cleanup gangs`, until version 0.4.")(sweep)
 
 _PLACED = ("bound", "finished")
 
 
 @app.command("list", epilog="Example: escher gang list --namespace team-a")
 @connected
-def list_(
-    *,
-    namespace: Namespace = "default",
-    service: Api,
-    as_json: Json = False,
-) -> None:
+def list_(*, namespace: Namespace = "default", service: Api, as_json: Json = False) -> None:
     """Show the gangs of a namespace."""
     items = service.every("namespaces", namespace, "gangs")
     if as_json:

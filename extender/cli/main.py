@@ -66,7 +66,7 @@ app.add_typer(explain.app, name="explain")
 app.command("what-if", help=what_if.HELP)(what_if.what_if)
 app.command("doctor", help=doctor.HELP)(doctor.doctor)
 app.add_typer(cluster.app, name="cluster")
-app.command("cleanup", help=cleanup.HELP)(cleanup.cleanup)
+app.add_typer(cleanup.app, name="cleanup")
 app.command("compare", help=compare.HELP)(compare.compare)
 
 

@@ -24,26 +24,26 @@ Example: escher serve --kubeconfig ~/.kube/config --port 8080
 
 What Escher may do to others is set in the file of --config. These take effect while the service runs, within seconds:
 
-  observe_only: true         decide and explain; evict, preempt, save and refuse nothing
-  evicts_parts: false        leave gangs that are bound in part as they are
-  preempts_for_gangs: false  evict nobody for a gang of higher priority
-  saves_room: false          keep no room idle for the gang whose turn it is, and preempt nobody
+  observe_only: true           decide and explain; evict, preempt, reserve and refuse nothing
+  evict_partial_gangs: false   leave gangs that are bound in part as they are
+  gang_preemption: false       evict no pods for a gang of higher priority
+  backfill_reservation: false  keep no room idle for the gang whose turn it is, and preempt no pods
 
-A namespace is spared by its labels, and GET /v1/brake shows what holds now:
+Labels of a namespace restrict more there, and GET /v1/safety-switches shows what holds now:
 
   escher.dev/observe-only=true
   escher.dev/evict-parts=off
   escher.dev/preempt=off     for its gangs, and of its pods as victims
   escher.dev/save-room=off
 
-These need a restart: scheduler_names, preempts_other_schedulers, preempts_despite_budgets,
-preemptions_per_gang_and_hour, preempted_pods_per_gang_and_hour, evictions_per_second, saved_share, saved_seconds,
-long_running_seconds, gather_limit; what callers may take: connections_limit, body_limit_bytes, bodies_limit_bytes,
-management_calls_per_second, management_burst, management_wait_seconds, management_memory_share, streams_per_client,
+These need a restart: scheduler_names, preempt_foreign_pods, preempts_despite_budgets, preemptions_per_gang_and_hour,
+preempted_pods_per_gang_and_hour, evictions_per_second, backfill_max_share, backfill_max_seconds,
+long_running_seconds, expected_members_limit; what callers may take: connections_limit, max_body_bytes,
+max_inflight_body_bytes, api_qps, api_burst, api_queue_seconds, api_memory_limit_share, streams_per_client,
 streams_per_namespace, streams_limit; who they are: tls_scheduler_names, authorization, token_audiences,
 authorization_cache_seconds, insecure; how several replicas elect the one that decides: leader_election, lease_name,
-lease_namespace, lease_seconds, leader_service; where it stores what it alone may write: service_namespace; and whether
-there are traces: tracing. Certificates are followed in their files.
+lease_namespace, lease_seconds, leader_service; where it stores what it alone may write: service_namespace; and
+whether there are traces: tracing. Certificates are followed in their files.
 docs/operations.md describes every setting.
 """
 

@@ -1,4 +1,4 @@
-"""`escher gang sweep`: removes what dead applications left of gangs without an extender."""
+"""`escher cleanup gangs`: removes what dead applications left of gangs without an extender."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def sweep(
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what dead applications have left of gangs without an extender: no service is asked.
+    """Remove what dead applications have left of gangs without an extender. It asks no service.
 
-    Takes up to half a minute, for it waits until the Leases of those who are dead have run out. Ghosts whose members
-    still run stay; sweep again when those have ended.
+    It takes up to half a minute, because it waits until the Leases of dead applications have run out. Ghosts whose
+    members still run stay; call it again when those members have ended.
     """
     import asyncio
 
@@ -37,7 +37,7 @@ def sweep(
         with quietly("error"):
             swept = asyncio.run(_sweep(namespace, kubeconfig, context))
     except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:
-        echo(f"escher gang sweep: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
+        echo(f"escher cleanup gangs: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         print_json({"items": [{"namespace": gang.namespace, "gang": gang.name, "run": run} for gang, run in swept]})

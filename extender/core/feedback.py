@@ -75,7 +75,7 @@ class EvictionDone:
 
 
 @dataclass(frozen=True, slots=True)
-class BrakeChanged:
+class SwitchesChanged:
     """The safety switches changed. Forbidden acts have ended, and no task waits for them."""
 
 
@@ -108,7 +108,7 @@ Feedback = (
     | UnitStays
     | RestStays
     | EvictionDone
-    | BrakeChanged
+    | SwitchesChanged
     | PoliciesChanged
     | Expired
     | TurnedAwayBefore

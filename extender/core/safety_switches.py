@@ -39,20 +39,20 @@ class Switches:
     """The switches of one scope. REFUSE has no own switch: to refuse nothing is observe_only."""
 
     observe_only: bool = False
-    evicts_parts: bool = True
-    preempts_for_gangs: bool = True
-    saves_room: bool = True
+    evict_partial_gangs: bool = True
+    gang_preemption: bool = True
+    backfill_reservation: bool = True
 
     def allows(self, act: Act) -> bool:
         if self.observe_only:
             return False
         match act:
             case Act.EVICT_PART:
-                return self.evicts_parts
+                return self.evict_partial_gangs
             case Act.PREEMPT:
-                return self.preempts_for_gangs
+                return self.gang_preemption
             case Act.SAVE_ROOM:
-                return self.saves_room
+                return self.backfill_reservation
             case Act.REFUSE:
                 return True
 
@@ -60,9 +60,9 @@ class Switches:
         """Allows only what both allow."""
         return Switches(
             observe_only=self.observe_only or other.observe_only,
-            evicts_parts=self.evicts_parts and other.evicts_parts,
-            preempts_for_gangs=self.preempts_for_gangs and other.preempts_for_gangs,
-            saves_room=self.saves_room and other.saves_room,
+            evict_partial_gangs=self.evict_partial_gangs and other.evict_partial_gangs,
+            gang_preemption=self.gang_preemption and other.gang_preemption,
+            backfill_reservation=self.backfill_reservation and other.backfill_reservation,
         )
 
     def off(self) -> list[str]:
@@ -83,9 +83,9 @@ def switches_of(labels: Mapping[str, str]) -> tuple[Switches, list[str]]:
     on = {act: labels.get(label, "on") == "on" for act, label in LABELS.items()}
     switches = Switches(
         observe_only=labels.get(OBSERVE_LABEL, "false") != "false",
-        evicts_parts=on[Act.EVICT_PART],
-        preempts_for_gangs=on[Act.PREEMPT],
-        saves_room=on[Act.SAVE_ROOM],
+        evict_partial_gangs=on[Act.EVICT_PART],
+        gang_preemption=on[Act.PREEMPT],
+        backfill_reservation=on[Act.SAVE_ROOM],
     )
     return switches, unclear
 

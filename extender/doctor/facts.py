@@ -36,7 +36,7 @@ class Part(StrEnum):
     CLOCK = "clock of the API server"
     SERVICE = "service"
     CERTIFICATE = "the service's certificate"
-    BRAKE = "the service's brake"
+    SAFETY_SWITCHES = "the service's safety switches"
     QUOTAS = "quotas of namespaces with waiting pods"
     ITS_NODES = "the service's nodes"
 
@@ -119,6 +119,8 @@ class Facts:
     shipped: Shipped
     settings: Settings
     """The defaults if none were given."""
+    renamed: tuple[str, ...] = ()
+    """What the settings file says by old names, each with its new name."""
     schedulers: tuple[SchedulerFile, ...] = ()
     cluster: Cluster = Cluster()
     service: Service = Service()

@@ -9,7 +9,7 @@ from cryptography import x509
 
 from extender.doctor.facts import Part, Service
 
-PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.BRAKE, Part.QUOTAS, Part.ITS_NODES)
+PARTS = (Part.SERVICE, Part.CERTIFICATE, Part.SAFETY_SWITCHES, Part.QUOTAS, Part.ITS_NODES)
 """The parts that are read here."""
 
 
@@ -40,11 +40,7 @@ def read_service(
 
 
 def _read(
-    address: str,
-    version: str,
-    certificate: bytes | None,
-    get: Callable[[str], Answer],
-    namespaces: Collection[str],
+    address: str, version: str, certificate: bytes | None, get: Callable[[str], Answer], namespaces: Collection[str]
 ) -> tuple[Service, dict[Part, str]]:
     unread: dict[Part, str] = {}
     said: dict[str, Any] = {"address": address, "version": version}
@@ -57,11 +53,11 @@ def _read(
         said["lost"] = {kind: _loss(each) for kind, each in (ready.body.get("lost") or {}).items()}
     else:
         said["not_ready"] = _why(ready)
-    brake = get("/v1/brake")
-    if brake.status == 200:
-        said["observes_only"] = bool((brake.body.get("everywhere") or {}).get("observe_only"))
+    safety_switches = get("/v1/safety-switches")
+    if safety_switches.status == 200:
+        said["observes_only"] = bool((safety_switches.body.get("everywhere") or {}).get("observe_only"))
     else:
-        unread[Part.BRAKE] = _why(brake)
+        unread[Part.SAFETY_SWITCHES] = _why(safety_switches)
     said["kinds_beyond"] = beyond = {}
     for namespace in namespaces:
         quota = get(f"/v1/namespaces/{namespace}/quota")

@@ -96,6 +96,11 @@ def _open(facts: Facts) -> Iterator[Found]:
         yield Found("settings", wrong, mend)
 
 
+def _renamed(facts: Facts) -> Iterator[Found]:
+    for each in facts.renamed:
+        yield Found("settings", each, "Write the new name into the settings file.")
+
+
 CHECKS = (
     Check("service-unreachable", "no service answers at the address that was given", _unreachable, ()),
     Check("service-not-ready", "it has not read the cluster yet", _not_ready, (Part.SERVICE,)),
@@ -103,7 +108,7 @@ CHECKS = (
     Check("watch-silent", "a watch of its that has said nothing for two minutes", _deaf, (Part.SERVICE,)),
     Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
     Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
-    Check("observe-only", "it is set to observe only", _observes, (Part.BRAKE,), Severity.NOTE),
+    Check("observe-only", "it is set to observe only", _observes, (Part.SAFETY_SWITCHES,), Severity.NOTE),
     Check(
         "waiting-kinds-exceeded",
         "namespaces with more kinds of waiting pods than their quota",
@@ -116,4 +121,5 @@ CHECKS = (
     Check(
         "open-to-all", "settings by which it listens to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)
     ),
+    Check("setting-renamed", "settings that have a new name", _renamed, (Part.SETTINGS,), Severity.NOTE),
 )

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from extender.core.cluster import Node, Pod
 from extender.core.feedback import (
     Bound,
-    BrakeChanged,
     Evicted,
     EvictionDone,
     Expired,
@@ -20,6 +19,7 @@ from extender.core.feedback import (
     NotEvicted,
     PoliciesChanged,
     RestStays,
+    SwitchesChanged,
     TurnedAwayBefore,
     UnitStays,
 )
@@ -161,9 +161,9 @@ class GangFollowing:
                 preempting.victims.is_left_in_part(order.gang, str(order.preemptor), left, size, why)
             case EvictionDone(gang):
                 preempting.done(gang, now)
-            case BrakeChanged():
-                preempting.victims.heed_brake()
-                gangs.deadlines.heed_brake(now)
+            case SwitchesChanged():
+                preempting.victims.heed_safety_switches()
+                gangs.deadlines.heed_safety_switches(now)
             case PoliciesChanged(namespace):
                 gangs.members.heed_policies(namespace, now)
             case Expired(holding) if holding.owner is not None:

@@ -62,17 +62,17 @@ class Settings(BaseModel):
     authorization_cache_seconds: float = Field(
         10.0, ge=0.0, le=300.0, description="what the API server said of a token or of what it may do holds for so long"
     )
-    management_calls_per_second: float = Field(
-        200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 by one client, on average; see management_burst"
+    api_qps: float = Field(
+        200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 by one client, on average; see api_burst"
     )
-    management_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
-    management_wait_seconds: float = Field(
+    api_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
+    api_queue_seconds: float = Field(
         15.0,
         gt=0.0,
         le=60.0,
         description="a call of /v1 that could not be begun within so long is refused: kube-scheduler's go first",
     )
-    management_memory_share: float = Field(
+    api_memory_limit_share: float = Field(
         0.9,
         ge=0.0,
         le=1.0,
@@ -90,30 +90,26 @@ class Settings(BaseModel):
     reserve_at_filter: bool = Field(
         True, description="hold ephemeral resources, and a gang's room, from filter on; otherwise claim them at bind"
     )
-    gang_passes: int = Field(
-        8,
-        ge=0,
-        le=10_000,
-        description="how often the gang first in turn is passed before room is saved for it",
+    backfill_after_skips: int = Field(
+        8, ge=0, le=10_000, description="how often the gang first in turn is passed before room is saved for it"
     )
-    gang_patience_seconds: float = Field(
+    backfill_after_seconds: float = Field(
         60.0, ge=0.0, le=86_400.0, description="how long the gang first in turn waits before room is saved for it"
     )
     observe_only: bool = Field(
         False, description="decide and explain, but evict, preempt, save and refuse nothing (changeable while it runs)"
     )
-    evicts_parts: bool = Field(
+    evict_partial_gangs: bool = Field(
         True,
         description="evict members of a gang that is known to be bound in part and could not be completed (changeable)",
     )
-    preempts_for_gangs: bool = Field(
-        True,
-        description="evict whole gangs and pods of lower priority where a gang then has room (changeable)",
+    gang_preemption: bool = Field(
+        True, description="evict whole gangs and pods of lower priority where a gang then has room (changeable)"
     )
-    saves_room: bool = Field(
+    backfill_reservation: bool = Field(
         True, description="keep what comes free for the gang whose turn it is (changeable); off: no preemption either"
     )
-    preempts_other_schedulers: bool = Field(
+    preempt_foreign_pods: bool = Field(
         False, description="take pods of schedulers that are not ours as victims of preemption too"
     )
     preempts_despite_budgets: Literal["last-resort", "never"] = Field(
@@ -126,13 +122,13 @@ class Settings(BaseModel):
         description="evict pods of lower priority also for a pod of no gang that policies alone keep from their place",
     )
     evictions_per_second: float = Field(5.0, gt=0.0, le=1000.0, description="how fast pods are evicted, on average")
-    saved_share: float = Field(
+    backfill_max_share: float = Field(
         0.25, gt=0.0, le=1.0, description="at most so much of the cluster is kept idle for the gang whose turn it is"
     )
-    saved_seconds: float = Field(
+    backfill_max_seconds: float = Field(
         600.0, gt=0.0, le=86_400.0, description="and for at most so many seconds, if nothing more comes free meanwhile"
     )
-    ephemeral_keys_per_node: int = Field(
+    max_ephemeral_resources_per_node: int = Field(
         1500,
         ge=1,
         le=3000,
@@ -148,7 +144,7 @@ class Settings(BaseModel):
         description="no room is kept free for a gang that would need a pod to end which has run for so long, unless it "
         "is a Job's or may be preempted for the gang",
     )
-    gather_limit: int = Field(
+    expected_members_limit: int = Field(
         256,
         ge=0,
         le=100_000,
@@ -179,11 +175,11 @@ class Settings(BaseModel):
         "point of the group escher.policies",
     )
     policies_folder: Path | None = Field(None, description="a folder that has modules named in `policies`")
-    body_limit_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
-    bodies_limit_bytes: int | None = Field(
+    max_body_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
+    max_inflight_body_bytes: int | None = Field(
         None,
         ge=2**20,
-        description="all bodies that are read or worked on at the same time; default: twice body_limit_bytes",
+        description="all bodies that are read or worked on at the same time; default: twice max_body_bytes",
     )
     connections_limit: int = Field(
         10_000,
@@ -248,7 +244,7 @@ class Settings(BaseModel):
         return self.service_namespace or self.lease_namespace or OWN_NAMESPACE
 
 
-SWITCHES = ("observe_only", "evicts_parts", "preempts_for_gangs", "saves_room")
+SWITCHES = ("observe_only", "evict_partial_gangs", "gang_preemption", "backfill_reservation")
 CHANGEABLE = (*SWITCHES, "isolation")
 """A change of these in the file takes effect at run time; the others need a restart."""
 
@@ -298,11 +294,11 @@ def _check_election(settings: Settings) -> None:
 
 
 def _check_bodies(settings: Settings) -> None:
-    """Requires room for the largest body in `bodies_limit_bytes`. Raises BadSettings."""
-    all_bodies, one = settings.bodies_limit_bytes, settings.body_limit_bytes
+    """Requires room for the largest body in `max_inflight_body_bytes`. Raises BadSettings."""
+    all_bodies, one = settings.max_inflight_body_bytes, settings.max_body_bytes
     if all_bodies is not None and all_bodies < one:
         raise BadSettings(
-            f"bodies_limit_bytes = {all_bodies}: it is less than body_limit_bytes = {one}, "
+            f"max_inflight_body_bytes = {all_bodies}: it is less than max_body_bytes = {one}, "
             "so that the largest body could never be read; give at least as much"
         )
 

@@ -26,8 +26,26 @@ class Renamed:
     until: str
 
 
-RENAMED: Mapping[str, Renamed] = {}
-"""By the old name. None so far."""
+_NEW_NAMES = {
+    "saves_room": "backfill_reservation",
+    "saved_share": "backfill_max_share",
+    "saved_seconds": "backfill_max_seconds",
+    "gang_passes": "backfill_after_skips",
+    "gang_patience_seconds": "backfill_after_seconds",
+    "evicts_parts": "evict_partial_gangs",
+    "preempts_for_gangs": "gang_preemption",
+    "preempts_other_schedulers": "preempt_foreign_pods",
+    "gather_limit": "expected_members_limit",
+    "management_calls_per_second": "api_qps",
+    "management_burst": "api_burst",
+    "management_wait_seconds": "api_queue_seconds",
+    "management_memory_share": "api_memory_limit_share",
+    "body_limit_bytes": "max_body_bytes",
+    "bodies_limit_bytes": "max_inflight_body_bytes",
+    "ephemeral_keys_per_node": "max_ephemeral_resources_per_node",
+}
+RENAMED: Mapping[str, Renamed] = {old: Renamed(new, since="0.1", until="0.4") for old, new in _NEW_NAMES.items()}
+"""By the old name."""
 
 
 class BothNames(ValueError):

@@ -24,7 +24,7 @@ from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.attempt import attempts_for, read_attempt
 from extender.core.cluster import Pod
 from extender.core.common.bounded import Bounded
-from extender.core.feedback import BrakeChanged
+from extender.core.feedback import SwitchesChanged
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE
@@ -816,12 +816,12 @@ class TestAGangBoundInPartBeforeARestart:
         assert not [call for _, call in stage.api.calls if call.startswith("evict")]
         assert not stage.told("GangEvicted")
 
-    async def test_is_left_alone_where_the_brake_is_put_on_while_the_api_server_is_asked(
+    async def test_is_left_alone_where_the_switches_is_put_on_while_the_api_server_is_asked(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async def meanwhile(member: PodRef) -> NodeName | None:
-            stage.scheduler.cache.brake.set_everywhere(Switches(evicts_parts=False))
-            stage.do(stage.scheduler.heed(BrakeChanged()))
+            stage.scheduler.cache.safety_switches.set_everywhere(Switches(evict_partial_gangs=False))
+            stage.do(stage.scheduler.heed(SwitchesChanged()))
             return None
 
         monkeypatch.setattr(stage.api, "node_of", meanwhile)

@@ -11,7 +11,7 @@ from extender.app.contracts.effects import Effect
 from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
-from extender.core.feedback import Bound, BrakeChanged
+from extender.core.feedback import Bound, SwitchesChanged
 from extender.core.gang_ask import GangAsk, GroupAsk
 from extender.core.gangs.state.gang import GangBound, OpenBarrier
 from extender.core.gangs.state.pod_groups import PodGroup
@@ -110,8 +110,8 @@ def test_a_place_that_was_reserved_for_one_beyond_the_quorum_is_bound_to_while_n
     for uid, place in places.items():
         room.do(room.scheduler.heed(Bound(uid, place)))
     held = room.scheduler.cache.ledger.holding(members[1].uid)
-    room.scheduler.cache.brake.set_everywhere(Switches(observe_only=True))
-    room.do(room.scheduler.heed(BrakeChanged()))
+    room.scheduler.cache.safety_switches.set_everywhere(Switches(observe_only=True))
+    room.do(room.scheduler.heed(SwitchesChanged()))
     [free] = set(NODES) - set(places.values())
     assert held is None or held.node == free
     assert room.do(room.scheduler.permit(members[1].uid, free)) == Allow()

@@ -26,7 +26,7 @@ from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 N1, N2 = NodeName("n1"), NodeName("n2")
-FULL = "node n1 has 2 ephemeral resources, and may have 2 (ephemeral_keys_per_node)"
+FULL = "node n1 has 2 ephemeral resources, and may have 2 (max_ephemeral_resources_per_node)"
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from extender.app.contracts.effects import BindAnswered, Effect, PolicyFailed
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.policies.fault_isolation import FAILED
 from extender.core.cluster import Pod
-from extender.core.feedback import BrakeChanged, Feedback
+from extender.core.feedback import Feedback, SwitchesChanged
 from extender.core.gangs.state.gang import GangEffect, OpenBarrier, WakePod
 from extender.core.names import GangKey
 from extender.core.policy import Allow, Facts, NodeFilter, Permit, Policy, Refuse, Wait
@@ -186,7 +186,7 @@ class TestADefect:
         room = Room(Broken())
         assert set(room.do(room.scheduler.filter(pod("unlucky"), [N1, N2])).unresolvable.values()) == {FAILED}
         assert list(room.do(room.scheduler.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
-        room.do(room.scheduler.heed(BrakeChanged()))
+        room.do(room.scheduler.heed(SwitchesChanged()))
         assert set(room.failed()) == {"broken"}
 
     def test_that_is_met_on_many_nodes_is_told_once_a_call(self) -> None:

@@ -189,11 +189,11 @@ async def test_which_pods_come_again_is_known_elsewhere(world: World, known: boo
         assert daemons.comes_again(liar) is not known
 
 
-async def test_a_brake_that_labels_and_settings_hold_is_held(world: World) -> None:
-    world.scheduler.cache.brake.set_everywhere(Switches(saves_room=False))
-    world.scheduler.cache.brake.set_labelled("team", Switches(observe_only=True))
-    there = elsewhere(dumped(world.scheduler)).scheduler.cache.brake
-    assert there.everywhere == Switches(saves_room=False)
+async def test_a_switch_that_labels_and_settings_hold_is_held(world: World) -> None:
+    world.scheduler.cache.safety_switches.set_everywhere(Switches(backfill_reservation=False))
+    world.scheduler.cache.safety_switches.set_labelled("team", Switches(observe_only=True))
+    there = elsewhere(dumped(world.scheduler)).scheduler.cache.safety_switches
+    assert there.everywhere == Switches(backfill_reservation=False)
     assert there.observes("team")
     assert not there.observes("other")
 

@@ -1,4 +1,4 @@
-"""The hand on the brake: labels and settings put in force, told, shown; what is destroyed is told with its proof."""
+"""Safety switches: labels and settings put in force, told, shown; evictions are told with their proof."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def world() -> GangWorld:
 
 
 @pytest.fixture
-def braking(world: GangWorld) -> SwitchSettings:
+def switching(world: GangWorld) -> SwitchSettings:
     return SwitchSettings(world.scheduler, world)
 
 
@@ -51,57 +51,57 @@ def told(act: Callable[[], None]) -> list[dict[str, Any]]:
     return [dict(line) for line in lines]
 
 
-def test_labels_are_in_force_from_the_list_on(world: GangWorld, braking: SwitchSettings) -> None:
-    braking.replace([Namespace("team"), Namespace("lab", OBSERVED)])
-    assert [world.scheduler.cache.brake.observes(name) for name in ("team", "lab")] == [False, True]
+def test_labels_are_in_force_from_the_list_on(world: GangWorld, switching: SwitchSettings) -> None:
+    switching.replace([Namespace("team"), Namespace("lab", OBSERVED)])
+    assert [world.scheduler.cache.safety_switches.observes(name) for name in ("team", "lab")] == [False, True]
 
 
-def test_a_namespace_that_a_new_list_lacks_holds_nothing_any_more(world: GangWorld, braking: SwitchSettings) -> None:
-    braking.replace([Namespace("lab", OBSERVED)])
-    braking.replace([Namespace("team")])
-    assert not world.scheduler.cache.brake.labelled
+def test_a_namespace_that_a_new_list_lacks_holds_nothing_any_more(world: GangWorld, switching: SwitchSettings) -> None:
+    switching.replace([Namespace("lab", OBSERVED)])
+    switching.replace([Namespace("team")])
+    assert not world.scheduler.cache.safety_switches.labelled
 
 
 @pytest.mark.parametrize("how", ["label goes", "namespace goes"])
-def test_what_labels_held_is_free_when_they_go(world: GangWorld, braking: SwitchSettings, how: str) -> None:
-    braking.upsert(Namespace("lab", OBSERVED))
+def test_what_labels_held_is_free_when_they_go(world: GangWorld, switching: SwitchSettings, how: str) -> None:
+    switching.upsert(Namespace("lab", OBSERVED))
     if how == "label goes":
-        braking.upsert(Namespace("lab"))
+        switching.upsert(Namespace("lab"))
     else:
-        braking.remove(Namespace("lab", OBSERVED))
-    assert not world.scheduler.cache.brake.observes("lab")
+        switching.remove(Namespace("lab", OBSERVED))
+    assert not world.scheduler.cache.safety_switches.observes("lab")
 
 
-def test_every_change_is_told_and_nothing_else_is(braking: SwitchSettings) -> None:
-    [line] = told(lambda: braking.set_everywhere(Switches(saves_room=False)))
-    assert (line["where"], line["changed"]) == (EVERYWHERE, ["saves_room"])
-    assert told(lambda: braking.set_everywhere(Switches(saves_room=False))) == []
-    assert [line["where"] for line in told(lambda: braking.upsert(Namespace("lab", OBSERVED)))] == ["lab"]
-    assert told(lambda: braking.upsert(Namespace("lab", OBSERVED | {"other": "label"}))) == []
+def test_every_change_is_told_and_nothing_else_is(switching: SwitchSettings) -> None:
+    [line] = told(lambda: switching.set_everywhere(Switches(backfill_reservation=False)))
+    assert (line["where"], line["changed"]) == (EVERYWHERE, ["backfill_reservation"])
+    assert told(lambda: switching.set_everywhere(Switches(backfill_reservation=False))) == []
+    assert [line["where"] for line in told(lambda: switching.upsert(Namespace("lab", OBSERVED)))] == ["lab"]
+    assert told(lambda: switching.upsert(Namespace("lab", OBSERVED | {"other": "label"}))) == []
 
 
-def test_a_label_that_is_not_understood_holds_and_is_shown(braking: SwitchSettings) -> None:
+def test_a_label_that_is_not_understood_holds_and_is_shown(switching: SwitchSettings) -> None:
     odd = Namespace("lab", {"escher.dev/preempt": "never"})
-    assert "not understood" in told(lambda: braking.upsert(odd))[0]["event"]
-    state = braking.state()
+    assert "not understood" in told(lambda: switching.upsert(odd))[0]["event"]
+    state = switching.state()
     assert state.unclear == {"lab": ["escher.dev/preempt=never"]}
-    assert not state.namespaces["lab"].preempts_for_gangs
-    braking.remove(odd)
-    assert not braking.state().unclear
+    assert not state.namespaces["lab"].gang_preemption
+    switching.remove(odd)
+    assert not switching.state().unclear
 
 
-def test_it_shows_whether_labels_are_read_at_all(braking: SwitchSettings) -> None:
-    assert not braking.state().labels_are_read
-    braking.replace([])
-    assert braking.state().labels_are_read
+def test_it_shows_whether_labels_are_read_at_all(switching: SwitchSettings) -> None:
+    assert not switching.state().labels_are_read
+    switching.replace([])
+    assert switching.state().labels_are_read
 
 
-def test_who_waited_is_free_the_moment_the_namespace_is_labelled(world: GangWorld, braking: SwitchSettings) -> None:
+def test_who_waited_is_free_the_moment_the_namespace_is_labelled(world: GangWorld, switching: SwitchSettings) -> None:
     members = gang_pods("train", 2, FULL)
     world.create(*members)
     world.filter(members[0], [NodeName("n0")])
     assert world.asleep
-    braking.upsert(Namespace("default", OBSERVED))
+    switching.upsert(Namespace("default", OBSERVED))
     assert not world.asleep
 
 
@@ -117,15 +117,15 @@ def test_explain_says_what_would_be_answered_where_we_only_observe(world: GangWo
     assert "it would pass" in explain.pod("default", "alone").summary
 
 
-def test_explain_says_what_the_brake_keeps_from_a_gang_that_waits(world: GangWorld) -> None:
+def test_explain_says_what_the_switches_keeps_from_a_gang_that_waits(world: GangWorld) -> None:
     members = gang_pods("train", 2, FULL)
     world.create(*members)
     world.filter(members[0], [NodeName("n0")])
     explain, key = Explain(world.scheduler.cache), GangKey("default", "train")
-    assert "brake" not in explain.gang(key).summary
-    world.hold(preempts_for_gangs=False)
-    assert "; nobody is evicted for it (the brake" in explain.gang(key).summary
-    world.hold(saves_room=False)
+    assert "safety_switches" not in explain.gang(key).summary
+    world.hold(gang_preemption=False)
+    assert "; nobody is evicted for it (safety switches" in explain.gang(key).summary
+    world.hold(backfill_reservation=False)
     assert "no room is saved for it and nobody is evicted for it" in explain.gang(key).summary
 
 
@@ -150,7 +150,7 @@ def test_each_thing_destroyed_is_counted_and_is_a_line_with_its_proof() -> None:
 
 def test_what_is_withheld_tells_of_whom(world: GangWorld) -> None:
     world.create(pod("low", FULL, node=NodeName("n0")))
-    world.hold(preempts_for_gangs=False)
+    world.hold(gang_preemption=False)
     member = replace(gang_pods("high", 1, FULL)[0], priority=5)
     world.create(member)
     world.filter(member, [NodeName("n0")])

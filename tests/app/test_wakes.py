@@ -33,7 +33,7 @@ EIGHT = {"cpu": 8000}
 def world() -> Iterator[GangWorld]:
     """Two full nodes, a gang that waits for both, and what comes free is saved for it at once."""
     made = GangWorld(patience=BackfillTrigger(0, 0.0))
-    made.hold(preempts_for_gangs=False)
+    made.hold(gang_preemption=False)
     for name in (N1, N2):
         made.add_node(node(name))
         made.create(pod(f"filler-{name}", EIGHT, node=name, priority=100))

@@ -137,7 +137,7 @@ class World(Performing):
             state=self.queries,
             gangs=self.queries,
             explain=RemedySearch(self.scheduler.cache, self.explain, forked, what_if.wonder_within),
-            brake=SwitchSettings(self.scheduler, self),
+            safety_switches=SwitchSettings(self.scheduler, self),
             quota=self.isolating,
             policies=self.policies,
             asks=self.asked,

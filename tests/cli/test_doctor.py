@@ -107,7 +107,7 @@ def test_json_has_the_same(tmp_path: Path, cluster: LocalCluster) -> None:
     ]
     assert {each["part"] for each in told["not_looked_at"]} == {
         "quotas of namespaces with waiting pods",
-        *("the service's settings", "service", "the service's certificate", "the service's brake"),
+        *("the service's settings", "service", "the service's certificate", "the service's safety switches"),
         "the service's nodes",
     }
     assert all(each["why"] and each["checks"] for each in told["not_looked_at"])
@@ -200,6 +200,14 @@ def test_settings_are_read_from_the_services_file(cluster: LocalCluster, tmp_pat
     told = json.loads(run("--config", config, "--scheduler-config", SHIPPED, "--json").stdout)
     assert {each["check"] for each in told["findings"]} == {"time-out-differs"}
     assert any(cluster.url in each for each in told["looked_at"])
+
+
+def test_a_setting_with_an_old_name_is_found(cluster: LocalCluster, tmp_path: Path) -> None:
+    config = tmp_path / "escher.yaml"
+    config.write_text(f"saves_room: false\nkubeconfig: {cluster.kubeconfig}\n")
+    told = json.loads(run("--config", config, "--scheduler-config", SHIPPED, "--json").stdout)
+    [found] = [each for each in told["findings"] if each["check"] == "setting-renamed"]
+    assert "saves_room is called backfill_reservation" in found["wrong"]
 
 
 def test_permissions_of_a_service_account_are_looked_at(cluster: LocalCluster) -> None:

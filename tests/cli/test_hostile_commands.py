@@ -17,7 +17,7 @@ from extender.kube import connection, credentials
 from extender.kube.errors import Refused
 from tests.cli.test_hostile_text import COMMANDS, HOSTILE, assert_harmless
 
-OF_THE_CLUSTER = {("gang", "sweep"), ("cleanup",), ("doctor",)}
+OF_THE_CLUSTER = {("gang", "sweep"), ("cleanup",), ("cleanup", "gangs"), ("doctor",)}
 """They read the API server themselves. The doctor's findings: test_hostile_text.py."""
 WITHOUT_TENANTS: dict[tuple[str, ...], str] = {
     ("serve",): "it prints its log alone, whose lines escape: test_log_format.py",
@@ -31,7 +31,7 @@ WITHOUT_TENANTS: dict[tuple[str, ...], str] = {
 
 
 def leaves(command: Any, *before: str) -> Iterator[tuple[str, ...]]:
-    if not (more := getattr(command, "commands", None)):
+    if not (more := getattr(command, "commands", None)) or command.invoke_without_command:
         yield before
     for name, each in (more or {}).items():
         yield from leaves(each, *before, name)
@@ -61,7 +61,7 @@ def test_a_sweep_of_gangs_with_such_names_prints_nothing_raw(
         return [(GangKey(HOSTILE, HOSTILE), HOSTILE)]
 
     monkeypatch.setattr(sweep, "_sweep", swept)
-    code, said = run("gang", "sweep", *more)
+    code, said = run("cleanup", "gangs", *more)
     assert code == 0
     assert "FORGED" in said
 
@@ -71,7 +71,7 @@ def test_a_sweep_that_is_refused_says_so_in_one_line(monkeypatch: pytest.MonkeyP
         raise Refused(403, HOSTILE)
 
     monkeypatch.setattr(sweep, "_sweep", swept)
-    code, said = run("gang", "sweep")
+    code, said = run("cleanup", "gangs")
     assert (code, len(said.splitlines())) == (1, 1)
 
 

@@ -19,7 +19,7 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.core.attempt import Attempt
 from extender.core.cluster import Node, Owner, Pod
 from extender.core.daemons import DaemonSet
-from extender.core.feedback import Bound, BrakeChanged, NotBound
+from extender.core.feedback import Bound, NotBound, SwitchesChanged
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits
@@ -173,7 +173,7 @@ class GangWorld(Performing):
                     gang = self.scheduler.cache.gangs.by_key[key]
                     seen_bound = all(uid in gang.roster.bound for uid in members)
                     whole = gang.roster.placed + len(gang.barrier.writing) >= gang.terms.quorum
-                    observed = self.scheduler.cache.brake.observes(key.namespace)
+                    observed = self.scheduler.cache.safety_switches.observes(key.namespace)
                     assert whole or seen_bound or observed, "opened before the quorum was there"
                     self.gangs_opened.append((key.name, len(members)))
                     for uid in members:
@@ -231,17 +231,17 @@ class GangWorld(Performing):
     def has_a_defect(self, event: GangQuarantined) -> None:
         raise event.defect
 
-    # -- the brake -----------------------------------------------------------------------------------------------
+    # -- the safety switches ------------------------------------------------------------------------------------------
 
     def hold(self, **switches: bool) -> None:
         """The settings say so from now on; all else is as by default."""
-        self.scheduler.cache.brake.set_everywhere(Switches(**switches))
-        self.do(self.scheduler.heed(BrakeChanged()))
+        self.scheduler.cache.safety_switches.set_everywhere(Switches(**switches))
+        self.do(self.scheduler.heed(SwitchesChanged()))
 
     def label(self, namespace: str, **switches: bool) -> None:
         """The namespace's labels say so from now on."""
-        self.scheduler.cache.brake.set_labelled(namespace, Switches(**switches))
-        self.do(self.scheduler.heed(BrakeChanged()))
+        self.scheduler.cache.safety_switches.set_labelled(namespace, Switches(**switches))
+        self.do(self.scheduler.heed(SwitchesChanged()))
 
     # -- isolation -----------------------------------------------------------------------------------------------
 

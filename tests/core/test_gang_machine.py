@@ -372,19 +372,26 @@ def _acceptable(world: GangWorld, member: Pod, name: NodeName) -> bool:
     return accepts(world.nodes[name], member)
 
 
-class BrakedGangMachine(GangMachine):
-    """Somebody puts the brake on and off. In the end it is off, and all is as if it had never been on."""
+class SwitchedGangMachine(GangMachine):
+    """Somebody puts the safety switches on and off. In the end it is off, and all is as if it had never been on."""
 
-    @rule(observe_only=st.booleans(), evicts_parts=st.booleans(), preempts=st.booleans(), saves_room=st.booleans())
-    def somebody_uses_the_brake(self, observe_only: bool, evicts_parts: bool, preempts: bool, saves_room: bool) -> None:
+    @rule(
+        observe_only=st.booleans(),
+        evict_partial_gangs=st.booleans(),
+        preempts=st.booleans(),
+        backfill_reservation=st.booleans(),
+    )
+    def somebody_uses_the_switches(
+        self, observe_only: bool, evict_partial_gangs: bool, preempts: bool, backfill_reservation: bool
+    ) -> None:
         before = len(self.world.turned_back)
         self.world.hold(
             observe_only=observe_only,
-            evicts_parts=evicts_parts,
-            preempts_for_gangs=preempts,
-            saves_room=saves_room,
+            evict_partial_gangs=evict_partial_gangs,
+            gang_preemption=preempts,
+            backfill_reservation=backfill_reservation,
         )
-        assert not observe_only or len(self.world.turned_back) == before, "putting the brake on refuses nobody"
+        assert not observe_only or len(self.world.turned_back) == before, "switches that forbid refuse no pod"
 
     @rule(observe_only=st.booleans())
     def somebody_labels_the_namespace(self, observe_only: bool) -> None:
@@ -392,7 +399,7 @@ class BrakedGangMachine(GangMachine):
 
     @invariant()
     def nothing_is_kept_or_refused_where_we_only_observe(self) -> None:
-        if self.world.scheduler.cache.brake.observes("default"):
+        if self.world.scheduler.cache.safety_switches.observes("default"):
             assert self.world.scheduler.cache.gangs.waiting.queue.saved.gang is None
             assert not self.world.asleep
             assert all(not gang.barrier.arrived for gang in self.world.scheduler.cache.gangs.by_key.values())
@@ -419,7 +426,7 @@ TestGangMachine = GangMachine.TestCase
 TestGangMachine.settings = settings(max_examples=3 * settings().max_examples, stateful_step_count=40)
 TestOptimisticGangMachine = OptimisticGangMachine.TestCase
 TestOptimisticGangMachine.settings = TestGangMachine.settings
-TestBrakedGangMachine = BrakedGangMachine.TestCase
-TestBrakedGangMachine.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
+TestSwitchedGangMachine = SwitchedGangMachine.TestCase
+TestSwitchedGangMachine.settings = settings(max_examples=settings().max_examples, stateful_step_count=40)
 TestSlicedGangMachine = SlicedGangMachine.TestCase
-TestSlicedGangMachine.settings = TestBrakedGangMachine.settings
+TestSlicedGangMachine.settings = TestSwitchedGangMachine.settings

@@ -24,7 +24,7 @@ from tests.core.test_gangs import nodes
 
 @pytest.fixture
 def world() -> GangWorld:
-    made = GangWorld(switches=Switches(preempts_for_gangs=False))
+    made = GangWorld(switches=Switches(gang_preemption=False))
     nodes(made, 8)
     return made
 
@@ -127,7 +127,7 @@ def test_an_offer_that_was_taken_is_over_when_the_victim_is_gone(world: GangWorl
 
 @given(st.data())
 def test_whatever_is_taken_of_whatever_was_offered_every_quorum_stands(data: st.DataObject) -> None:
-    world = GangWorld(switches=Switches(preempts_for_gangs=False))
+    world = GangWorld(switches=Switches(gang_preemption=False))
     nodes(world, 8)
     size = data.draw(st.integers(1, 6))
     quorum = data.draw(st.integers(1, size))

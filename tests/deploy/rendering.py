@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from extender.settings.settings import Settings
+from extender.settings.settings_renamed import RENAMED
 from tests.deploy.manifests import CHART, KUSTOMIZE, NAME, NAMESPACE, OF_THE_CHART, Object, copies, objects
 from tests.deploy.tools import tool
 
@@ -65,6 +66,11 @@ def parts() -> dict[str, list[Object]]:
     for each in plain.values():
         made[_part(each)].append(each)
     return {folder: [_without_helm(each) for each in found] for folder, found in made.items()}
+
+
+def known_settings() -> set[str]:
+    """The settings that a value may name, by old names too."""
+    return ({*Settings.model_fields} | RENAMED.keys()) - OF_THE_CHART
 
 
 def _by_name(found: list[Object]) -> dict[tuple[str, str], Object]:
@@ -124,7 +130,7 @@ def main() -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, copy)
     schema = json.loads(SCHEMA.read_text())
-    schema["properties"]["settings"]["propertyNames"]["enum"] = sorted(set(Settings.model_fields) - OF_THE_CHART)
+    schema["properties"]["settings"]["propertyNames"]["enum"] = sorted(known_settings())
     SCHEMA.write_text(json.dumps(schema, indent=2) + "\n")
     for folder, found in parts().items():
         file_of(folder).parent.mkdir(parents=True, exist_ok=True)

@@ -137,6 +137,13 @@ def test_only_settings_that_need_a_restart_roll_the_pods() -> None:
     assert checksum() != checksum(settings__gang_passes=3)
 
 
+def test_old_names_of_settings_are_taken_too() -> None:
+    found = made(settings__body_limit_bytes=1048576, settings__saves_room="false")
+    said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
+    assert (said["body_limit_bytes"], said["saves_room"]) == (1048576, False)
+    assert "max_body_bytes" not in said
+
+
 def test_kinds_are_kept_or_left_out_as_the_user_wishes() -> None:
     for each in made(crds__keep="true"):
         if each["kind"] == "CustomResourceDefinition":

@@ -20,13 +20,13 @@ from extender.app.contracts.ports import PodRef
 from extender.core.names import DOMAIN
 from extender.doctor.permissions import IN_OWN_NAMESPACE, NEEDED, TO_LEAD
 from extender.kube.names import PodUid, ResourceKey
-from extender.settings.settings import CHANGEABLE, Settings, load_settings
+from extender.settings.settings import CHANGEABLE, load_settings
+from extender.settings.settings_renamed import RENAMED
 from lab.controlplane import schedulers
 from tests.deploy.manifests import (
     CHART,
     KUSTOMIZE,
     NAMESPACE,
-    OF_THE_CHART,
     ROOT,
     Object,
     copies,
@@ -36,6 +36,7 @@ from tests.deploy.manifests import (
     one,
 )
 from tests.deploy.manifests import pod_specs as pods_of
+from tests.deploy.rendering import known_settings
 from tests.doctor.called import Noted
 
 FOLDERS = ("base", "components/second-scheduler", "components/cert-manager", "components/monitoring", "cleanup")
@@ -289,12 +290,13 @@ def test_the_service_understands_its_file(tmp_path: Path) -> None:
 
 def test_the_chart_knows_every_setting_and_those_that_need_no_restart() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["properties"]
-    assert set(schema["settings"]["propertyNames"]["enum"]) == set(Settings.model_fields) - OF_THE_CHART, (
-        "run `make manifests`"
-    )
+    assert set(schema["settings"]["propertyNames"]["enum"]) == known_settings(), "run `make manifests`"
     template = (CHART / "templates" / "service.yaml").read_text()
-    [omitted] = re.findall(r"omit \.Values\.settings ([^)]*)\)", template)
-    assert {each.strip('"') for each in omitted.split()} == set(CHANGEABLE)
+    [omitted] = re.findall(r"omit \$settings ([^)]*)\) \|", template)
+    assert {each.strip('"') for each in omitted.split()} == {
+        *CHANGEABLE,
+        *(old for old, each in RENAMED.items() if each.to in CHANGEABLE),
+    }
 
 
 def test_every_value_is_in_the_schema() -> None:

@@ -760,6 +760,14 @@ MISTAKES = (
         is_note=True,
     ),
     Mistake(
+        "setting-renamed",
+        lambda s: s.renamed.append("saves_room is called backfill_reservation since version 0.1"),
+        "saves_room is called backfill_reservation",
+        lambda s: s.renamed.clear(),
+        "Write the new name",
+        is_note=True,
+    ),
+    Mistake(
         "waiting-kinds-exceeded",
         lambda s: s.service.update(kinds_beyond={"team": (1_000, 7)}),
         "it has 7 kinds of waiting pods beyond the 1000 of its quota",

@@ -80,6 +80,7 @@ class SetUp:
         default_factory=lambda: _shipped("scheduler-config", "escher.yaml", "escher-resources.yaml")
     )
     settings: Json = field(default_factory=dict)
+    renamed: list[str] = field(default_factory=list)
     minor: int = 36
     ahead: float = 0.3
     nodes: list[Json] = field(default_factory=lambda: [_node("n1", **{KEY: "4"}), _node("n2")])
@@ -164,6 +165,7 @@ class SetUp:
             now=NOW,
             shipped=from_files.shipped(VERSION),
             settings=Settings.model_validate(self.settings),
+            renamed=tuple(self.renamed),
             schedulers=tuple(
                 SchedulerFile(name, document)
                 for name, document in zip(("escher.yaml", "escher-resources.yaml"), self.schedulers, strict=False)

@@ -18,7 +18,7 @@ ADDRESS = "http://127.0.0.1:8080"
 WELL: Mapping[str, Answer] = {
     "/version": Answer(200, {"version": "9.9", "python": "3.11"}),
     "/readyz": Answer(200, {"status": "ok", "ages": {"pods": 1.5}}),
-    "/v1/brake": Answer(200, {"everywhere": {"observe_only": True}}),
+    "/v1/safety-switches": Answer(200, {"everywhere": {"observe_only": True}}),
     "/v1/cluster-state": Answer(200, {"items": [{"node": "n1"}, {"node": "n2"}], "continue": None}),
 }
 
@@ -93,14 +93,14 @@ def test_somebody_else_who_answers_is_no_service(answer: Answer) -> None:
 
 def test_before_it_has_read_the_cluster_it_is_not_ready_and_what_it_does_not_say_is_not_known() -> None:
     not_yet = Answer(503, {"detail": "the cluster has not been read"})
-    found, unread = read_service(ADDRESS, asked(readyz=not_yet, brake=not_yet, cluster_state=not_yet))
+    found, unread = read_service(ADDRESS, asked(readyz=not_yet, safety_switches=not_yet, cluster_state=not_yet))
     assert found.not_ready == "503: the cluster has not been read"
     assert unread == {
-        Part.BRAKE: "503: the cluster has not been read",
+        Part.SAFETY_SWITCHES: "503: the cluster has not been read",
         Part.ITS_NODES: "503: the cluster has not been read",
     }
 
 
 def test_what_it_refuses_to_say_is_told() -> None:
-    _, unread = read_service(ADDRESS, asked(brake=Answer(401, {})))
-    assert unread == {Part.BRAKE: "it answers 401"}
+    _, unread = read_service(ADDRESS, asked(safety_switches=Answer(401, {})))
+    assert unread == {Part.SAFETY_SWITCHES: "it answers 401"}

@@ -125,7 +125,7 @@ async def test_killed_nothing_is_left_but_what_members_use_and_the_next_run_come
 async def test_swept_nothing_is_left_of_one_that_was_killed(cluster: LocalCluster) -> None:
     with await asyncio.to_thread(application, cluster, "reserved") as process:
         process.kill()
-    command = [sys.executable, "-c", "from extender.cli.main import app; app()", "gang", "sweep"]
+    command = [sys.executable, "-c", "from extender.cli.main import app; app()", "cleanup", "gangs"]
     command += ["--kubeconfig", str(cluster.kubeconfig)]
     swept = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60, check=False)
     assert swept.returncode == 0, swept.stderr

@@ -400,7 +400,7 @@ def _upgrade(cluster: RealCluster, installed: Installed, folder: Path) -> None:
     for replica in installed.replicas.values():
         replica.mount()
     leader = installed.replicas[installed.leader]
-    eventually(lambda: "the brake was changed" in leader.log(), what="the setting in force")
+    eventually(lambda: "the safety switches were changed" in leader.log(), what="the setting in force")
     assert installed.template("apps/v1", f"deployments/{NAME}") == before
     assert [installed.secret(name) for name in (f"{NAME}-tls", f"{NAME}-scheduler-tls")] == secrets
 

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 from escher_k8s import (
     AsyncEscher,
     BeingDeleted,
+    Brake,
     Claim,
     Conflict,
     Escher,
@@ -289,10 +290,13 @@ def test_what_an_explanation_has_tried_can_be_asked_again(client: Client, stage:
         client.ask(lambda escher: escher.explain_gang("nobody"))
 
 
-def test_the_brake_is_read(client: Client) -> None:
-    brake = client.ask(lambda escher: escher.get_brake())
-    assert brake.everywhere.preempts_for_gangs
-    assert not brake.everywhere.observe_only
+def test_the_switches_is_read(client: Client) -> None:
+    safety_switches = client.ask(lambda escher: escher.get_safety_switches())
+    assert safety_switches.everywhere.gang_preemption
+    assert not safety_switches.everywhere.observe_only
+    old: Brake = client.ask(lambda escher: escher.get_brake())
+    assert old == safety_switches
+    assert (old.everywhere.evicts_parts, old.everywhere.preempts_for_gangs, old.everywhere.saves_room) == (True,) * 3
 
 
 def test_the_quota_is_read(client: Client) -> None:
@@ -410,8 +414,8 @@ def test_the_service_has_nothing_that_cannot_be_called() -> None:
         request = next(steps._steps(maker, **{name: values[name] for name in names[1:]}))
         maker.close()
         called.add((request.method, "/".join(request.path)))
-    # What is followed is no call, for it does not end; a dump is a file for people.
-    assert called | {("GET", "events"), ("GET", "state-dump")} == there
+    # What is followed is no call, for it does not end; a dump is a file for people; `brake` is an old name.
+    assert called | {("GET", "events"), ("GET", "state-dump"), ("GET", "brake")} == there
 
 
 @pytest.mark.parametrize("name", sorted(_calls()))

@@ -126,9 +126,9 @@ def test_what_cannot_be_there_is_told() -> None:
             await asyncio.sleep(30)
             assert len(stage.units()) == 2
             [notice] = told
-            assert "node-0 has 2 ephemeral resources, and may have 2 (ephemeral_keys_per_node)" in notice.text
+            assert "node-0 has 2 ephemeral resources, and may have 2 (max_ephemeral_resources_per_node)" in notice.text
 
-    on_stage(story, nodes=1, settings=Settings.model_validate({"ephemeral_keys_per_node": 2}))
+    on_stage(story, nodes=1, settings=Settings.model_validate({"max_ephemeral_resources_per_node": 2}))
 
 
 class Told(Furnished):

@@ -43,7 +43,7 @@ async def test_an_hour_beside_others_leaves_them_and_the_cluster_as_they_were() 
 
 async def test_others_are_safe_by_a_setting_and_not_for_want_of_a_reason() -> None:
     """The same, but Escher is told that it may take them: it does, and all witnesses say so."""
-    outcome = await play(SHORT, settings=load_settings(None, preempts_other_schedulers=True, evictions_per_second=100))
+    outcome = await play(SHORT, settings=load_settings(None, preempt_foreign_pods=True, evictions_per_second=100))
     assert outcome.evictions
     assert any(each.startswith("create pods/eviction") for each in outcome.touched)
     assert any(harms.FOREIGN in each or harms.VICTIM in each for each in outcome.harmed)

@@ -278,7 +278,7 @@ async def test_what_a_quota_refuses_is_told_and_tried_again() -> None:
 
 
 async def test_a_node_that_can_have_no_more_keys_is_told() -> None:
-    async with asking(nodes=1, settings=Settings.model_validate({"ephemeral_keys_per_node": 1})) as cluster:
+    async with asking(nodes=1, settings=Settings.model_validate({"max_ephemeral_resources_per_node": 1})) as cluster:
         await cluster.by_hand("other", **{"node-0": 1})
         await cluster.put("slots", "queue")
         await cluster.told("slots", "a")

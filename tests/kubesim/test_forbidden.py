@@ -73,8 +73,8 @@ async def test_what_is_refused_for_a_moment_at_the_start_is_known_from_readiness
 ) -> None:
     async with LateRights(fault(path, error)) as simulation:
         await simulation.ready()
-        brake = simulation.application.scheduler.cache.brake
-        assert brake.protects("team"), "its switch counts from the first moment"
+        safety_switches = simulation.application.scheduler.cache.safety_switches
+        assert safety_switches.protects("team"), "its switch counts from the first moment"
         for name in ("db-0", "db-1"):
             await simulation.create(database(name), POD)
         await asyncio.sleep(8)
@@ -175,8 +175,8 @@ async def test_while_rights_are_withdrawn_nothing_is_evicted_and_it_heals_withou
         rights.take()
         # A watch that is open goes on until it says something.
         await asyncio.sleep(70 + DESTROYS_WITHIN + 10)
-        brake = simulation.application.scheduler.cache.brake
-        assert brake.uncertain
+        safety_switches = simulation.application.scheduler.cache.safety_switches
+        assert safety_switches.uncertain
         for number in range(2):
             await simulation.create(pod(f"high-{number}", gang="high", quorum=2, cpu=8, priority_class="high"), POD)
         await asyncio.sleep(120)
@@ -184,7 +184,7 @@ async def test_while_rights_are_withdrawn_nothing_is_evicted_and_it_heals_withou
         assert bound(simulation, "high") == 0
         assert "User escher cannot list" in (await readyz(simulation)).json()["lost"][path.strip("/")]["why"]
         rights.give_back()
-        await until(lambda: not brake.uncertain, within=15, what="it is certain again")
+        await until(lambda: not safety_switches.uncertain, within=15, what="it is certain again")
         assert (await readyz(simulation)).json()["lost"] == {}
         await until(lambda: bound(simulation, "high") == 2, within=120, what="the gang has its room")
         assert simulation.lives == 1
@@ -200,8 +200,8 @@ async def test_a_victim_that_could_not_be_evicted_for_want_of_rights_is_asked_to
         rights.take()
         for number in range(2):
             await simulation.create(pod(f"high-{number}", gang="high", quorum=2, cpu=8, priority_class="high"), POD)
-        brake = simulation.application.scheduler.cache.brake
-        await until(lambda: brake.uncertain, within=120, what="it is uncertain")
+        safety_switches = simulation.application.scheduler.cache.safety_switches
+        await until(lambda: safety_switches.uncertain, within=120, what="it is uncertain")
         rights.give_back()
         await until(lambda: bound(simulation, "high") == 2, within=60, what="the gang has its room")
 
@@ -225,7 +225,7 @@ async def test_a_switch_that_is_set_while_namespaces_may_not_be_read_protects_fr
         rights.give_back()
         await asyncio.sleep(120)
         assert (bound(simulation, "low"), bound(simulation, "high")) == (2, 0)
-        assert simulation.application.scheduler.cache.brake.protects("default")
+        assert simulation.application.scheduler.cache.safety_switches.protects("default")
 
 
 async def test_pods_that_may_not_be_changed_are_let_through_their_gate_and_woken_when_rights_come_back() -> None:

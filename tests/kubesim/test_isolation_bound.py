@@ -117,8 +117,8 @@ async def waits(seed: int) -> list[float]:
     settings = Settings.model_validate(
         {
             "scheduler_names": [EXTENDER, "escher-ledger", NOBODY],
-            "saved_seconds": SAVED,
-            "gang_patience_seconds": 10.0,
+            "backfill_max_seconds": SAVED,
+            "backfill_after_seconds": 10.0,
         }
     )
     found = []

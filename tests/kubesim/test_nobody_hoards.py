@@ -35,7 +35,7 @@ def saved(simulation: Simulation) -> int:
 async def half_a_day(*, static: bool) -> tuple[int, int, int]:
     """Of gangs that come every ten minutes, how many ran; minutes in which more than the share was saved; the longest
     such time."""
-    settings = Settings.model_validate({"gang_patience_seconds": 60.0})
+    settings = Settings.model_validate({"backfill_after_seconds": 60.0})
     async with Simulation(nodes=4, node_shape=NodeShape(cpu="8"), settings=settings) as simulation:
         for number, node in enumerate(list(simulation.application.scheduler.cache.nodes)):
             # Not static: something small that does not end, though nobody can know.

@@ -155,7 +155,7 @@ async def test_nobody_leaves_for_a_gang_that_could_be_placed_nowhere() -> None:
 
 async def test_pods_of_other_schedulers_are_victims_only_where_a_setting_says_so_and_not_in_a_loop() -> None:
     for allowed, most in ((False, 0), (True, 4)):
-        async with stage(4, preempts_other_schedulers=allowed) as made:
+        async with stage(4, preempt_foreign_pods=allowed) as made:
             made.keep("web-", 4, lambda name: pod(name, "default-scheduler", cpu=1))
             await until(lambda: made.runs("web-") == 4)
             await made.gang("top", 4)
@@ -167,7 +167,7 @@ async def test_pods_of_other_schedulers_are_victims_only_where_a_setting_says_so
 
 
 async def test_pods_of_a_daemon_set_never_leave() -> None:
-    async with stage(4, preempts_other_schedulers=True) as made:
+    async with stage(4, preempt_foreign_pods=True) as made:
         for scheduler in ("default-scheduler", "escher"):
             labels = {"of": scheduler}
             made.keep(f"{scheduler}-", 2, partial(pod, scheduler=scheduler, cpu=1, labels=labels), "DaemonSet")

@@ -200,7 +200,7 @@ async def test_nobody_leaves_for_a_pod_that_requires_what_cannot_be_planned_and_
         assert "it requires what Escher cannot plan (volume claims)" in made.why("waits")
 
 
-@pytest.mark.parametrize("switch", ["preempts_for_gangs", "saves_room"])
+@pytest.mark.parametrize("switch", ["gang_preemption", "backfill_reservation"])
 async def test_nobody_leaves_where_that_is_switched_off_and_explain_says_so(switch: str) -> None:
     switched: dict[str, Any] = {switch: False}
     async with alone(**switched) as made:
@@ -208,7 +208,7 @@ async def test_nobody_leaves_where_that_is_switched_off_and_explain_says_so(swit
         await made.create(licensed("waits", LEDGER, "high"))
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evicted == {}
-        assert "is switched off (the brake: GET /v1/brake)" in made.why("waits")
+        assert "is switched off (safety switches: GET /v1/safety-switches)" in made.why("waits")
 
 
 async def _label(made: Alone, **labels: str | None) -> None:
@@ -225,7 +225,7 @@ async def test_a_namespace_that_switches_it_off_keeps_its_pods_and_when_it_is_on
         await made.create(licensed("high", LEDGER, "high"))
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evicted == {}
-        assert "is switched off (the brake: GET /v1/brake)" in made.why("high")
+        assert "is switched off (safety switches: GET /v1/safety-switches)" in made.why("high")
         await _label(made, preempt=None)
         await until(lambda: made.runs("high") == 1)
         assert made.evictions("low-") == 1
@@ -241,7 +241,7 @@ async def test_where_escher_only_observes_nobody_leaves() -> None:
 
 async def test_pods_of_other_schedulers_leave_only_where_a_setting_says_so() -> None:
     for allowed in (False, True):
-        async with alone(preempts_other_schedulers=allowed) as made:
+        async with alone(preempt_foreign_pods=allowed) as made:
             await made.lows("default-scheduler")
             await made.create(licensed("high", LEDGER, "high"))
             await asyncio.sleep(HALF_AN_HOUR)

@@ -32,7 +32,7 @@ from loadtests.life.people import GROUP_DEFINITION
 from loadtests.life.policies import HARMLESS, POLICY
 from loadtests.life.works import POD_GROUP
 from loadtests.month.agreement import ephemeral_resources
-from loadtests.picture import BRAKE, Picture, known, said
+from loadtests.picture import PREEMPT_LABEL, Picture, known, said
 from loadtests.pods import pod
 from loadtests.replicas import Replicas
 from tests.kubesim.until import until
@@ -85,7 +85,7 @@ class Story:
         await self.create(CUSTOM_RESOURCE_DEFINITION, GROUP_DEFINITION)
         await asyncio.sleep(2)
         await self.create(POD_GROUP, {"metadata": {"name": "group"}, "spec": {"minMember": 2}})
-        await self.create(NAMESPACE, {"metadata": {"name": "team", "labels": {BRAKE: "off"}}})
+        await self.create(NAMESPACE, {"metadata": {"name": "team", "labels": {PREEMPT_LABEL: "off"}}})
         await self.create(JOB, _job(2))
         await self.create(DAEMON_SET, _daemons("agents"))
         await self.create(DISRUPTION_BUDGET, _budget("budget", "a"))
@@ -99,7 +99,7 @@ class Story:
 
     async def after(self) -> None:
         await self.merge(POD_GROUP, "group", {"spec": {"minMember": 5}})
-        await self.merge(NAMESPACE, "team", {"metadata": {"labels": {BRAKE: None}}})
+        await self.merge(NAMESPACE, "team", {"metadata": {"labels": {PREEMPT_LABEL: None}}})
         await self.merge(JOB, "job", {"spec": {"parallelism": 3}})
         await self.delete(DAEMON_SET, "agents")
         await self.delete(DISRUPTION_BUDGET, "budget")

@@ -33,7 +33,6 @@ from extender.adapters.http.problems import (
 )
 from extender.adapters.http.routes import (
     asks,
-    brake,
     cluster_state,
     events,
     explain,
@@ -42,6 +41,7 @@ from extender.adapters.http.routes import (
     quota,
     resources,
     state_dump,
+    switches,
     transactions,
     what_if,
 )
@@ -144,7 +144,7 @@ def _v1() -> APIRouter:
     )
     v1 = APIRouter(dependencies=[Depends(require_ready)], responses=errors)
     nouns = (
-        resources, policies, asks, cluster_state, transactions, gangs, explain, brake, quota, events, what_if,
+        resources, policies, asks, cluster_state, transactions, gangs, explain, switches, quota, events, what_if,
         state_dump,
     )  # fmt: skip
     for noun in nouns:

@@ -163,7 +163,7 @@ class Entry:
             kind, name = client
             raise Problem(
                 ProblemKind.TOO_MANY,
-                f"{kind} {name!r} has made too many calls (settings management_calls_per_second, management_burst)",
+                f"{kind} {name!r} has made too many calls (settings api_qps, api_burst)",
                 headers={"Retry-After": str(max(1, math.ceil(wait)))},
             )
 
@@ -232,6 +232,6 @@ def entry_of(settings: Settings, authority: Authorization | None = None) -> Entr
         schedulers=frozenset(settings.tls_scheduler_names) if asked_for else None,
         certificates=asked_for,
         authority=authority,
-        rates=Rates(settings.management_calls_per_second, settings.management_burst),
+        rates=Rates(settings.api_qps, settings.api_burst),
         streams=Streams(settings.streams_per_client, settings.streams_per_namespace, settings.streams_limit),
     )

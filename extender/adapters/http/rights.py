@@ -82,6 +82,7 @@ NEEDS: Mapping[tuple[str, str], Needs] = {
     ("GET", "/namespaces/{ns}/quota"): Needs("quotas", ("get",)),
     ("GET", "/cluster-state"): Needs("nodestates", ("list",), Where.QUERY),
     ("GET", "/events"): Needs("decisions", ("watch",), Where.QUERY),
+    ("GET", "/safety-switches"): Needs("brakes", ("get",), Where.EVERYWHERE),
     ("GET", "/brake"): Needs("brakes", ("get",), Where.EVERYWHERE),
     ("GET", "/state-dump"): Needs("statedumps", ("get",), Where.EVERYWHERE),
     ("POST", "/what-if"): Needs("whatifs", ("create",), Where.EVERYWHERE),

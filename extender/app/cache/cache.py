@@ -57,8 +57,8 @@ class Rules:
     and bind checks again (optimistic). `assume_seconds`: how long a pod's units are held. `patience`: what a gang
     tolerates before it has a backfill reservation. `thrift`: how much is reserved, and for how long.
     `long_running_seconds`: no gang waits for a pod to leave that has run for that time, see
-    `core.gangs.placement.resident_pods`. `gather_limit`: how many places in a namespace are held for pods that do not
-    exist yet, see `core.gangs.cycle.expected_members`. `switches`: what is allowed at first, see
+    `core.gangs.placement.resident_pods`. `expected_members_limit`: how many places in a namespace are held for pods
+    that do not exist yet, see `core.gangs.cycle.expected_members`. `switches`: what is allowed at first, see
     `core.safety_switches`. `preemption`: how often pods are evicted for a gang, and how many at most. `most_together`:
     how many binds can wait at a barrier; None: any number. `keys_per_node`: how many ephemeral resources a node may
     have."""
@@ -68,7 +68,7 @@ class Rules:
     patience: BackfillTrigger = DEFAULT_PATIENCE
     thrift: BackfillLimits = DEFAULT_LIMITS
     long_running_seconds: float = LONG_RUNNING_SECONDS
-    gather_limit: int = GATHER_LIMIT
+    expected_members_limit: int = GATHER_LIMIT
     schedulers: frozenset[str] = frozenset({"escher", "escher-ledger"})
     """Profiles of kube-scheduler that call Escher; calls add more. Other pods are only facts."""
     switches: Switches = FREE
@@ -108,13 +108,13 @@ class Cache:
         self.ended: Bounded[PodUid, None] = Bounded(_ENDED_REMEMBERED)
         self.foreign_pods = ForeignPods(rules.schedulers)
         self.policy_matching = PolicyMatching()
-        self.brake = SafetySwitches(rules.switches)
+        self.safety_switches = SafetySwitches(rules.switches)
         self.isolation = Isolation(*rules.allowances)
         self.tenancy = Tenancy(crossing=rules.cross_namespace_units, domain=self.ledger.capacity.domain)
         daemons = Daemons(self.nodes)
         staying = ResidentPods(self.pods, self._may_leave, rules.long_running_seconds, comes_again=daemons.comes_again)
         daemons.flipped = staying.judge_anew
-        expected = ExpectedMembers(rules.gather_limit)
+        expected = ExpectedMembers(rules.expected_members_limit)
         self.around = Environment(staying, expected, isolation=self.isolation, daemons=daemons)
         self.gangs = Gangs(
             self.ledger,
@@ -122,7 +122,7 @@ class Cache:
             rules.patience,
             reserve_at_filter=rules.reserve_at_filter,
             life=life,
-            brake=self.brake,
+            switches=self.safety_switches,
             around=self.around,
             thrift=rules.thrift,
             bounds=rules.preemption,

@@ -228,7 +228,7 @@ class GangState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrakeState:
+class SafetySwitchesState:
     """Safety switches in force. `namespaces`: those with labels that add to `everywhere`."""
 
     everywhere: Switches
@@ -359,10 +359,10 @@ class PolicyCalls(Protocol):
         ...
 
 
-class BrakeCalls(Protocol):
+class SafetySwitchesCalls(Protocol):
     """Safety switches."""
 
-    def state(self) -> BrakeState:
+    def state(self) -> SafetySwitchesState:
         """Returns what is held back now, everywhere and by namespace."""
         ...
 
@@ -400,7 +400,7 @@ class Management:
     state: StateCalls
     gangs: GangCalls
     explain: ExplainCalls
-    brake: BrakeCalls
+    safety_switches: SafetySwitchesCalls
     quota: QuotaCalls
     policies: PolicyCalls
     asks: AskCalls

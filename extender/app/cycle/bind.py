@@ -49,7 +49,7 @@ class Binds:
 
     def _observes(self, uid: PodUid) -> bool:
         pod = self._cache.pods.get(uid)
-        return pod is not None and self._cache.brake.observes(pod.namespace)
+        return pod is not None and self._cache.safety_switches.observes(pod.namespace)
 
     def _let_bind(self, uid: PodUid, node: NodeName) -> Permit:
         """Allows the bind whatever the pod's gang says; holds the pod's units there if they fit."""
@@ -172,7 +172,7 @@ class Binds:
     def heed_time(self, now: float) -> None:
         self._answer(self._waiting_binds.overdue(now))
 
-    def heed_brake(self) -> None:
+    def heed_safety_switches(self) -> None:
         """Allows each waiting bind where the safety switch now forbids refusals."""
         for uid in self._waiting_binds.waiting():
             if self._observes(uid):

@@ -62,7 +62,7 @@ class Filtering:
 
         `alone`: kube-scheduler binds the pod. It is refused if it needs Escher's bind; else the best nodes pass."""
         cache = self._cache
-        if cache.brake.observes(pod.namespace):
+        if cache.safety_switches.observes(pod.namespace):
             return self._let_pass(pod, sent)
         if pod.uid in cache.ended:
             return _nowhere(sent, GONE)

@@ -52,11 +52,11 @@ class InvalidPods:
         self.left_out.pop(uid, None)
         self._misread.pop(uid, None)
 
-    def heed_brake(self) -> None:
+    def heed_safety_switches(self) -> None:
         """Wakes the refused pods of namespaces where the safety switch now forbids refusals."""
         for uid in list(self._misread):
             pod = self._cache.pods.get(uid)
-            if pod is not None and self._cache.brake.observes(pod.namespace):
+            if pod is not None and self._cache.safety_switches.observes(pod.namespace):
                 del self._misread[uid]
                 if pod.node is None:
                     self._effects.append(WakePod(pod))

@@ -27,7 +27,7 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.common.timers import earliest
 from extender.core.daemons import DaemonSet
-from extender.core.feedback import Bound, BrakeChanged, Evicted, Expired, Feedback, NotBound
+from extender.core.feedback import Bound, Evicted, Expired, Feedback, NotBound, SwitchesChanged
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.state.gang import WakePod
@@ -61,13 +61,7 @@ class Scheduler:
         self.pod_events = PodEvents(cache, self._binds, self._unschedulable, self._effects)
         self._requeue = Requeue(cache, self._binds, self._unschedulable, self._effects)
         self._filtering = Filtering(
-            cache,
-            self.pod_events,
-            self._binds,
-            self._unschedulable,
-            self._assumed_pods,
-            self._requeue,
-            self._effects,
+            cache, self.pod_events, self._binds, self._unschedulable, self._assumed_pods, self._requeue, self._effects
         )
 
     # -- facts ---------------------------------------------------------------------------------------------------
@@ -251,7 +245,7 @@ class Scheduler:
         self.pod_events.learn(pod.scheduler)
         self._hurry(pod)
         pod = self.pod_events.as_asked(pod)
-        if cache.brake.observes(pod.namespace):
+        if cache.safety_switches.observes(pod.namespace):
             return self._decided(dict(victims))
         known = cache.pods.get(pod.uid, pod)
         if pod.uid in cache.ended or known.deleting:
@@ -305,10 +299,10 @@ class Scheduler:
                 self._binds.not_bound(told)
             case Evicted(pod):
                 self.pod_events.is_leaving(pod.uid)
-            case BrakeChanged():
-                self._binds.heed_brake()
-                self.pod_events.invalid_pods.heed_brake()
-                self._effects += map(WakePod, self._unschedulable.woken_in(self.cache.brake.observes))
+            case SwitchesChanged():
+                self._binds.heed_safety_switches()
+                self.pod_events.invalid_pods.heed_safety_switches()
+                self._effects += map(WakePod, self._unschedulable.woken_in(self.cache.safety_switches.observes))
                 self._effects += (WakePod(self.cache.pods[uid]) for uid in self.cache.of_one.take_let_go())
             case _:
                 pass

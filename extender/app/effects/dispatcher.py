@@ -232,9 +232,9 @@ class Effects:
         """Evicts a part of a quorum if the API server confirms the proof: the watch may be late."""
         async with self._evicting.share(key.namespace, len(members)) as share:
             why = await self._disproved(members, proof)
-            if not self._scheduler.cache.brake.allows(Act.EVICT_PART, key.namespace):
+            if not self._scheduler.cache.safety_switches.allows(Act.EVICT_PART, key.namespace):
                 # The safety switch was set during the check.
-                why = "the brake is on"
+                why = "a safety switch forbids it"
             if why:
                 _log.warning("a gang's part is left alone", gang=str(key), why=why)
                 for pod in members:

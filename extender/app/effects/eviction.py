@@ -238,8 +238,9 @@ class Evicting:
 
     def _still_wants(self, order: EvictRest) -> bool:
         """Returns whether the preemptor exists, waiting or bound, and safety switches allow it."""
-        brake, known = self._scheduler.cache.brake, self._scheduler.cache.pods.get(order.preemptor.uid)
-        allowed = not brake.protects(order.gang.namespace) and brake.allows(Act.PREEMPT, order.preemptor.namespace)
+        cache, namespace = self._scheduler.cache, order.preemptor.namespace
+        switches, known = cache.safety_switches, cache.pods.get(order.preemptor.uid)
+        allowed = not switches.protects(order.gang.namespace) and switches.allows(Act.PREEMPT, namespace)
         return known is not None and not known.deleting and allowed
 
     def heed(self, preempted: Preempted) -> None:

@@ -118,7 +118,7 @@ class Explain:
             summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
             remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
             return _waits(subject, summary, remedy)
-        if self._cache.brake.observes(pod.namespace):
+        if self._cache.safety_switches.observes(pod.namespace):
             return self._observed(subject, pod)
         if isinstance(pod.gang, MalformedAsk):
             return _waits(subject, pod.gang.reason, pod.gang.remedy)
@@ -164,7 +164,10 @@ class Explain:
             case Phase.QUARANTINED:
                 remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
                 return _waits(subject, f"waits: {QUARANTINE}", remedy)
-        if self._cache.brake.observes(key.namespace) and (member := next(gang.roster.unplaced(), None)) is not None:
+        if (
+            self._cache.safety_switches.observes(key.namespace)
+            and (member := next(gang.roster.unplaced(), None)) is not None
+        ):
             return self._observed(subject, member)
         explanation = self._waiting(gang, subject)
         if (unfinished := self._cache.gangs.waiting.preempting.victims.unfinished.get(key)) is not None:

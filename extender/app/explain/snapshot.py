@@ -167,9 +167,9 @@ def _circumstances(scheduler: Scheduler, foreign_policies: Sequence[str]) -> Cir
     return Circumstances(
         now=cache.clock.now(),
         steady=cache.clock.steady(),
-        rules=replace(cache.rules, switches=cache.brake.everywhere, allowances=allowances),
+        rules=replace(cache.rules, switches=cache.safety_switches.everywhere, allowances=allowances),
         schedulers=tuple(sorted(cache.foreign_pods.ours)),
-        labelled=cache.brake.labelled,
+        labelled=cache.safety_switches.labelled,
         ages=dict(cache.staleness.ages()),
         stale_after=cache.staleness.limit,
         budgets_known=cache.around.budgets.known,
@@ -242,7 +242,7 @@ def reopened(told: Iterable[Record]) -> Reopened:
     for name in there.schedulers:
         cache.foreign_pods.learn(name)
     for namespace, switches in there.labelled.items():
-        cache.brake.set_labelled(namespace, switches)
+        cache.safety_switches.set_labelled(namespace, switches)
     for kept in every(CapacityKept):
         for key, units in kept.units.items():
             cache.ledger.capacity.set(kept.node, key, units)

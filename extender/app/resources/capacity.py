@@ -142,7 +142,7 @@ class Capacities:
         """States, with numbers, that the node has its most keys."""
         row, most = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.rules.keys_per_node
         count = 0 if row is None else len(row.ephemeral)
-        return f"node {node} has {count} ephemeral resources, and may have {most} (ephemeral_keys_per_node)"
+        return f"node {node} has {count} ephemeral resources, and may have {most} (max_ephemeral_resources_per_node)"
 
     def outside(self, name: EphemeralName, nodes: Iterable[NodeName]) -> str:
         """Returns why nodes or the name are outside of the namespace's domain; empty if none is."""

@@ -70,9 +70,9 @@ class Gangs:
         thrift: BackfillLimits = DEFAULT_LIMITS,
         bounds: Bounds = DEFAULT_BOUNDS,
         ours: Callable[[Pod], bool] = lambda pod: True,
-        brake: SafetySwitches | None = None,
+        switches: SafetySwitches | None = None,
     ) -> None:
-        brake = brake or SafetySwitches()
+        switches = switches or SafetySwitches()
         around = around or Environment()
         staying, pod_affinity = around.staying, around.pod_affinity
         self.ledger = ledger
@@ -92,31 +92,23 @@ class Gangs:
         plans = Plans(table, nodes)
         fits = Fits(ledger, places, feasibility, slots, plans, staying)
         saved = SavedRoom(ledger, places, feasibility, thrift)
-        queue = Queue(fits, saved, patience, brake)
+        queue = Queue(fits, saved, patience, switches)
         surplus = ElasticMembers(ledger, table, fits.copies, slots.would_have, lambda gang: not quota.over_by_one(gang))
-        victims = Victims(table, brake, around.budgets, bounds, ours, around.daemons)
-        preempting = Preemption(ledger, feasibility, table, brake, victims)
+        victims = Victims(table, switches, around.budgets, bounds, ours, around.daemons)
+        preempting = Preemption(ledger, feasibility, table, switches, victims)
         self.kept_places.is_made_free = preempting.has_evicted_for
         saved.awaited = preempting.awaited
-        self.evictions = Evictions(table, victims, staying.pods, brake)
-        self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, brake)
+        self.evictions = Evictions(table, victims, staying.pods, switches)
+        self.waiting = waiting = Waiting(table, queue, quota, surplus, preempting, staying, patience, switches)
         self.planning = planning = Planning(
-            ledger,
-            table,
-            places,
-            feasibility,
-            plans,
-            around.promises,
-            waiting,
-            pod_affinity,
-            reserve_at_filter,
+            ledger, table, places, feasibility, plans, around.promises, waiting, pod_affinity, reserve_at_filter
         )
-        self.quorums = quorums = Quorums(table, places, waiting, planning, brake)
+        self.quorums = quorums = Quorums(table, places, waiting, planning, switches)
         self.quarantine = quarantine = Quarantine(table, places, (waiting, quorums, planning))
-        self.settling = settling = Settling(ledger, table, places, waiting, planning, quarantine, brake)
+        self.settling = settling = Settling(ledger, table, places, waiting, planning, quarantine, switches)
         self.barrier = barrier = Barrier(ledger, table, places, planning, quorums, quarantine, life)
         self.members = members = Members(ledger, table, places, waiting, planning, quorums, barrier, quarantine)
         self.admission = Admission(ledger, slots, table, places, waiting, planning, settling, members, quarantine)
         self.deadlines = Deadlines(
-            ledger, table, places, waiting, planning, settling, quorums, barrier, quarantine, brake
+            ledger, table, places, waiting, planning, settling, quorums, barrier, quarantine, switches
         )

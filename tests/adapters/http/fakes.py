@@ -18,13 +18,13 @@ from starlette.types import ASGIApp
 from extender.adapters.http.server.asgi import Service, create_app
 from extender.adapters.policy_models import in_force
 from extender.app.contracts.api import (
-    BrakeState,
     GangState,
     Management,
     NodeState,
     NotFound,
     Outcome,
     ResourceState,
+    SafetySwitchesState,
     SetResource,
     Transact,
 )
@@ -114,7 +114,7 @@ class NotedManagement:
         self.announcements = DecisionStream(_AtTheEpoch())
         nothing: dict[Counted, tuple[int, int | None]] = dict.fromkeys(Counted, (0, None))
         self.quota_state = QuotaState(namespace="", counted=nothing, waiting={})
-        self.held = BrakeState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
+        self.held = SafetySwitchesState(everywhere=FREE, namespaces={}, unclear={}, labels_are_read=True)
 
     async def set_resource(self, request: SetResource) -> ResourceState:
         self._note(request)
@@ -208,8 +208,8 @@ class NotedManagement:
         said = PodRequirement({"escher.dev/team.slots--unit": "1"}, {"esl.escher.dev/slots": task.name})
         return Answer(name=name, type="queue", task=task.name, requirement=said, effects=["done"])
 
-    def state(self) -> BrakeState:
-        self._note("brake")
+    def state(self) -> SafetySwitchesState:
+        self._note("safety_switches")
         return self.held
 
     def quota(self, namespace: str) -> QuotaState:
@@ -231,7 +231,7 @@ class NotedManagement:
             state=self,
             gangs=self,
             explain=NotedExplain(self),
-            brake=self,
+            safety_switches=self,
             quota=self,
             policies=self,
             asks=self,

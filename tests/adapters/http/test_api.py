@@ -92,6 +92,7 @@ async def test_the_documentation_shows_every_call_and_the_words_of_its_fields(cl
         "/v1/namespaces/{ns}/gangs/{name}",
         "/v1/namespaces/{ns}/gangs/{name}/explain",
         "/v1/namespaces/{ns}/pods/{pod}/explain",
+        "/v1/safety-switches",
         "/v1/brake",
         "/v1/policy-types",
         "/v1/namespaces/{ns}/policies",

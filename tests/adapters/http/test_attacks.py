@@ -320,7 +320,7 @@ async def test_whoever_may_not_is_answered_before_a_body_has_to_be_waited_for(ta
 
 async def test_a_flood_of_headers_is_refused_before_tokens_are_looked_at(target: Target) -> None:
     line = Site(app=target.app).line()
-    line.send(b"GET /v1/brake HTTP/1.1\r\nHost: x\r\n")
+    line.send(b"GET /v1/safety-switches HTTP/1.1\r\nHost: x\r\n")
     for number in range(10_000):
         if line.told:
             break

@@ -202,12 +202,12 @@ async def test_a_bind_cannot_wait_with_a_large_body() -> None:
 
 async def test_the_room_that_a_caller_lacks_is_named() -> None:
     room = BodyRoom(10, longest_wait=1)
-    with pytest.raises(Problem, match="setting bodies_limit_bytes"):
+    with pytest.raises(Problem, match="setting max_inflight_body_bytes"):
         await room.take(11)
 
 
 def test_room_for_less_than_the_largest_body_is_refused_with_both_numbers() -> None:
-    with pytest.raises(BadSettings, match=r"bodies_limit_bytes = 1048576.*body_limit_bytes = 2097152"):
-        load_settings(None, bodies_limit_bytes=2**20, body_limit_bytes=2**21)
-    assert load_settings(None, bodies_limit_bytes=2**21, body_limit_bytes=2**21).bodies_limit_bytes == 2**21
-    assert Settings.model_validate({}).bodies_limit_bytes is None
+    with pytest.raises(BadSettings, match=r"max_inflight_body_bytes = 1048576.*max_body_bytes = 2097152"):
+        load_settings(None, max_inflight_body_bytes=2**20, max_body_bytes=2**21)
+    assert load_settings(None, max_inflight_body_bytes=2**21, max_body_bytes=2**21).max_inflight_body_bytes == 2**21
+    assert Settings.model_validate({}).max_inflight_body_bytes is None

@@ -43,7 +43,7 @@ def written(log: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1/brake", "/v1/policy-types", f"{AT}/gangs", "/v1/nothing", "/nothing", "/metrics"]
+    "path", ["/v1/safety-switches", "/v1/policy-types", f"{AT}/gangs", "/v1/nothing", "/nothing", "/metrics"]
 )
 @pytest.mark.parametrize(
     "headers",
@@ -74,7 +74,7 @@ async def test_whoever_shows_no_token_of_somebodys_is_told_how(
 async def test_two_tokens_are_none(known: Known) -> None:
     async with in_process(guarded(known)) as client:
         headers = [("Authorization", "Bearer admin-token"), ("Authorization", "Bearer a-token")]
-        assert (await client.get("/v1/brake", headers=headers)).status_code == 401
+        assert (await client.get("/v1/safety-switches", headers=headers)).status_code == 401
     assert known.asked == []
 
 
@@ -98,7 +98,7 @@ async def test_while_the_api_server_does_not_say_nobody_may(known: Known, error:
     management = NotedManagement()
     known.fail = error
     async with in_process(guarded(known, management)) as client:
-        answer = await client.get("/v1/brake", headers=bearer(token))
+        answer = await client.get("/v1/safety-switches", headers=bearer(token))
     assert answer.status_code == 503
     assert answer.headers["Retry-After"] == ("7" if isinstance(error, Unavailable) else "10")
     assert management.asked == []
@@ -123,7 +123,9 @@ async def test_one_who_calls_too_often_is_told_when_to_come_again_and_others_are
 
 async def test_tokens_can_be_guessed_so_often_and_no_oftener(known: Known) -> None:
     async with in_process(guarded(known, rates=Rates(per_second=0.001, burst=5))) as client:
-        statuses = [(await client.get("/v1/brake", headers=bearer(f"guess-{n}"))).status_code for n in range(20)]
+        statuses = [
+            (await client.get("/v1/safety-switches", headers=bearer(f"guess-{n}"))).status_code for n in range(20)
+        ]
     assert statuses == [401] * 5 + [429] * 15
     assert len(known.asked) == 5
 
@@ -134,7 +136,7 @@ async def test_nobody_on_this_machine_can_be_told_from_anybody_and_elsewhere_add
     for address, statuses in (("127.0.0.1", [200] * 4), ("192.0.2.7", [200, 200, 429, 429])):
         transport = httpx.ASGITransport(app, client=(address, 1))
         async with httpx.AsyncClient(transport=transport, base_url="http://escher.test") as client:
-            assert [(await client.get("/v1/brake")).status_code for _ in range(4)] == statuses
+            assert [(await client.get("/v1/safety-switches")).status_code for _ in range(4)] == statuses
 
 
 async def test_health_is_not_counted() -> None:
@@ -145,7 +147,7 @@ async def test_health_is_not_counted() -> None:
 
 
 def test_the_rate_is_a_setting() -> None:
-    entry = entry_of(Settings.model_validate({"management_calls_per_second": 1.0, "management_burst": 2}))
+    entry = entry_of(Settings.model_validate({"api_qps": 1.0, "api_burst": 2}))
     assert entry.rates is not None
     assert [entry.rates.take("a", 0.0) for _ in range(3)] == [0.0, 0.0, 1.0]
 

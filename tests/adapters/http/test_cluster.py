@@ -8,7 +8,6 @@ import httpx
 import pytest
 
 from extender.app.contracts.api import (
-    BrakeState,
     Claim,
     GangState,
     HolderState,
@@ -19,6 +18,7 @@ from extender.app.contracts.api import (
     Refusal,
     Release,
     ResourceState,
+    SafetySwitchesState,
 )
 from extender.app.contracts.explanation import Explanation, NodeGroup
 from extender.app.contracts.ports import NodeChoice, PodRef
@@ -337,22 +337,25 @@ async def test_a_namespace_that_cannot_be_is_refused_everywhere(
     assert management.asked == []
 
 
-# -- the brake
+# -- the safety switches
 
 
-async def test_the_brake_is_shown_everywhere_and_where_labels_add_to_it(
+async def test_the_switches_is_shown_everywhere_and_where_labels_add_to_it(
     client: httpx.AsyncClient, management: NotedManagement
 ) -> None:
-    management.held = BrakeState(
-        everywhere=Switches(saves_room=False),
-        namespaces={"lab": Switches(evicts_parts=False)},
+    management.held = SafetySwitchesState(
+        everywhere=Switches(backfill_reservation=False),
+        namespaces={"lab": Switches(evict_partial_gangs=False)},
         unclear={"lab": ["escher.dev/evict-parts=never"]},
         labels_are_read=True,
     )
-    free = {"observe_only": False, "evicts_parts": True, "preempts_for_gangs": True, "saves_room": False}
-    assert (await client.get("/v1/brake")).json() == {
+    free = {"observe_only": False, "evict_partial_gangs": True, "gang_preemption": True, "backfill_reservation": False}
+    assert (await client.get("/v1/safety-switches")).json() == {
         "everywhere": free,
-        "namespaces": {"lab": free | {"evicts_parts": False}},
+        "namespaces": {"lab": free | {"evict_partial_gangs": False}},
         "unclear_labels": {"lab": ["escher.dev/evict-parts=never"]},
         "labels_are_read": True,
     }
+    old = {"observe_only": False, "evicts_parts": True, "preempts_for_gangs": True, "saves_room": False}
+    shown = (await client.get("/v1/brake")).json()
+    assert (shown["everywhere"], shown["namespaces"]) == (old, {"lab": old | {"evicts_parts": False}})

@@ -119,7 +119,7 @@ async def test_who_has_waited_for_too_long_is_refused_before_any_work_is_done_fo
     assert answers == [*served, *refused]
     assert refused[0].headers["Retry-After"] == "1"
     assert refused[0].json()["title"] == "The service has too much to do at once"
-    assert "management_wait_seconds" in refused[0].json()["detail"]
+    assert "api_queue_seconds" in refused[0].json()["detail"]
     assert set(shed) == {LATE}
     # It is over as soon as passes are short again.
     assert (await in_process(app).get(AT)).status_code == 200
@@ -154,7 +154,7 @@ async def test_near_the_limit_of_memory_management_calls_are_refused_and_nothing
         assert refused.status_code == 503
         assert refused.headers["Retry-After"] == "10"
         assert f"{1820 * MIB} of the {2000 * MIB} bytes" in refused.json()["detail"]
-        assert "management_memory_share" in refused.json()["detail"]
+        assert "api_memory_limit_share" in refused.json()["detail"]
         assert shed == [NO_MEMORY]
         assert management.asked == []
         assert (await client.post("/scheduler/filter", json=filter_body())).status_code == 200
@@ -203,7 +203,7 @@ async def test_of_those_that_come_together_no_more_are_begun_than_there_is_memor
 
 
 async def test_a_call_is_begun_only_where_there_is_room_for_a_large_one() -> None:
-    """Which in a small container is more than what `management_memory_share` leaves."""
+    """Which in a small container is more than what `api_memory_limit_share` leaves."""
 
     async def status(used: int, limit: int) -> int:
         app = service(shedding=LoadShedding(memory=lambda: Memory(used * MIB, limit * MIB), share=0.9))
@@ -236,7 +236,7 @@ async def test_the_log_says_so_once_a_minute() -> None:
 
 
 async def test_both_are_settings() -> None:
-    settings = Settings.model_validate({"management_wait_seconds": 1.5, "management_memory_share": 0.0})
-    assert (settings.management_wait_seconds, settings.management_memory_share) == (1.5, 0.0)
-    with pytest.raises(ValueError, match="management_memory_share"):
-        Settings.model_validate({"management_memory_share": 1.5})
+    settings = Settings.model_validate({"api_queue_seconds": 1.5, "api_memory_limit_share": 0.0})
+    assert (settings.api_queue_seconds, settings.api_memory_limit_share) == (1.5, 0.0)
+    with pytest.raises(ValueError, match="api_memory_limit_share"):
+        Settings.model_validate({"api_memory_limit_share": 1.5})

@@ -81,6 +81,7 @@ EVERYWHERE: list[tuple[str, str, Any, str]] = [
     ("GET", "/v1/cluster-state", None, "list nodestates"),
     ("GET", "/v1/cluster-state?namespace=", None, "list nodestates"),
     ("GET", "/v1/events", None, "watch decisions"),
+    ("GET", "/v1/safety-switches", None, "get brakes"),
     ("GET", "/v1/brake", None, "get brakes"),
     ("GET", "/v1/state-dump", None, "get statedumps"),
     ("POST", "/v1/what-if", {"question": {"drain": {"node": "n1"}}}, "create whatifs"),

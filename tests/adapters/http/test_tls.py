@@ -106,14 +106,14 @@ async def test_without_authorization_the_management_api_needs_any_certificate_of
     management = NotedManagement()
     async with over_tls(service(management=management, entry=ENTRY), papers.served()) as address:
         async with calling(address, caller(authority)) as nobody:
-            for path in ("/v1/brake", "/v1/nothing", "/metrics", "/nothing"):
+            for path in ("/v1/safety-switches", "/v1/nothing", "/metrics", "/nothing"):
                 refused = await nobody.get(path)
                 assert (refused.status_code, refused.json()["title"]) == (401, "It is not known who calls"), path
             for path in ("/healthz", "/readyz", "/version", "/docs", "/openapi.json"):
                 assert (await nobody.get(path)).status_code == 200, path
         assert management.asked == []
         async with calling(address, caller(authority, authority, "somebody")) as known:
-            assert (await known.get("/v1/brake")).status_code == 200
+            assert (await known.get("/v1/safety-switches")).status_code == 200
             assert (await known.get("/metrics")).status_code == 200
 
 
@@ -197,7 +197,7 @@ async def test_a_session_is_not_resumed_past_the_authorities_of_its_time(papers:
             socket.create_connection(("127.0.0.1", port), timeout=20) as raw,
             context.wrap_socket(raw, server_hostname="127.0.0.1", session=session) as line,
         ):
-            line.sendall(b"GET /v1/brake HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            line.sendall(b"GET /v1/safety-switches HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             return line.recv(12), line.session
 
     async with over_tls(service(entry=ENTRY), certificates) as address:

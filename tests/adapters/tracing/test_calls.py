@@ -225,7 +225,7 @@ async def test_there_is_no_call_but_while_one_is_answered(kept: Kept) -> None:
     assert current() is None
     with pytest.raises(ValueError, match="a defect"):
         async with in_process(traced) as calling:
-            await calling.get("/v1/brake")
+            await calling.get("/v1/safety-switches")
     assert call() is INVALID_SPAN
     assert seen[0] is seen[1].span
     assert seen[1].over == 7.0

@@ -16,12 +16,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from extender.adapters.http.models.quantities import shown, shown_units
 from extender.adapters.http.problems import Problem, ProblemKind, quoted
-from extender.app.contracts.api import BrakeState, GangState, HolderState, NodeState, Outcome, Refusal, ResourceState
+from extender.app.contracts.api import (
+    GangState,
+    HolderState,
+    NodeState,
+    Outcome,
+    Refusal,
+    ResourceState,
+    SafetySwitchesState,
+)
 from extender.app.contracts.ports import FIRST_MOMENT, LAST_MOMENT
 from extender.app.observability.decision_events import DecisionEvent
 from extender.core.ledger.ledger import Stale
 from extender.core.ledger.units import Short
 from extender.core.safety_switches import Switches
+from extender.settings.settings_renamed import RENAMED
 
 _MOST_IN_PAGE = 5000
 """Holders or members in a page; kube-scheduler's verbs wait while a page is created."""
@@ -64,12 +73,12 @@ class SwitchesView(Answer):
     """Named as in the settings file."""
 
     observe_only: Annotated[bool, Field(description="Nothing is evicted, preempted, saved or refused")]
-    evicts_parts: bool
-    preempts_for_gangs: bool
-    saves_room: bool
+    evict_partial_gangs: bool
+    gang_preemption: bool
+    backfill_reservation: bool
 
 
-class BrakeView(Answer):
+class SafetySwitchesView(Answer):
     """What Escher may do now."""
 
     everywhere: Annotated[SwitchesView, Field(description="As the settings say")]
@@ -77,9 +86,18 @@ class BrakeView(Answer):
         dict[str, SwitchesView], Field(description="Where labels switch something: what both allow there")
     ]
     unclear_labels: Annotated[
-        dict[str, list[str]], Field(description="Labels that are not understood, and hold the brake for that")
+        dict[str, list[str]], Field(description="Labels that are not understood, and forbid the acts that they name")
     ]
     labels_are_read: Annotated[bool, Field(description="Whether Escher may list namespaces")]
+
+
+class BrakeView(Answer):
+    """A `SafetySwitchesView` in which each switch has its old name."""
+
+    everywhere: dict[str, bool]
+    namespaces: dict[str, dict[str, bool]]
+    unclear_labels: dict[str, list[str]]
+    labels_are_read: bool
 
 
 class HolderView(Answer):
@@ -305,8 +323,8 @@ def timestamp(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(max(FIRST_MOMENT, min(seconds, LAST_MOMENT)), UTC)
 
 
-def brake_view(state: BrakeState) -> BrakeView:
-    return BrakeView(
+def safety_switches_view(state: SafetySwitchesState) -> SafetySwitchesView:
+    return SafetySwitchesView(
         everywhere=_switches(state.everywhere),
         namespaces={name: _switches(state.everywhere.both(there)) for name, there in state.namespaces.items()},
         unclear_labels=dict(state.unclear),
@@ -314,10 +332,25 @@ def brake_view(state: BrakeState) -> BrakeView:
     )
 
 
+def brake_view(state: SafetySwitchesState) -> BrakeView:
+    view = safety_switches_view(state)
+    return BrakeView(
+        everywhere=_by_old_names(view.everywhere),
+        namespaces={name: _by_old_names(there) for name, there in view.namespaces.items()},
+        unclear_labels=view.unclear_labels,
+        labels_are_read=view.labels_are_read,
+    )
+
+
+def _by_old_names(view: SwitchesView) -> dict[str, bool]:
+    old_names = {each.to: old for old, each in RENAMED.items()}
+    return {old_names.get(name, name): value for name, value in view.model_dump().items()}
+
+
 def _switches(switches: Switches) -> SwitchesView:
     return SwitchesView(
         observe_only=switches.observe_only,
-        evicts_parts=switches.evicts_parts,
-        preempts_for_gangs=switches.preempts_for_gangs,
-        saves_room=switches.saves_room,
+        evict_partial_gangs=switches.evict_partial_gangs,
+        gang_preemption=switches.gang_preemption,
+        backfill_reservation=switches.backfill_reservation,
     )

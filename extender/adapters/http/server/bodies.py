@@ -82,7 +82,7 @@ class BodyRoom:
         return Problem(
             ProblemKind.BUSY,
             f"{count} bytes of body found no room beside the {self.taken} of other calls; all together may have "
-            f"{self.size} (setting bodies_limit_bytes)",
+            f"{self.size} (setting max_inflight_body_bytes)",
             headers={"Retry-After": "1"},
         )
 
@@ -156,9 +156,7 @@ async def _read_on(receive: Receive, first: bytes, limit: int, share: Share) -> 
 
 
 def too_large(found: str, limit: int) -> Problem:
-    return Problem(
-        ProblemKind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting body_limit_bytes)"
-    )
+    return Problem(ProblemKind.TOO_LARGE, f"the body has {found}; the limit is {limit} bytes (setting max_body_bytes)")
 
 
 def replaying(body: bytes, receive: Receive) -> Receive:

@@ -79,7 +79,7 @@ class LoadShedding:
         if memory is not None and memory.left < max((1 - self._share) * memory.limit, min(memory.used / 2, _ONE_CALL)):
             told = (
                 f"{memory.used} of the {memory.limit} bytes of memory that the service may have are in use: what is "
-                "left is for kube-scheduler's calls (setting management_memory_share)"
+                "left is for kube-scheduler's calls (setting api_memory_limit_share)"
             )
             raise self._refusal(NO_MEMORY, told, now, retry_after=10)
 
@@ -112,7 +112,7 @@ class LoadShedding:
                 return
             told = (
                 f"the call has waited for {now - since:.1f} s to be begun: kube-scheduler's calls go first (setting "
-                "management_wait_seconds)"
+                "api_queue_seconds)"
             )
             turn.set_exception(self._refusal(LATE, told, now, retry_after=1))
         self._passing = False

@@ -40,7 +40,7 @@ class Quorums:
     _places: Places
     _waiting: Waiting
     _planning: Planning
-    _brake: SafetySwitches
+    _switches: SafetySwitches
     in_part: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Gangs proven to be bound in part, and until when the rest may follow."""
     in_doubt: dict[GangKey, float] = field(default_factory=dict, init=False)
@@ -119,7 +119,7 @@ class Quorums:
         untold, self._untold = self._untold, {}
         for key, seconds in untold.items():
             gang = self._table.by_key.get(key)
-            if gang is not None and key in self.in_part and not self._brake.observes(key.namespace):
+            if gang is not None and key in self.in_part and not self._switches.observes(key.namespace):
                 self._table.effects.append(GangInPart(key, gang.terms.quorum, tuple(gang.roster.staying()), seconds))
 
     def next_deadline(self) -> float | None:
@@ -140,7 +140,7 @@ class Quorums:
         proof = part_of(gang)
         if proof is None:
             return
-        if self._brake.allows(Act.EVICT_PART, gang.key.namespace):
+        if self._switches.allows(Act.EVICT_PART, gang.key.namespace):
             self._table.effects.append(EvictMembers(gang.key, gang.terms.quorum, proof.bound, proof))
             gang.roster.leaving.update(pod.uid for pod in proof.bound)
             gang.barrier.given_up += 1
@@ -158,7 +158,7 @@ class Quorums:
         for key in [key for key, until in self.in_doubt.items() if until <= now]:
             self.in_doubt[key] = float("inf")
             gang = self._table.by_key[key]
-            if not self._brake.observes(key.namespace):
+            if not self._switches.observes(key.namespace):
                 self._table.effects.append(GangInDoubt(key, gang.terms.quorum, tuple(gang.roster.staying())))
 
     def forget(self, gang: Gang) -> None:

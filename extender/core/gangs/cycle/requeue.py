@@ -32,7 +32,7 @@ class Settling:
     _waiting: Waiting
     _planning: Planning
     _quarantine: Quarantine
-    _brake: SafetySwitches
+    _switches: SafetySwitches
     _news_for_surplus: dict[NodeName, None] = field(default_factory=dict, init=False)
     """Nodes that gained room, which gangs before the elastic members in turn may take first."""
     _left: dict[NodeName, None] = field(default_factory=dict, init=False)
@@ -124,7 +124,7 @@ class Settling:
         for gang in self._handled(stirred):
             namespace = gang.key.namespace
             if namespace not in calm:
-                calm[namespace] = not (self._brake.observes(namespace) or self._waiting.quota.concerns(namespace))
+                calm[namespace] = not (self._switches.observes(namespace) or self._waiting.quota.concerns(namespace))
             # All gangs of a namespace are stirred at once when its policies change.
             if not (calm[namespace] and self._queue.is_as_it_was(gang) and not gang.holds_a_plan):
                 self._line_up(gang, now)
@@ -159,7 +159,7 @@ class Settling:
 
     def _line_up(self, gang: Gang, now: float) -> None:
         """Puts the changed gang in the queue if it waits for room, else removes it."""
-        observed = self._brake.observes(gang.key.namespace)
+        observed = self._switches.observes(gang.key.namespace)
         waits = gang.wait.rejected or gang in self._queue or gang.key in self._waiting.quota.aside
         if waits and not (gang.holds_a_plan or gang.missing or observed):
             self._waiting.enter(gang, now)
@@ -292,7 +292,7 @@ class Settling:
         choice = preempting.search(gang, () if gang is None else self._queue.saved.usable_by(gang), now)
         if choice is None or gang is None:
             return False
-        if not self._brake.allows(Act.PREEMPT, gang.key.namespace):
+        if not self._switches.allows(Act.PREEMPT, gang.key.namespace):
             victims = tuple(map(str, choice.victims))
             self._table.effects.append(Withheld(Act.PREEMPT, gang.key.namespace, gang.key, victims))
             return False

@@ -34,7 +34,7 @@ class Deadlines:
     _quorums: Quorums
     _barrier: Barrier
     _quarantine: Quarantine
-    _brake: SafetySwitches
+    _switches: SafetySwitches
 
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time` or `requeue` has work, in monotonic seconds."""
@@ -83,11 +83,11 @@ class Deadlines:
             self._planning.plans.ran_out(gang, now)
         self._planning.give_up(gang, now, TOO_LATE)
 
-    def heed_brake(self, now: float) -> None:
+    def heed_safety_switches(self, now: float) -> None:
         """Safety switches changed: ends what they no longer allow, and looks at every gang again."""
         for gang in list(self._table.by_key.values()):
             with self._quarantine.containing(gang.key):
-                if self._brake.observes(gang.key.namespace):
+                if self._switches.observes(gang.key.namespace):
                     if gang.phase is Phase.PLANNED:
                         self._barrier.let_through(gang, now)
                 elif gang.phase in (Phase.GATHERING, Phase.WAITING):

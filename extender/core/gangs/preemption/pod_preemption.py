@@ -43,13 +43,15 @@ class _Offer:
 
 
 class Evictions:
-    """`pods`: all unfinished pods. `brake`: whether Escher may evict the rest of a gang."""
+    """`pods`: all unfinished pods. `switches`: whether Escher may evict the rest of a gang."""
 
-    def __init__(self, table: GangStore, victims: Victims, pods: Mapping[PodUid, Pod], brake: SafetySwitches) -> None:
+    def __init__(
+        self, table: GangStore, victims: Victims, pods: Mapping[PodUid, Pod], switches: SafetySwitches
+    ) -> None:
         self._gangs = table
         self._victims = victims
         self._pods = pods
-        self._brake = brake
+        self._switches = switches
         self._offered: dict[PodUid, float] = {}
         """Members of gangs that may be evicted, until when (monotonic seconds); oldest first."""
         self._offers: deque[_Offer] = deque()
@@ -167,7 +169,7 @@ class Evictions:
         if gang.barrier.writing or gang.terms.worth >= pod.priority:
             return None
         rest = self._to_leave(gang, pod)
-        held = not self._brake.allows(Act.PREEMPT, pod.namespace) or self._brake.protects(gang.key.namespace)
+        held = not self._switches.allows(Act.PREEMPT, pod.namespace) or self._switches.protects(gang.key.namespace)
         return frozenset(each.uid for each in rest if held or not self._victims.may_leave(each))
 
     def _breaks_budgets(self, keys: Iterable[GangKey], preemptor: Pod) -> bool:

@@ -47,13 +47,13 @@ PREEMPTS_EVERY = 10.0
 
 class Preemption:
     def __init__(
-        self, ledger: Ledger, feasibility: Feasibility, table: GangStore, brake: SafetySwitches, victims: Victims
+        self, ledger: Ledger, feasibility: Feasibility, table: GangStore, switches: SafetySwitches, victims: Victims
     ) -> None:
         self.victims = victims
         self._ledger = ledger
         self._feasibility = feasibility
         self._table = table
-        self._brake = brake
+        self._switches = switches
         self.orders: dict[GangKey, Order] = {}
         self.history: dict[GangKey, History] = {}
         self.vain = Vain(table.by_key)
@@ -155,7 +155,7 @@ class Preemption:
             self.victims.changes,
             self.victims.budgets.changes,
             self.victims.daemons.changes,
-            self._brake.version,
+            self._switches.version,
         )
         return gang.key, gang.roster.first_seen, counts
 
@@ -242,7 +242,7 @@ class Preemption:
     def is_wanted(self, key: GangKey) -> bool:
         """Whether the order is still needed: the gang exists, and has found no room elsewhere."""
         gang, order = self._table.by_key.get(key), self.orders.get(key)
-        if gang is None or order is None or not self._brake.allows(Act.PREEMPT, key.namespace):
+        if gang is None or order is None or not self._switches.allows(Act.PREEMPT, key.namespace):
             return False
         return order.evicting and not order.had_room and not gang.holds_a_plan and gang.needed > 0
 

@@ -22,12 +22,12 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.victim_search import Unit, unit_of
 from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.preemption_limits import (
-    BRAKED,
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
     OTHERS,
     REFUSED,
+    SWITCHED_OFF,
     Bounds,
     Unfinished,
 )
@@ -71,7 +71,7 @@ class Victims:
     """`ours`: whether a pod's scheduler calls Escher."""
 
     _table: GangStore
-    _brake: SafetySwitches
+    _switches: SafetySwitches
     budgets: Budgets
     bounds: Bounds
     ours: Callable[[Pod], bool]
@@ -121,12 +121,12 @@ class Victims:
             self.refused[pod.uid] = now + REFUSED_SECONDS
         self.changes += 1
 
-    def heed_brake(self) -> None:
+    def heed_safety_switches(self) -> None:
         """Safety switches changed: drops refusals of a time when kinds could not be read."""
-        if self._was_uncertain and not self._brake.uncertain:
+        if self._was_uncertain and not self._switches.uncertain:
             self.refused.clear()
             self.changes += 1
-        self._was_uncertain = self._brake.uncertain
+        self._was_uncertain = self._switches.uncertain
 
     def is_left_in_part(self, victim: GangKey, by: str, left: int, size: int, why: str) -> None:
         """`left` of the gang's members were evicted, and the others cannot be.
@@ -164,7 +164,7 @@ class Victims:
         struck = ((by, maker, strikes) for (by, maker), strikes in self.strikes.items())
         banned = {maker: strikes.why for by, maker, strikes in struck if by == namespace and strikes.until > now}
         refused = {uid for uid, until in self.refused.items() if until > now}
-        some_stay = bool(banned or refused or self._brake.labelled or self._brake.uncertain)
+        some_stay = bool(banned or refused or self._switches.labelled or self._switches.uncertain)
         units: list[Unit] = []
         last: list[Unit] = []
         welcome: set[str] = set()
@@ -177,8 +177,8 @@ class Victims:
                 if not (self.bounds.others or self.ours(pod)):
                     return OTHERS
                 welcome.add(pod.scheduler)
-            if self._brake.protects(pod.namespace):
-                return BRAKED
+            if self._switches.protects(pod.namespace):
+                return SWITCHED_OFF
             if banned and (found := next(filter(banned.__contains__, all_makers_of(pod)), None)) is not None:
                 return banned[found]
             return REFUSED if refused and pod.uid in refused else ""

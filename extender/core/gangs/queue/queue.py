@@ -54,14 +54,14 @@ class _Entry:
 
 
 class Queue:
-    def __init__(self, fits: Fits, saved: SavedRoom, patience: BackfillTrigger, brake: SafetySwitches) -> None:
+    def __init__(self, fits: Fits, saved: SavedRoom, patience: BackfillTrigger, switches: SafetySwitches) -> None:
         self.fits = fits
         self.saved = saved
         self._patience = patience
         self.order = TurnOrder()
         self.lost: list[Gang] = []
         """Gangs that have lost their turn, and that have not been reported yet."""
-        self._brake = brake
+        self._switches = switches
         self._entries: dict[GangKey, _Entry] = {}
         self._queues: dict[Shape, list[Turn]] = {}
         """Waiting gangs by shape, each list in turn."""
@@ -333,7 +333,7 @@ class Queue:
         """The first gang in turn that would fit beside resident pods and may have a reservation."""
         if not self._entries:
             return None
-        versions = self.version, self._brake.version, self.fits.plans.version
+        versions = self.version, self._switches.version, self.fits.plans.version
         now = (*versions, *self.fits.ever_changed(alone=self._alone > 0))
         if self._first[0] != now:
             self._first = (now, self._find_first())
@@ -366,11 +366,11 @@ class Queue:
     def _may_save(self, turn: Turn) -> bool:
         namespace = turn[-1].namespace
         held_back = turn[-1] in self._paused or namespace in self.fits.plans.giving_way
-        return not held_back and self._brake.allows(Act.SAVE_ROOM, namespace)
+        return not held_back and self._switches.allows(Act.SAVE_ROOM, namespace)
 
     def held_back(self, now: float) -> list[Gang]:
         """Gangs due for a reservation that safety switches forbid; each is returned once."""
-        if not self._entries or (self._brake.everywhere.allows(Act.SAVE_ROOM) and not self._brake.labelled):
+        if not self._entries or (self._switches.everywhere.allows(Act.SAVE_ROOM) and not self._switches.labelled):
             return []
         waiting = (entry.gang for key, entry in self._entries.items() if key not in self._held_back)
         found = [gang for gang in waiting if self._is_due(gang, now) and not self._may_save(gang.turn)]

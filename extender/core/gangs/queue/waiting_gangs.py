@@ -30,7 +30,7 @@ class Waiting:
     preempting: Preemption
     _staying: ResidentPods
     _patience: BackfillTrigger
-    _brake: SafetySwitches
+    _switches: SafetySwitches
     stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Waiting gangs that have changed: they are requeued even if no node gained room."""
     unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
@@ -144,7 +144,7 @@ class Waiting:
 
     def enter_unasked(self, key: GangKey, now: float) -> None:
         """Queues the gang as if a member had been rejected, unless its namespace is only observed."""
-        if self._brake.observes(key.namespace):
+        if self._switches.observes(key.namespace):
             del self.unasked[key]
         else:
             self.enter(self._table.by_key[key], now)
@@ -168,7 +168,7 @@ class Waiting:
         if self._first_unasked >= gang.wait.order:
             return []
         self._first_unasked = None
-        others = [self._table.by_key[key] for key in self.unasked if not self._brake.observes(key.namespace)]
+        others = [self._table.by_key[key] for key in self.unasked if not self._switches.observes(key.namespace)]
         return [o for o in others if o.terms.claims >= gang.terms.claims and o.wait.order < gang.wait.order]
 
     def violations(self) -> Iterator[Violation]:
@@ -177,7 +177,7 @@ class Waiting:
         yield from self._staying.violations()
         for gang in self._table.by_key.values():
             watched = (
-                self._brake.observes(gang.key.namespace)
+                self._switches.observes(gang.key.namespace)
                 or self._is_watched(gang)
                 or gang.key in self.unasked
                 or gang.key in self.stirred

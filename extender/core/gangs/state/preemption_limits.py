@@ -70,7 +70,7 @@ class BudgetsUnknown:
 
 WhyNot = BudgetsUnknown | UnknownAsks | Exhausted | InVain | NobodySuffices
 
-BRAKED = "the brake's"
+SWITCHED_OFF = "a safety switch's"
 DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
     "a node's own", "another scheduler's", "made again at once", "a disruption budget's", "not to be evicted lately"
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the brake holds back is not done, what it lets go is done again, and putting it on strands nobody."""
+"""What the safety switches holds back is not done, what it lets go is done again, and putting it on strands nobody."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_bind_that_waits_for_room_is_let_through(world: GangWorld) -> None:
     assert list(world.opened) == [ordinary.uid]
 
 
-@pytest.mark.parametrize("switch", ["observe_only", "saves_room"])
+@pytest.mark.parametrize("switch", ["observe_only", "backfill_reservation"])
 def test_room_that_was_saved_is_given_back(world: GangWorld, switch: str) -> None:
     n0, n1 = nodes(world, 2)
     world.create(pod("stranger", FULL, node=n1))
@@ -265,7 +265,7 @@ def test_once_it_is_off_a_gang_that_kube_scheduler_does_not_ask_about_is_lined_u
     assert waiting in world.scheduler.cache.gangs.waiting.queue
 
 
-def test_a_gang_that_the_brake_cannot_handle_is_set_aside(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gang_that_the_switches_cannot_handle_is_set_aside(world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes(world, 2)
     members = gang("first", 2)
     world.create(*members)
@@ -314,9 +314,9 @@ def half_bound(world: GangWorld) -> list[Pod]:
 @pytest.mark.parametrize("how", ["settings", "label"])
 def test_where_that_is_off_a_part_is_left_as_it_is_and_the_rest_can_still_follow(world: GangWorld, how: str) -> None:
     if how == "settings":
-        world.hold(evicts_parts=False)
+        world.hold(evict_partial_gangs=False)
     else:
-        world.label("default", evicts_parts=False)
+        world.label("default", evict_partial_gangs=False)
     members = half_bound(world)
     world.pass_time(10)
     assert not world.evicted
@@ -349,9 +349,9 @@ def test_where_we_only_observe_nobody_is_told_that_a_part_has_its_time(world: Ga
 def test_where_preemption_is_off_it_is_worked_out_and_nobody_leaves(world: GangWorld, by_label: bool) -> None:
     [n0] = nodes(world, 1)
     world.create(pod("low", FULL, node=n0))
-    world.label("default" if by_label else "elsewhere", preempts_for_gangs=False)
+    world.label("default" if by_label else "elsewhere", gang_preemption=False)
     if not by_label:
-        world.hold(preempts_for_gangs=False)
+        world.hold(gang_preemption=False)
     [member] = gang("high", 1, namespace="default", priority=5)
     other = replace(member, namespace="default")
     world.create(other)
@@ -368,7 +368,7 @@ def test_where_preemption_is_off_it_is_worked_out_and_nobody_leaves(world: GangW
 
 def test_a_namespace_where_preemption_is_off_protects_its_pods(world: GangWorld) -> None:
     n0, n1 = nodes(world, 2)
-    world.label("precious", preempts_for_gangs=False)
+    world.label("precious", gang_preemption=False)
     world.create(pod("kept", FULL, namespace="precious", node=n0), pod("low", FULL, node=n1, priority=1))
     [member] = gang("high", 1, priority=5)
     world.create(member)
@@ -378,7 +378,7 @@ def test_a_namespace_where_preemption_is_off_protects_its_pods(world: GangWorld)
 
 def test_a_protected_member_protects_its_gang(world: GangWorld) -> None:
     n0, n1 = nodes(world, 2)
-    world.label("precious", preempts_for_gangs=False)
+    world.label("precious", gang_preemption=False)
     runs = gang("runs", 2, namespace="precious")
     world.create(*(replace(each, node=where) for each, where in zip(runs, (n0, n1), strict=True)))
     [member] = gang("high", 1, priority=5)
@@ -391,7 +391,7 @@ def test_a_protected_member_protects_its_gang(world: GangWorld) -> None:
 def test_no_room_is_made_for_a_gang_that_none_may_be_saved_for(world: GangWorld) -> None:
     [n0] = nodes(world, 1)
     world.create(pod("low", FULL, node=n0))
-    world.hold(saves_room=False)
+    world.hold(backfill_reservation=False)
     [member] = gang("high", 1, priority=5)
     world.create(member)
     world.filter(member, [n0])
@@ -402,7 +402,7 @@ def test_no_room_is_made_for_a_gang_that_none_may_be_saved_for(world: GangWorld)
 def test_where_saving_is_off_the_next_in_turn_has_it_and_it_is_told_once(world: GangWorld) -> None:
     n0, n1 = nodes(world, 2)
     world.create(pod("stranger", FULL, node=n1))
-    world.label("lab", saves_room=False)
+    world.label("lab", backfill_reservation=False)
     first, second = gang("first", 2, namespace="lab"), gang("second", 2)
     world.create(*first, *second)
     for each in (*first, *second):
@@ -419,7 +419,7 @@ def test_a_gang_that_no_room_is_saved_for_is_placed_as_soon_as_it_fits(world: Ga
     n0, n1 = nodes(world, 2)
     stranger = pod("stranger", FULL, node=n1)
     world.create(stranger)
-    world.hold(saves_room=False)
+    world.hold(backfill_reservation=False)
     train = gang("train", 2)
     world.create(*train)
     for each in train:

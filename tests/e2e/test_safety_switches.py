@@ -1,4 +1,4 @@
-"""The hand on the brake while it runs: the settings file, labels of namespaces; what is held and what is destroyed."""
+"""Safety switches at run time: the settings file, labels of namespaces; what is held back, and what is evicted."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def field(state_folder: Path, where: str, settings: Path) -> Iterator[Field]:
 @pytest.fixture
 def arena(field: Field, request: pytest.FixtureRequest) -> Iterator[Arena]:
     """A namespace of the test's own. Where nothing is refused, gangs are bound in part as without Escher."""
-    made = field.arena(f"brake-{len(request.node.name)}")
+    made = field.arena(f"switches-{len(request.node.name)}")
     try:
         yield made
         assert made.report().gaps == 0
@@ -61,11 +61,11 @@ def hold(field: Field, settings: Path) -> Iterator[Hold]:
 
     yield write
     write("observe_only: false\n")
-    eventually(lambda: not everywhere(field)["observe_only"], what="the end of the brake")
+    eventually(lambda: not everywhere(field)["observe_only"], what="the end of the safety switches")
 
 
 def everywhere(field: Field) -> dict[str, bool]:
-    found: dict[str, bool] = field.service.call("GET", "/v1/brake")["everywhere"]
+    found: dict[str, bool] = field.service.call("GET", "/v1/safety-switches")["everywhere"]
     return found
 
 
@@ -75,7 +75,7 @@ def label(arena: Arena, **labels: str | None) -> None:
     arena.api.patch(f"/api/v1/namespaces/{arena.namespace}", {"metadata": {"labels": said}})
     wanted = any(value is not None for value in labels.values())
     eventually(
-        lambda: (arena.namespace in arena.service.call("GET", "/v1/brake")["namespaces"]) is wanted,
+        lambda: (arena.namespace in arena.service.call("GET", "/v1/safety-switches")["namespaces"]) is wanted,
         what="the service knowing the labels",
     )
 
@@ -97,7 +97,7 @@ def test_whoever_waits_is_let_in_when_the_settings_file_says_observe_only(arena:
     eventually(lambda: arena.service.metric("escher_settings_file_unusable_total") == 1, what="the complaint")
     assert everywhere(arena.field)["observe_only"]
     hold("observe_only: false\n")
-    eventually(lambda: not everywhere(arena.field)["observe_only"], what="the end of the brake")
+    eventually(lambda: not everywhere(arena.field)["observe_only"], what="the end of the safety switches")
     before = set(arena.bound(members))
     assert stays(lambda: set(arena.bound(members)), during=6.0, what="the members that run") == before
     arena.nodes(1)
@@ -106,12 +106,12 @@ def test_whoever_waits_is_let_in_when_the_settings_file_says_observe_only(arena:
 
 def test_while_we_only_observe_what_would_be_refused_is_counted(arena: Arena, hold: Hold) -> None:
     hold("observe_only: true\n")
-    eventually(lambda: everywhere(arena.field)["observe_only"], what="the brake")
-    before = arena.service.metric("escher_withheld_total", act="refuse")
+    eventually(lambda: everywhere(arena.field)["observe_only"], what="the safety switches")
+    before = arena.service.metric("escher_actions_suppressed_total", act="refuse")
     arena.nodes(2)
     members = arena.create(*arena.gang("train", 3, EXTENDER, cpu=8))
     eventually(lambda: len(arena.bound(members)) == 2, what="what has room being bound")
-    assert arena.service.metric("escher_withheld_total", act="refuse") > before
+    assert arena.service.metric("escher_actions_suppressed_total", act="refuse") > before
     assert stays(lambda: len(arena.bound(members)), during=5.0, what="the members that run") == 2
 
 
@@ -135,10 +135,10 @@ def test_a_label_protects_pods_from_preemption_until_it_goes(arena: Arena, urgen
     high = arena.create(*arena.gang("high", 1, EXTENDER, cpu=8, priority_class=urgent))
     arena.until_rejected(high)
     assert stays(lambda: arena.bound().keys(), during=3.0, what="the pods that run") == set(low)
-    before = arena.service.metric("escher_destroyed_total", kind="preempted")
+    before = arena.service.metric("escher_evictions_total", kind="preempted")
     label(arena, preempt=None)
     arena.until_bound(high, within=40)
-    assert arena.service.metric("escher_destroyed_total", kind="preempted") == before + 1
+    assert arena.service.metric("escher_evictions_total", kind="preempted") == before + 1
     [line] = [line for line in arena.field.cluster.log("service").splitlines() if f"{arena.namespace}/low" in line]
     assert "destroyed" in line
     assert "higher priority" in line
