@@ -30,7 +30,7 @@ class Resource(msgspec.Struct, frozen=True):
     name: str
     shared: bool
     key: str
-    """Its spelling on nodes and in pods: `escher.dev/team-a.data1`."""
+    """Its name on nodes and in pods: `escher.dev/team-a.data1`."""
     nodes: dict[str, int]
     """Units by node."""
     version: str
@@ -42,7 +42,7 @@ class Resource(msgspec.Struct, frozen=True):
     finalizers: list[str] = []
     """What holds it while it is being deleted."""
     export_to: list[str] = []
-    """Other namespaces whose pods may ask for it."""
+    """Other namespaces whose pods may request it."""
 
 
 class Holder(msgspec.Struct, frozen=True):

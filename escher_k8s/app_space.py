@@ -86,7 +86,7 @@ class AppSpace:
         be too long.
         """
         if spec.gang.namespace != self._namespace:
-            raise ValueError(f"gang {spec.gang} is not in namespace {self._namespace!r}, whose pods are followed here")
+            raise ValueError(f"gang {spec.gang} is not in namespace {self._namespace!r}, whose pods are watched here")
         # The longest token: no collector of leftovers takes it for a token of an instance that it collects.
         spec = spec if spec.run else spec.with_run(os.urandom(LONGEST_RUN).hex()[:LONGEST_RUN])
         effects = self._esl.start(spec, self._work.now())
@@ -112,7 +112,7 @@ class AppSpace:
 
     async def _carry_out(self, change: Change | TaskChange) -> None:
         if isinstance(change, LaunchTask | CancelTask | StopTask):
-            raise Refused("a gang's members are the application's own")
+            raise Refused("the application itself creates and deletes a gang's members")
         await self._port.carry_out(change)
 
     def _report(self, report: Report) -> None:

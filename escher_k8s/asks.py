@@ -86,7 +86,7 @@ class Ask:
             return NotImplemented
         for each in (self, other):
             if not each.policies or each.resources or each.labels or each._beside_policies() or each.scheduling_gates:
-                raise Contradiction("|", f"{each.subject} is no choice: only asks for policies alone are")
+                raise Contradiction("|", f"{each.subject} cannot be an alternative: it must ask for policies alone")
         both = self & other
         return replace(
             both,
@@ -148,8 +148,7 @@ class Ask:
 
     def _contradicts(self, where: str, found: object, wanted: str) -> None:
         raise Contradiction(
-            where,
-            f"the pod says {str(found)!r} already, and {self._says(wanted)}; leave it out of the pod, or ask alike",
+            where, f"the pod already has {str(found)!r}, but {self._says(wanted)}; remove it from the pod, or ask alike"
         )
 
     def _both(self, where: str, mine: Mapping[str, str], other: Ask, others: Mapping[str, str]) -> Mapping[str, str]:

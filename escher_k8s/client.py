@@ -94,10 +94,10 @@ class _Addressed(Calls):
             return pause
         if lost is not None:
             self._lost(lost)
-        raise Unreachable(f"the service at {self.url} ends every stream of events as soon as it has begun")
+        raise Unreachable(f"the service at {self.url} ends every event stream at once")
 
     def _strange(self, error: msgspec.MsgspecError) -> NoReturn:
-        raise Unreachable(f"what answers at {self.url} is no Escher service that this client knows: {error}") from error
+        raise Unreachable(f"{self.url} is not an Escher service that this client supports: {error}") from error
 
 
 class Escher(_Addressed):

@@ -48,7 +48,7 @@ class Problem(EscherError):
         self.status = int(details["status"])
         self.detail = str(details.get("detail") or self.title)
         self.field: str | None = details.get("field")
-        """The part of the request at fault, such as `node_spec`; None if there is none."""
+        """The invalid part of the request, such as `node_spec`; None if there is none."""
         self.details = dict(details)
         """All members, as received."""
         self.retry_after = retry_after
@@ -58,7 +58,7 @@ class Problem(EscherError):
 
 
 class Invalid(Problem):
-    """A value cannot be accepted; `field` names it."""
+    """A value is invalid; `field` names it."""
 
 
 class NotFound(Problem):
@@ -66,7 +66,7 @@ class NotFound(Problem):
 
 
 class BeingDeleted(Problem):
-    """It, or its namespace, is being deleted: it cannot be set before that is over."""
+    """The object or its namespace is being deleted: it cannot be set before that is over."""
 
 
 class NotInForce(Problem):

@@ -27,7 +27,7 @@ class OwnNodeUnknown(EscherError):
     """The caller's pod does not know its node: the text shows what to add to its manifest."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"{why}; name a node, or have the pod be told its own by what its container says:\n{SNIPPET}")
+        super().__init__(f"{why}; name a node, or add this to the pod's container:\n{SNIPPET}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def own_pod(environment: Mapping[str, str], namespace_file: Path) -> OwnPod | st
     namespace = environment.get("POD_NAMESPACE") or _read(namespace_file)
     if not namespace:
         if environment.get("KUBERNETES_SERVICE_HOST"):
-            raise OwnNodeUnknown("this pod's namespace is not known: it has no files of a service account")
+            raise OwnNodeUnknown("this pod's namespace is not known: it has no service account files")
         return None
     for variable in ("POD_NAME", "HOSTNAME"):
         if name := environment.get(variable):

@@ -105,9 +105,9 @@ class PolicySpace(PolicyAsks):
         match change:
             case LaunchTask(task=task):
                 if (template := self._template_of(change)) is None:
-                    raise Refused(f"nobody has said from which template task {task!r} is made")
+                    raise Refused(f"no template is known for task {task!r}")
                 await self._port.create(task_manifest(change, template))
             case SetCapacity() | RemoveCapacity() | CancelTask() | StopTask():
                 await self._port.carry_out(change)
             case _:
-                raise Refused("a policy has no ghosts, and evicts nobody")
+                raise Refused("a policy has no ghosts and evicts no pods")

@@ -29,8 +29,8 @@ class Token:
         if text is None:
             return None
         if not text.isascii() or not text.isprintable() or not text or " " in text:
-            where = "the token" if self.file is None else f"what is in {self.file}"
-            raise EscherError(f"{where} is no bearer token: it is empty, or has characters that none has")
+            where = "the token" if self.file is None else f"the content of {self.file}"
+            raise EscherError(f"{where} is not a bearer token: it is empty, or has invalid characters")
         return f"Bearer {text}"
 
     def _read(self, file: Path) -> str | None:
@@ -51,7 +51,7 @@ def token_for(
 ) -> Token:
     """The caller's token for the service at that address. Raises Contradiction if two are given."""
     if token is not None and token_file is not None:
-        raise Contradiction("token_file", "there is a token already: give one of the two")
+        raise Contradiction("token_file", "token is given as well: give one of the two")
     if token is not None:
         return Token(token.strip())
     if token_file is not None:

@@ -51,12 +51,12 @@ class Template:
 def templates(workload: object, only: str | Collection[str] | None = None) -> list[Template]:
     """Its templates; `only`: of a JobSet, these replicatedJobs. Raises TypeError, ValueError."""
     if not isinstance(workload, Mapping) and not is_model(workload):
-        raise TypeError(f"a {type(workload).__name__} is no pod; give a dict in Kubernetes' spelling, or a model of it")
+        raise TypeError(f"a {type(workload).__name__} is not a pod; give a dict in Kubernetes' spelling, or a model")
     said, kind = spelt(workload), _kind(workload)
     if kind == "DaemonSet":
         raise TypeError("a DaemonSet has a pod on each node, bound there by name: there is nothing to ask for")
     if kind.endswith("List") or "items" in said:
-        raise TypeError(f"a {kind or 'List'} is several things; attach the ask to each of its items")
+        raise TypeError(f"a {kind or 'List'} has several objects; attach the ask to each of its items")
     if kind == _JOB_SET:
         return _chosen(_of_job_set(said), only)
     if only is not None:
@@ -65,7 +65,7 @@ def templates(workload: object, only: str | Collection[str] | None = None) -> li
         return [Template(path, _template(said, path, kind), pods=_pods(kind, said))]
     if not _has_containers(said):
         of_no_kind = "write its kind, or " if not kind and "template" in (said.get("spec") or {}) else ""
-        raise TypeError(f"a {kind or 'dict'} without spec.containers is no pod; {of_no_kind}give {_KNOWN}")
+        raise TypeError(f"a {kind or 'dict'} without spec.containers is not a pod; {of_no_kind}give {_KNOWN}")
     return [Template((), said)]
 
 
@@ -98,25 +98,25 @@ def require_enough(workload: object, gang: str, quorum: int, others: int) -> Non
     if kind == "StatefulSet" and (spec.get("podManagementPolicy") or "OrderedReady") == "OrderedReady":
         raise Contradiction(
             "spec.podManagementPolicy",
-            f"a StatefulSet makes one pod after the other, each when the one before is ready, and gang {gang!r} places "
+            f"a StatefulSet creates each pod only after the one before is ready, but gang {gang!r} places "
             f"{quorum} together; write 'Parallel'",
         )
     if kind == "CronJob" and (spec.get("concurrencyPolicy") or "Allow") == "Allow":
         raise Contradiction(
             "spec.concurrencyPolicy",
-            f"runs of a CronJob may overlap, and their pods would be members of the one gang {gang!r}; write 'Forbid' "
+            f"runs of a CronJob may overlap, and their pods would be members of the same gang {gang!r}; write 'Forbid' "
             "or 'Replace'",
         )
     most = _at_once([each for each in templates(workload) if _may_be_of(gang, each)])
     # With 0 replicas, the workload is to grow later, and no pod waits until then.
     if most is not None and 0 < most < wanted:
         where, what = _sizes(kind)
-        elsewhere = f", {others} of them from elsewhere," if others else ""
+        elsewhere = f", {others} of them from other workloads," if others else ""
         raise Contradiction(
             where,
-            f"the {kind} has at most {most} pod{'' if most == 1 else 's'} at once, and gang {gang!r} places {quorum}"
-            f"{elsewhere} together or none; {what}, ask for a gang of {most + others}, or say `others=` where members "
-            "come from elsewhere",
+            f"the {kind} has at most {most} pod{'' if most == 1 else 's'} at once, but gang {gang!r} places {quorum}"
+            f"{elsewhere} together or none; {what}, ask for a gang of {most + others}, or set `others=` if members "
+            "come from other workloads",
         )
 
 
@@ -196,7 +196,7 @@ def _template(said: Manifest, path: Path, kind: str) -> Manifest:
             break
     if not isinstance(found, dict) or not _has_containers(found):
         where = Template(path, {}).field("spec.containers")
-        raise TypeError(f"a {kind} without {where} has no pod template that can be asked for")
+        raise TypeError(f"a {kind} without {where} has no pod template")
     return found
 
 

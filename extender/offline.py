@@ -58,7 +58,7 @@ class _Absent:
     """Calls that only a service answers."""
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise NotFound("", name, "a state dump answers explain and what-if; for all else ask the service")
+        raise NotFound("", name, "a state dump answers only explain and what-if; ask the service for all else")
 
 
 class InProcess(httpx.BaseTransport):
@@ -79,4 +79,4 @@ class InProcess(httpx.BaseTransport):
 def what_is_missing(there: Circumstances) -> Iterator[str]:
     """What the dumped service knew and the dump does not contain, in words."""
     if there.foreign_policies:
-        yield f"policies that do not come with Escher are not asked here: {', '.join(there.foreign_policies)}"
+        yield f"policies that are not part of Escher are not evaluated here: {', '.join(there.foreign_policies)}"

@@ -147,7 +147,7 @@ class Line:
                     await self._flows.wait()
                 if self._silenced[1] != unsilenced and re.search(self._silenced[0], path):
                     await asyncio.sleep(heard + silence - clock())
-                    raise Silent(f"nothing for {silence:g} s")
+                    raise Silent(f"no data for {silence:g} s")
                 self._check()
                 if self._breaks != unbroken:
                     raise Away("connection reset by peer")

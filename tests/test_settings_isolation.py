@@ -63,9 +63,9 @@ isolation:
         ("namespaces: {team: {pods: 3}}", "isolation.namespaces.team.pods"),
         ("namespaces: {Team: {}}", "namespace 'Team' is not a DNS label"),
         ("default: {names: ['A*']}", "isolation.default.names.0 = 'A*'"),
-        ("default: {nodes: {'a b': x}}", "is no key of a label"),
+        ("default: {nodes: {'a b': x}}", "is not a label key"),
         ("default: {nodes: {pool: []}}", "isolation.default.nodes.pool"),
-        ("default: {nodes: {pool: ['x y']}}", "is no value of a label"),
+        ("default: {nodes: {pool: ['x y']}}", "is not a label value"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_field(path: Path, said: str, field: str) -> None:

@@ -28,7 +28,7 @@ class TestAnOldName:
         assert load_settings(file, heard=heard.append) == Settings.model_validate(
             {"backfill_after_skips": 3, "port": 0}
         )
-        assert heard == ["bypasses is called backfill_after_skips since version 0.1, and refused from 0.4 on"]
+        assert heard == ["bypasses is named backfill_after_skips since version 0.1, and is refused from 0.4 on"]
 
     def test_gives_way_to_the_command_line_as_the_new_one_does(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
@@ -38,7 +38,7 @@ class TestAnOldName:
     def test_beside_the_new_one_is_refused(self, tmp_path: Path) -> None:
         file = tmp_path / "settings.yaml"
         file.write_text("bypasses: 3\nbackfill_after_skips: 4\n")
-        with pytest.raises(BadSettings, match="bypasses and backfill_after_skips are both there, and are one setting"):
+        with pytest.raises(BadSettings, match="bypasses and backfill_after_skips are the same setting"):
             load_settings(file)
 
     def test_with_a_bad_value_is_complained_of_by_the_new_one(self, tmp_path: Path) -> None:

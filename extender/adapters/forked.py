@@ -59,7 +59,7 @@ class Forked:
     async def in_a_copy(self, work: Callable[[], T], namespace: str = "") -> T:
         """Returns the work's result. Raises Unavailable, and the work's ManagementError."""
         if self._waiting[namespace] >= MOST_WAITING:
-            raise Unavailable("too many ask what would be: ask again in a moment", retry_after=1.0)
+            raise Unavailable("too many simulations are waiting: ask again in a moment", retry_after=1.0)
         self._waiting[namespace] += 1
         try:
             async with self._one.held(namespace):
@@ -86,7 +86,7 @@ class Forked:
             return _MOST_MORE
         if memory.left // 2 < _LEAST_MORE:
             raise Unavailable(
-                f"no copy is made of this process: {memory.left} of its {memory.limit} bytes of memory are left",
+                f"this process cannot be forked: {memory.left} of its {memory.limit} bytes of memory are free",
                 retry_after=10.0,
             )
         return min(_MOST_MORE, memory.left // 2)
@@ -120,7 +120,7 @@ def _fork(work: Callable[[], Any], alarm: float, more: int, *, of_a_copy: bool =
     except OSError as error:
         os.close(reading)
         os.close(writing)
-        raise Unavailable(f"no copy can be made of this process: {error}") from error
+        raise Unavailable(f"this process cannot be forked: {error}") from error
     if copy == 0:
         _work(work, writing, alarm, more, parent)
     if not of_a_copy:
@@ -148,10 +148,10 @@ def _answer(said: Any, within: float, more: int) -> Any:
         case ("refusal", kind, field, value, detail):
             raise kind(field, value, detail)
         case ("defect", defect):
-            raise RuntimeError(f"in a copy of the process: {defect}")
+            raise RuntimeError(f"in a fork of the process: {defect}")
         case _:
             limits = f"{within:g} s and {more >> 20} MiB"
-            raise Unavailable(f"it could not be worked out within {limits}: ask for less")
+            raise Unavailable(f"the simulation did not finish within {limits}: ask for less")
 
 
 def _work(work: Callable[[], Any], writing: int, alarm: float, more: int, parent: int) -> None:

@@ -75,7 +75,7 @@ class LogLines:
             self._lines.put(line)
         else:
             self.lost += 1
-            self._why = "whoever reads the log is too slow"
+            self._why = "the reader of the log is too slow"
         return len(text)
 
     def flush(self) -> None:

@@ -54,7 +54,7 @@ OLD_NAMES = {
 
 def _by_old_name(metric: Metric) -> Metric:
     old = OLD_NAMES[metric.name]
-    again = Metric(old, f"The old name of {metric.name}; gone from version 0.4 on", metric.type)
+    again = Metric(old, f"Old name of {metric.name}; removed in version 0.4", metric.type)
     again.samples = [each._replace(name=each.name.replace(metric.name, old, 1)) for each in metric.samples]
     return again
 
@@ -68,12 +68,12 @@ class CredentialMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         if self._credentials.ends_at is not None:
             ends = GaugeMetricFamily(
-                "escher_credentials_end_timestamp_seconds", "When the credentials for the API server end"
+                "escher_credentials_end_timestamp_seconds", "When the credentials for the API server expire"
             )
             ends.add_metric([], self._credentials.ends_at)
             yield ends
         vain = CounterMetricFamily(
-            "escher_credentials_not_renewed", "Times that loading the credentials anew brought nothing of use"
+            "escher_credentials_not_renewed", "Reloads of the credentials that brought no usable ones"
         )
         vain.add_metric([], self._credentials.vain)
         yield vain
@@ -87,7 +87,7 @@ class LogMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         lost = CounterMetricFamily(
-            "escher_log_lines_lost", "Lines of the log that could not be written, or for which nobody was ready in time"
+            "escher_log_lines_lost", "Log lines that could not be written, or that the reader did not take in time"
         )
         lost.add_metric([], self._lines.lost)
         yield lost
@@ -102,12 +102,12 @@ class CertificateMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         expires = GaugeMetricFamily(
-            "escher_certificate_expires_seconds", "Until the first certificate of the served chain ends; then negative"
+            "escher_certificate_expires_seconds", "Until the served chain's first certificate expires; then negative"
         )
         expires.add_metric([], self._certificates.ends_at - self._now())
         yield expires
         unusable = CounterMetricFamily(
-            "escher_certificates_unusable", "Times that new certificates could not be used, and the old ones stayed"
+            "escher_certificates_unusable", "New certificates that could not be used; the old ones stayed in use"
         )
         unusable.add_metric([], self._certificates.unusable)
         yield unusable
@@ -139,17 +139,17 @@ class Metrics(Collector):
             "escher_invariant_violations", "Invariants that did not hold", ["invariant"], registry=registry
         )
         self._evictions = Counter(
-            "escher_evictions", "Pods that the API server let Escher evict, by why", ["kind"], registry=registry
+            "escher_evictions", "Evictions that the API server accepted, by kind", ["kind"], registry=registry
         )
         self._suppressed = Counter(
-            "escher_actions_suppressed", "Acts that a safety switch held back, by act", ["act"], registry=registry
+            "escher_actions_suppressed", "Actions that a safety switch suppressed, by act", ["act"], registry=registry
         )
         self._bad_settings = Counter(
             "escher_settings_file_unusable", "Times that the settings file could not be used", registry=registry
         )
         self._shed = Counter(
             "escher_management_shed",
-            "Calls of the management API refused for too much to do, or too little memory",
+            "Calls of the management API refused because of overload or low memory",
             ["why"],
             registry=registry,
         )
@@ -162,7 +162,7 @@ class Metrics(Collector):
         )
         self._undone = Counter(
             "escher_write_back_undone",
-            "Writes of a node's status that somebody else had changed back",
+            "Writes of a node's status that another client changed back",
             registry=registry,
         )
         registry.register(self)
@@ -216,12 +216,12 @@ class Metrics(Collector):
         yield aside
         unfinished = GaugeMetricFamily(
             "escher_preemptions_unfinished",
-            "Gangs of which only some members could be evicted for others, and that lack members of their quorum since",
+            "Preempted gangs of which only some members could be evicted, and that are below their quorum since",
         )
         unfinished.add_metric([], len(self._cache.gangs.waiting.preempting.victims.unfinished))
         yield unfinished
         half = GaugeMetricFamily(
-            "escher_transactions_unfinished", "Intents of transactions that nobody is at here: to be taken back"
+            "escher_transactions_unfinished", "Intents of transactions that do not run here: to be rolled back"
         )
         half.add_metric([], self._transactions_unfinished())
         yield half
@@ -234,12 +234,12 @@ class Metrics(Collector):
         pending.add_metric([], self._write_back.pending)
         yield pending
         fights = GaugeMetricFamily(
-            "escher_write_back_fights", "Nodes whose status somebody changes back, time and again"
+            "escher_write_back_fights", "Nodes whose status another client changes back repeatedly"
         )
         fights.add_metric([], self._write_back.fights())
         yield fights
         ages = GaugeMetricFamily(
-            "escher_watch_age_seconds", "Since the API server last said anything about a kind", labels=["kind"]
+            "escher_watch_age_seconds", "Since the API server last sent anything about a kind", labels=["kind"]
         )
         for kind, age in self._cache.staleness.ages().items():
             ages.add_metric([kind], age)
@@ -247,7 +247,7 @@ class Metrics(Collector):
         yield from self._savings()
 
     def _safety_switches(self) -> Metric:
-        family = GaugeMetricFamily("escher_brake", "1 where the settings hold an act back everywhere", labels=["act"])
+        family = GaugeMetricFamily("escher_brake", "1 if the settings suppress an action everywhere", labels=["act"])
         for act in Act:
             family.add_metric([act.value], not self._cache.safety_switches.everywhere.allows(act))
         return family

@@ -79,7 +79,7 @@ def in_force(spec: PolicySpec, spelling: Spelling = Spelling.HTTP) -> PolicyInFo
     if spec.selector is not None:
         faults += _faults_of(spec.selector, spelling)
         if spec.type in ASKED:
-            faults.append(Fault("selector", f"selector: type {spec.type} selects no pods, it is asked; remove it"))
+            faults.append(Fault("selector", f"selector: type {spec.type} is asked and selects no pods; remove it"))
     if parameters is None or faults:
         raise BadPolicySpec(faults)
     return PolicyInForce(parameters, _selector(spec.selector))
@@ -90,7 +90,7 @@ def in_force(spec: PolicySpec, spelling: Spelling = Spelling.HTTP) -> PolicyInFo
 
 def _parameters(kind: str, said: Mapping[str, Any], spelling: Spelling) -> Parameters:
     if kind not in TYPES:
-        raise BadPolicySpec([Fault("type", f"type: {quoted(kind)} is none; write one of {', '.join(TYPES)}")])
+        raise BadPolicySpec([Fault("type", f"type: {quoted(kind)} does not exist; write one of {', '.join(TYPES)}")])
     spelt = {spelling.of(name): value for name, value in said.items()}
     try:
         read = _model(kind, spelling).model_validate(spelt)
@@ -254,7 +254,7 @@ def _faults_of_requirement(requirement: LabelRequirement, at: str) -> Iterator[F
     if why := _not_a_key(requirement.key):
         yield Fault(f"{at}.key", f"{at}.key: {why}")
     if requirement.operator not in OPERATORS:
-        said = f"{at}.operator: {quoted(requirement.operator)} is none; write one of {', '.join(OPERATORS)}"
+        said = f"{at}.operator: {quoted(requirement.operator)} does not exist; write one of {', '.join(OPERATORS)}"
         yield Fault(f"{at}.operator", said)
     elif (requirement.operator in ("In", "NotIn")) != bool(requirement.values):
         what = "needs at least one value" if requirement.operator in ("In", "NotIn") else "takes no values"
@@ -270,13 +270,13 @@ def _not_a_key(key: str) -> str:
     """Returns why this cannot be a label's key, and what would be valid; empty if it can."""
     prefix, slash, name = key.rpartition("/")
     if slash and not (len(prefix) <= _PREFIX_LIMIT and _PREFIX.fullmatch(prefix)):
-        return f"{quoted(prefix)} is no prefix of a label; write a DNS name, such as example.com"
+        return f"{quoted(prefix)} is not a label prefix; write a DNS name, such as example.com"
     if len(name) > _NAME_LIMIT or not _NAME.fullmatch(name):
-        return f"{quoted(name)} is no label; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
+        return f"{quoted(name)} is not a label key; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
     return ""
 
 
 def _not_a_value(value: str) -> str:
     if value and (len(value) > _NAME_LIMIT or not _NAME.fullmatch(value)):
-        return f"{quoted(value)} is no label's value; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
+        return f"{quoted(value)} is not a label value; write letters, digits, '-', '_' and '.', at most {_NAME_LIMIT}"
     return ""

@@ -72,9 +72,9 @@ def read(file: io.BufferedReader, progress: Callable[[int], None] = lambda count
     for count, line in enumerate(lines):
         if type(line) is dict and "end" in line:
             if line["end"] != count:
-                raise BadDump(f"it has {count} records, and should have {line['end']}: lines are missing; dump it anew")
+                raise BadDump(f"it has {count} records, but should have {line['end']}: lines are missing; dump again")
             if next(lines, None) is not None:
-                raise BadDump("something follows its end: dump it anew")
+                raise BadDump("it has lines after its end: dump again")
             progress(count)
             return
         try:
@@ -83,16 +83,16 @@ def read(file: io.BufferedReader, progress: Callable[[int], None] = lambda count
             raise BadDump(f"line {count + 2}: {error}") from None
         if count % _TELLS_EVERY == 0:
             progress(count)
-    raise BadDump("it ends too early: it was not written to its end, or not copied to its end; dump it anew")
+    raise BadDump("it ends too early: it was not completely written or copied; dump again")
 
 
 def _check_first(line: Any) -> None:
     if type(line) is not dict or line.get("kind") != KIND:
-        raise BadDump("it is no state dump: write one with `escher state --dump FILE`")
+        raise BadDump("it is not a state dump: write one with `escher state --dump FILE`")
     if line.get("format") != FORMAT:
         raise BadDump(
             f"its format is {line.get('format')!r:.20}, written by escher {line.get('escher')!r:.40}; this is escher "
-            f"{__version__}, which reads format {FORMAT}: use an escher of the version that wrote it"
+            f"{__version__}, which reads format {FORMAT}: use the escher version that wrote it"
         )
 
 
@@ -105,18 +105,18 @@ def _lines(file: io.BufferedReader) -> Iterator[Any]:
             number += 1
             if not line.endswith(b"\n"):
                 if number == 1:
-                    raise BadDump("it is no state dump: write one with `escher state --dump FILE`")
+                    raise BadDump("it is not a state dump: write one with `escher state --dump FILE`")
                 return
             try:
                 yield msgspec.json.decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if number == 1:
-                    raise BadDump("it is no state dump: write one with `escher state --dump FILE`") from None
+                    raise BadDump("it is not a state dump: write one with `escher state --dump FILE`") from None
                 raise BadDump(f"line {number} is not JSON: {error}") from None
     except EOFError:
         return
     except (gzip.BadGzipFile, zlib.error) as error:
-        raise BadDump(f"its compression (gzip) is damaged after line {number}: {error}; dump or copy it anew") from None
+        raise BadDump(f"its compression (gzip) is damaged after line {number}: {error}; dump or copy again") from None
 
 
 def _inflated(file: io.BufferedReader) -> io.BufferedReader | gzip.GzipFile:

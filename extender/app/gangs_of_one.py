@@ -44,16 +44,16 @@ _PLANNED = (AntiAffinity, Balance, CoLocation)
 class WhyNone(Enum):
     """Why no pod is evicted for a pod of no gang. The value is for people."""
 
-    SWITCHED_OFF = "preemption, or saving room for it, is switched off (safety switches: GET /v1/safety-switches)"
+    SWITCHED_OFF = "preemption or its backfill reservation is switched off (safety switches: GET /v1/safety-switches)"
     NEVER = "its preemptionPolicy is Never"
-    TOO_FEW = "no node has as many units as it asks for, free or held"
+    TOO_FEW = "no node has as many units as it requests, free or held"
     LOWEST = "no pod of lower priority is bound"
     NO_LOWER_HOLDER = "no pod of lower priority holds the units that it lacks"
     POLICIES = "the setting preempts_for_policies is off"
-    NOT_THEIRS = "its policies keep it waiting for what no other pod holds"
+    NOT_THEIRS = "it lacks what its policies require, and no other pod holds that"
     GROUP = "Escher does not plan the annotation escher.dev/anti-affinity-group"
-    ALTERNATIVES = "it has alternatives, and these are tried instead"
-    UNKNOWN_ASKS = "it requires what Escher cannot plan"
+    ALTERNATIVES = "its policies have alternatives, and these are tried instead"
+    UNKNOWN_ASKS = "it has requirements that Escher cannot plan"
 
 
 class GangsOfOne:

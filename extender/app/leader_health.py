@@ -84,7 +84,7 @@ class LeaderHealth:
                 # Whatever the answer: the next attempt comes one lease later.
                 self._answered_at = max(self._answered_at, now)
             if dead := [kind for kind, channel in channels.items() if channel.is_dead]:
-                return f"for {patience:g} s none of its {' and '.join(dead)} came through to the API server"
+                return f"for {patience:g} s none of its {' and '.join(dead)} reached the API server"
             if self._is_patient():
                 reads_since = now
             if not self._ready() and now - reads_since >= READY_WITHIN * longer:

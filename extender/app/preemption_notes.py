@@ -26,15 +26,15 @@ from extender.kube.names import NodeName, PodUid
 _OURS = (EphemeralFit.name, AntiAffinity.name, PolicyAntiAffinity.name, PolicyBalance.name, PolicyCoLocation.name)
 """Escher's rules by which pods are in each other's way."""
 _ON_THEIR_WAY = (
-    "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit finds it lacking, else "
-    "Escher does when kube-scheduler asks about the pod again"
+    "pods of lower priority hold what it lacks: kube-scheduler evicts them if its own fit check fails, else "
+    "Escher does when kube-scheduler calls it for the pod again"
 )
 _REMEDIES = {
-    WhyNone.NEVER: "give it a PriorityClass that preempts lower priorities",
-    WhyNone.LOWEST: "give it a higher priority, or wait until others end",
-    WhyNone.NO_LOWER_HOLDER: "give it a higher priority, or wait until others end",
-    WhyNone.POLICIES: "set preempts_for_policies in Escher's settings",
-    WhyNone.GROUP: "use an EscherPolicy of type anti-affinity instead, and preempts_for_policies",
+    WhyNone.NEVER: "give it a PriorityClass with preemptionPolicy PreemptLowerPriority",
+    WhyNone.LOWEST: "give it a higher priority, or wait until other pods end",
+    WhyNone.NO_LOWER_HOLDER: "give it a higher priority, or wait until other pods end",
+    WhyNone.POLICIES: "set preempts_for_policies to true in Escher's settings",
+    WhyNone.GROUP: "use an EscherPolicy of type anti-affinity instead, and set preempts_for_policies to true",
 }
 
 
@@ -47,11 +47,11 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
     )
     if cache.around.staying.anybody() and not gangs.planning.could_ever_fit(gang):
         # No room is reserved for it and no pod evicted: that would not help.
-        stays = "pods of DaemonSets, static pods, those of other schedulers and those that run for long stay"
-        said.append(f"it would not fit if all that may leave had left: {stays}")
-        remedies.append("add nodes that suit it, or ask for less in each member")
+        stays = "pods of DaemonSets, static pods, pods of other schedulers and long-running pods stay"
+        said.append(f"it would not fit even without all pods that can leave: {stays}")
+        remedies.append("add suitable nodes, or request less for each member")
     elif ahead:
-        said.append(f"gangs that wait before it: {ahead}")
+        said.append(f"gangs before it in the queue: {ahead}")
     elif (why := gangs.waiting.preempting.why_not(gang)) is not None:
         told, remedy = why_nobody_leaves(why, cache.clock.steady())
         said += [told] if told else []
@@ -64,9 +64,9 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
 def _held_back(cache: Cache, gang: Gang) -> list[str]:
     switches, where = cache.safety_switches, gang.key.namespace
     saves = switches.allows(Act.SAVE_ROOM, where)
-    held = [] if saves else ["no room is saved for it"]
+    held = [] if saves else ["it gets no backfill reservation"]
     if not (saves and switches.allows(Act.PREEMPT, where)):
-        held.append("nobody is evicted for it")
+        held.append("no pod is evicted for it")
     return held
 
 
@@ -89,17 +89,17 @@ def who_leaves_for(cache: Cache, pod: Pod, groups: Sequence[Group]) -> tuple[str
             return why_nobody_leaves(UnknownAsks(pod.unknown_asks), 0.0)
         # While the setting is off, a higher priority evicts no pod for the sake of a policy.
         helps = why is not WhyNone.LOWEST or cache.asks_ephemeral(pod) or cache.rules.preemption.for_policies
-        return f"Escher evicts nobody for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
+        return f"Escher evicts no pod for it: {why.value}", _REMEDIES.get(why, "") if helps else ""
     if gang.phase is Phase.QUARANTINED:
         return QUARANTINE, ""
     if (node := gangs.waiting.preempting.nomination_of(pod)) is not None and _is_left(cache, pod, node):
-        return f"pods of lower priority leave {node} for it", ""
+        return f"pods of lower priority on {node} are terminating for it", ""
     said, remedies = what_is_done(cache, gang)
     if not said and isinstance(gangs.waiting.preempting.why_not(gang), NobodySuffices):
-        said.append("it would not fit if all pods of lower priority that may leave did")
+        said.append("it would not fit if Escher evicted all pods of lower priority that it may evict")
     waits = gangs.planning.why_not(gang, cache.clock.steady())
     said += [waits] if waits != NO_ROOM else []
-    return "; ".join(said) or "it waits its turn, in which pods of lower priority may be evicted for it", "; ".join(
+    return "; ".join(said) or "it waits for its turn, when Escher may evict pods of lower priority for it", "; ".join(
         remedies
     )
 

@@ -60,11 +60,11 @@ class TakingBack:
             except (Occupied, Gone):
                 continue
             except Refused as error:
-                _log.error("what a transaction wrote cannot be taken back", name=str(former.name), why=str(error))
+                _log.error("a transaction's write cannot be rolled back", name=str(former.name), why=str(error))
                 if refused:
                     return
                 refused = True
-        raise Unavailable(f"{former.name} is changed by others faster than it can be taken back", retry_after=1.0)
+        raise Unavailable(f"{former.name} is changed by others faster than Escher can roll it back", retry_after=1.0)
 
     def is_gone(self, name: Identity) -> bool:
         """Whether no such object is known."""
@@ -83,7 +83,7 @@ class TakingBack:
             return
         if transaction_of(now.mark) == transaction:
             if not is_as_marked(now):
-                _log.warning("a write is not taken back: the object has changed since", name=str(now.name))
+                _log.warning("a write is not rolled back: the object has changed since", name=str(now.name))
                 await self._spare(now)
             elif was is None:
                 self._writing.deleted(now, await self._store.delete(now.name, if_version=now.resource_version))

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 DEFAULT_URL = "http://127.0.0.1:8080"
 _TIMEOUT = 60.0
 _SHOW = (
-    "Say who calls with --token-file, ESCHER_TOKEN_FILE or ESCHER_TOKEN; or, where the service knows callers by "
-    "certificates, with --tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
+    "Authenticate with --token-file, ESCHER_TOKEN_FILE or ESCHER_TOKEN; or, if the service authenticates by "
+    "certificate, with --tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
 )
 
 out = Terminal(highlight=False, soft_wrap=True)
@@ -44,29 +44,29 @@ Url = Annotated[str, typer.Option("--url", envvar="ESCHER_URL", help="Address of
 TlsCa = Annotated[
     Path | None,
     typer.Option(
-        "--tls-ca", envvar="ESCHER_TLS_CA", help="Trust services whose certificate one of these signed (PEM)."
+        "--tls-ca", envvar="ESCHER_TLS_CA", help="Trust services with a certificate from one of these CAs (PEM)."
     ),
 ]
 TlsCertificate = Annotated[
     Path | None,
     typer.Option(
-        "--tls-certificate", envvar="ESCHER_TLS_CERTIFICATE", help="Certificate to show to the service (PEM)."
+        "--tls-certificate", envvar="ESCHER_TLS_CERTIFICATE", help="Client certificate for the service (PEM)."
     ),
 ]
 TlsKey = Annotated[
-    Path | None, typer.Option("--tls-key", envvar="ESCHER_TLS_KEY", help="Private key of the certificate (PEM).")
+    Path | None, typer.Option("--tls-key", envvar="ESCHER_TLS_KEY", help="Private key of the client certificate (PEM).")
 ]
 TokenFile = Annotated[
     Path | None,
     typer.Option(
         "--token-file",
         envvar="ESCHER_TOKEN_FILE",
-        help="File with the bearer token that says who calls; or give the token in ESCHER_TOKEN.",
+        help="File with the bearer token; or give the token in ESCHER_TOKEN.",
     ),
 ]
 Namespace = Annotated[str, typer.Option("--namespace", "-n", envvar="ESCHER_NAMESPACE", help="Kubernetes namespace.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would happen; change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
 
 
 def connect(url: str, trust: ssl.SSLContext | bool = True) -> httpx.Client:
@@ -117,7 +117,7 @@ class Api:
         try:
             return answer.json()
         except ValueError:
-            fail(f"what answers at {self._client.base_url} is no Escher service: its answer is not JSON")
+            fail(f"the server at {self._client.base_url} is not an Escher service: its answer is not JSON")
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
@@ -168,7 +168,7 @@ def _open(
     if named and not url.startswith("https://"):
         option, path = next(iter(named.items()))
         fail(
-            f"{option} (or {_variable(option)}) is {path}, but {url} is not https; write https:// or leave it out",
+            f"{option} (or {_variable(option)}) is {path}, but {url} is not https; write https:// or omit the option",
             code=2,
         )
     authorization = _authorization(url, token_file)
@@ -225,7 +225,7 @@ def _check_address(url: str) -> None:
     except (ValueError, httpx.InvalidURL):
         usable = False
     if not usable:
-        fail(f"--url (or ESCHER_URL) is {url!r}, no address of a service; write one such as {DEFAULT_URL}", code=2)
+        fail(f"--url (or ESCHER_URL) is {url!r}, not a service URL; write one such as {DEFAULT_URL}", code=2)
 
 
 def _could_be_a_service(parts: SplitResult) -> bool:
@@ -245,19 +245,19 @@ def _trust(ca: Path | None, certificate: Path | None, key: Path | None) -> ssl.S
     if ca is None:
         context = httpx.create_ssl_context()
     else:
-        with _told("--tls-ca", ca, "no certificate (PEM) is in it"):
+        with _told("--tls-ca", ca, "it has no certificate (PEM)"):
             ca.read_bytes()
             # Only these authorities: a user who names one does not want the machine's hundred as well.
             context = ssl.create_default_context(cafile=ca)
             # Python 3.13 requires key identifiers in every certificate; authorities of many clusters omit them.
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if certificate is not None:
-        with _told("--tls-certificate", certificate, "no certificate (PEM) is in it"):
+        with _told("--tls-certificate", certificate, "it has no certificate (PEM)"):
             certificate.read_bytes()
             ssl.create_default_context().load_verify_locations(cafile=certificate)
         # One file may have both the certificate and the key.
         option, keys = ("--tls-certificate", certificate) if key is None else ("--tls-key", key)
-        with _told(option, keys, f"no private key (PEM) of the certificate {certificate} is in it"):
+        with _told(option, keys, f"it has no private key (PEM) of the certificate {certificate}"):
             keys.read_bytes()
             context.load_cert_chain(certificate, key)
     return context
@@ -283,11 +283,11 @@ def _advice(error: httpx.HTTPError, address: httpx.URL) -> str:
     import httpx
 
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
-        return "Name whom to trust with --tls-ca or ESCHER_TLS_CA"
+        return "Name the CA to trust with --tls-ca or ESCHER_TLS_CA"
     if address.scheme == "https" and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
         # With TLS 1.3 a server that requires a certificate closes the connection after the request has been sent.
         shown = "--tls-certificate (or ESCHER_TLS_CERTIFICATE) and --tls-key (or ESCHER_TLS_KEY)"
-        return f"If it requires a certificate, show one: {shown}"
+        return f"If it requires a client certificate, give one: {shown}"
     return "Give its address with --url or ESCHER_URL, or start it: escher serve"
 
 
@@ -311,6 +311,6 @@ def _refusal(answer: httpx.Response) -> str:
         problem = answer.json()
         detail, field = str(problem["detail"]), str(problem.get("field") or "")
     except (ValueError, KeyError, TypeError):
-        return f"the service answers {answer.status_code} {answer.reason_phrase}"
+        return f"the service answered {answer.status_code} {answer.reason_phrase}"
     told = detail if field in detail else f"{field}: {detail}"
     return f"{told}. {_SHOW}" if answer.status_code == 401 else told

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from extender.adapters.kubernetes.writers.traces import Traces
     from extender.kube.requests import Requests
 
-HELP = """Remove what Escher has left in a cluster, once the service is gone from it.
+HELP = """Remove what Escher has left in a cluster, after the service was uninstalled.
 
 Example: escher cleanup --kubeconfig ~/.kube/config
 
-EphemeralResources, their units on nodes, the gate of gangs on pods that wait, and annotations that the service wrote.
-Pods that run go on, and keep what they hold until they end. EscherPolicies, and what people wrote on their pods, stay.
-Without --yes it is only told what there is. While a Deployment of the service is there nothing is removed: what it has
-made cannot be told from what another has left. The chart's uninstallation runs this.
+It removes EphemeralResources, their units on nodes, the gang gate of waiting pods, and annotations of the service.
+Running pods keep running, and keep what they hold until they end. EscherPolicies and users' annotations on pods stay.
+Without --yes it only lists what it finds. While a Deployment of the service exists it removes nothing, because it
+cannot distinguish objects in use from leftovers. The chart's uninstallation runs this.
 """
 
 ROUNDS, PAUSE_SECONDS = 10, 3.0
@@ -41,18 +41,18 @@ app.command("gangs", epilog="Example: escher cleanup gangs --namespace team-a")(
 def cleanup(
     command: typer.Context,
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="The cluster; in a pod its service account, else ~/.kube/config.")
+        Path | None, typer.Option(help="Default: in a pod its service account, else ~/.kube/config.")
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove it, and do not only tell what there is.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove what is found; without it, only list it.")] = False,
     unless_installed: Annotated[
         bool,
-        typer.Option("--unless-installed", help="Where the service is installed, remove nothing, and call that well."),
+        typer.Option("--unless-installed", help="If the service is installed, remove nothing and exit with 0."),
     ] = False,
 ) -> None:
     if command.invoked_subcommand is not None:
         if kubeconfig or context or yes or unless_installed:
-            echo("escher cleanup gangs: give its options after the word gangs", err=True)
+            echo("escher cleanup gangs: put its options after the word gangs", err=True)
             raise typer.Exit(2)
         return
     import asyncio
@@ -66,7 +66,7 @@ def cleanup(
         credentials = await Credentials.load(default_loader(kubeconfig, context))
         async with Connection(credentials) as connection:
             if not yes:
-                echo(f"there is: {await traces.found(connection)}")
+                echo(f"found: {await traces.found(connection)}")
                 return traces.Traces()
             await nobody_installed(connection)
             return await removed(connection, asyncio.sleep)
@@ -80,7 +80,7 @@ def cleanup(
         echo(f"escher cleanup: {error}", err=True)
         raise typer.Exit(1) from None
     if left:
-        echo(f"escher cleanup: comes back, or is kept by finalizers: {left}; does the service still run?", err=True)
+        echo(f"escher cleanup: recreated, or kept by finalizers: {left}; does the service still run?", err=True)
         raise typer.Exit(1)
 
 
@@ -90,8 +90,8 @@ async def nobody_installed(requests: Requests) -> None:
 
     if there := await traces.services(requests):
         raise Installed(
-            f"nothing is removed, for the service is installed: Deployment {', '.join(there)}. "
-            "Uninstall it, or scale it to 0, before what is left of it is removed"
+            f"nothing was removed, because the service is installed: Deployment {', '.join(there)}. "
+            "Uninstall it, or scale it to 0, and run this again"
         )
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lab.controlplane.state import ClusterState
 
 app = typer.Typer(
-    help="A Kubernetes control plane on this machine, for trying things out and for tests.",
+    help="A Kubernetes control plane on this machine, for trials and tests.",
     no_args_is_help=True,
 )
 # Results go to standard output, everything else to standard error.
@@ -33,7 +33,7 @@ _out = Terminal(highlight=False, soft_wrap=True)
 _MOST_NOTES = 10
 """The most notes to show on unsupported fields of pods."""
 
-Name = Annotated[str, typer.Option("--name", help="Which cluster; several can run side by side.")]
+Name = Annotated[str, typer.Option("--name", help="Name of the cluster; several can run in parallel.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -42,7 +42,7 @@ Kubernetes = Annotated[
     typer.Option(
         "--kubernetes",
         metavar="MINOR",
-        help="Which minor version of Kubernetes, as 1.35 (default: what ESCHER_KUBERNETES says, else the newest).",
+        help="Minor version of Kubernetes, such as 1.35 (default: ESCHER_KUBERNETES, else the newest).",
     ),
 ]
 
@@ -69,13 +69,13 @@ def up(
         bool,
         typer.Option(
             "--real",
-            help="etcd, kube-apiserver, kube-scheduler and so on, and kwok for the nodes: built from source, needs Go."
-            " Without, the embedded cluster: one process that says and does the same.",
+            help="Run etcd, kube-apiserver, kube-scheduler and so on, with kwok nodes: built from source, needs Go."
+            " Default: the embedded cluster, one process that behaves the same.",
         ),
     ] = False,
     name: Name = DEFAULT_NAME,
     nodes: Annotated[
-        int | None, typer.Option(min=0, help="How many nodes (default 10); of a trace, the most to take (default all).")
+        int | None, typer.Option(min=0, help="Number of nodes (default 10); of a trace, the maximum (default all).")
     ] = None,
     node_cpu: Annotated[str, typer.Option(help="CPUs of each node, as a Kubernetes quantity.")] = "8",
     node_memory: Annotated[str, typer.Option(help="Memory of each node, as a Kubernetes quantity.")] = "32Gi",
@@ -84,19 +84,19 @@ def up(
         Path | None, typer.Option(metavar="CSV", help="Nodes from a file: Alibaba's GPU cluster trace v2023.")
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Also write the kubeconfig here; gone again after `down`.")
+        Path | None, typer.Option(metavar="PATH", help="Also write the kubeconfig here; `down` removes it.")
     ] = None,
     service: Annotated[bool, typer.Option("--service/--no-service", help="Start the Escher service as well.")] = True,
     kubernetes: Kubernetes = "",
     native_gangs: Annotated[
-        bool, typer.Option(help="Turn on Kubernetes' own pod groups (alpha) for the scheduler without extender.")
+        bool, typer.Option(help="Enable Kubernetes' own pod groups (alpha) for the scheduler without extender.")
     ] = False,
     feature_gates: Annotated[
         str, typer.Option(metavar="NAME=true,...", help="Feature gates for all of Kubernetes' components.")
     ] = "",
     scheduler_binary: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="Another kube-scheduler to run besides, serving pods of that name."),
+        typer.Option(metavar="NAME=PATH", help="Also run this kube-scheduler, for pods with that schedulerName."),
     ] = None,
     scheduler_config: Annotated[
         list[str] | None,
@@ -107,12 +107,12 @@ def up(
         typer.Option(
             "--mark-pods/--every-pod",
             help="Whether the API server marks pods that need Escher (deploy/policies/mark-pods.yaml), or "
-            "kube-scheduler asks it all verbs about every pod (default: from Kubernetes 1.36 on it marks).",
+            "kube-scheduler calls all verbs for every pod (default: it marks, from Kubernetes 1.36 on).",
         ),
     ] = None,
     sampling: Annotated[
         bool,
-        typer.Option("--sampling/--no-sampling", help="Whether schedulers may look at a part of the nodes only."),
+        typer.Option("--sampling/--no-sampling", help="Whether schedulers may evaluate only a part of the nodes."),
     ] = True,
 ) -> None:
     """Start a cluster in the background on free ports of 127.0.0.1; returns when it is usable."""
@@ -149,7 +149,7 @@ def up(
 
 @app.command(epilog='Example: eval "$(escher cluster env)"')
 def env(name: Name = DEFAULT_NAME) -> None:
-    """Print what a shell needs to work with the cluster: KUBECONFIG, and ESCHER_URL. Exit code 1 if nothing runs."""
+    """Print the cluster's variables for a shell: KUBECONFIG and ESCHER_URL. Exit code 1 if nothing runs."""
     with reported():
         found = _running(name)
     for line in _exports(found.kubeconfig, found.service_url):
@@ -160,8 +160,8 @@ def env(name: Name = DEFAULT_NAME) -> None:
 def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
     """Show what runs, where its kubeconfig is, and the address of the service.
 
-    Exit code 1 if nothing runs, or if something that should has ended. Of an embedded cluster also what pods asked for
-    and it does not heed.
+    Exit code 1 if nothing runs, or if a process has failed. For an embedded cluster also shows which fields of pods
+    it does not support.
     """
     from lab.controlplane import supervision
 
@@ -173,7 +173,7 @@ def status(name: Name = DEFAULT_NAME, as_json: Json = False) -> None:
         found = _running(name)
         _show(found)
         if found.ended:
-            raise ClusterError(f"{', '.join(found.ended)} should run and does not; `escher cluster down` ends the rest")
+            raise ClusterError(f"{', '.join(found.ended)} should run but ended; `escher cluster down` stops the rest")
 
 
 def _as_json(found: ClusterState | None) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _show(found: ClusterState) -> None:
 
 @app.command(epilog="Example: escher cluster down --name second")
 def down(name: Name = DEFAULT_NAME) -> None:
-    """Stop exactly the processes that `status` shows. Nothing to stop is no failure."""
+    """Stop exactly the processes that `status` shows. Exit code 0 also if nothing runs."""
     from lab.controlplane import supervision
 
     with reported():

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _MANY = 500
 """With more pods, their creation or deletion takes more than some seconds."""
 
-HELP = """Compare the ways to place a gang, on one control plane and in one run; ratios to plain pods, with a report.
+HELP = """Compare the ways to place a gang, in one run on one control plane; report ratios to plain pods.
 
-Every round has every approach once, in an order drawn from the seed. The folder keeps the raw data: a run that was cut
-off can be gone on with, and the report can be made again without a run. Exit code 1 if a real control plane contradicts
-what we say of it, beyond the interval, or if a policy was not kept by who is to keep it.
+Every round runs every approach once, in an order drawn from the seed. The folder keeps the raw data: you can continue
+an interrupted run, and make the report again without a run. Exit code 1 if a real control plane contradicts a claim
+beyond the interval, or if an approach broke a policy that it must keep.
 
 Example: escher compare --nodes 100 --size 8 --size 64
 
@@ -52,53 +52,49 @@ Example: escher compare --plot results/compare-1
 
 def compare(
     context: typer.Context,
-    embedded: Annotated[bool, typer.Option("--embedded", help="On the embedded cluster: a quick look, no Go.")] = False,
+    embedded: Annotated[bool, typer.Option("--embedded", help="Use the embedded cluster: quick, needs no Go.")] = False,
     nodes: Annotated[
         list[int] | None,
-        typer.Option(help="Nodes of a cluster; may be given again. [default: 100, and all that a trace has]"),
+        typer.Option(help="Nodes of a cluster; repeatable. (default: 100, and all of a trace)"),
     ] = None,
-    size: Annotated[
-        list[int] | None, typer.Option(help="Members of a gang; may be given again. [default: 8, 64]")
-    ] = None,
+    size: Annotated[list[int] | None, typer.Option(help="Members of a gang; repeatable. (default: 8, 64)")] = None,
     workload: Annotated[
-        list[str] | None, typer.Option(help="What is asked of the cluster; may be given again. [default: single]")
+        list[str] | None, typer.Option(help="Workload of the cluster; repeatable. (default: single)")
     ] = None,
     sampling: Annotated[
         list[str] | None,
-        typer.Option(help="Of nodes, by the schedulers: default or off; may be given again. [default: default]"),
+        typer.Option(help="Node sampling of the schedulers: default or off; repeatable. (default: default)"),
     ] = None,
     trace: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", envvar="ESCHER_TRACES", help="For the workload trace: a folder with one."),
+        typer.Option(metavar="FOLDER", envvar="ESCHER_TRACES", help="Folder with a trace, for the workload trace."),
     ] = None,
     approach: Annotated[
-        list[str] | None, typer.Option(help="One of the approaches; may be given again. [default: all that people use]")
+        list[str] | None, typer.Option(help="One of the approaches; repeatable. (default: all common ones)")
     ] = None,
     scheduler_binary: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=PATH", help="The scheduler of an approach that is not Kubernetes' own or ours."),
+        typer.Option(metavar="NAME=PATH", help="The scheduler of an approach other than Kubernetes' or Escher's."),
     ] = None,
     service_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Settings of the service, as of escher serve --config.")
+        Path | None, typer.Option(metavar="FILE", help="Settings of the service, as for escher serve --config.")
     ] = None,
     waiting: Annotated[
-        int, typer.Option(metavar="GANGS", help="So many other gangs wait for room meanwhile, on nodes of their own.")
+        int, typer.Option(metavar="GANGS", help="Number of other gangs that wait meanwhile, for nodes of their own.")
     ] = 0,
     gangs: Annotated[
-        int | None, typer.Option(help="Gangs of the workload burst, asked for one after the other. [default: 3000]")
+        int | None, typer.Option(help="Gangs of the workload burst, created one after the other. (default: 3000)")
     ] = None,
-    rounds: Annotated[int | None, typer.Option(help="How often each is measured. [default: 15]")] = None,
-    seed: Annotated[int, typer.Option(help="Draws the order within each round.")] = 1,
+    rounds: Annotated[int | None, typer.Option(help="Number of measurements of each. (default: 15)")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the order within each round.")] = 1,
     quick: Annotated[bool, typer.Option("--quick", help="100 nodes, gangs of 8, 8 rounds: some minutes.")] = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where it is kept. [default: results/compare-TIME]")
+        Path | None, typer.Option(metavar="FOLDER", help="Folder of the run. (default: results/compare-TIME)")
     ] = None,
     go_on: Annotated[
-        Path | None, typer.Option("--go-on", metavar="FOLDER", help="Go on with the run that was begun there.")
+        Path | None, typer.Option("--go-on", metavar="FOLDER", help="Continue the run in this folder.")
     ] = None,
-    plot: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Only make the report of the run there again.")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Only make the report of this run again.")] = None,
 ) -> None:
     from lab.compare.runs import DEFAULT_SAMPLING
     from lab.compare.workloads import GANGS_OF_A_BURST
@@ -139,7 +135,7 @@ def _alone(context: typer.Context) -> None:
     ]
     besides = [option for option in given if option not in ("--go-on", "--plot")]
     if besides:
-        raise WrongUse(f"{' and '.join(besides)}: the run that is there has its own; leave it out, or begin anew")
+        raise WrongUse(f"{' and '.join(besides)}: the existing run has its own; omit it, or start a new run")
 
 
 def _chosen(
@@ -227,7 +223,7 @@ class _Bar:
             self._console.print(f"starting a control plane of {nodes} nodes")
 
     def taking(self, pods: int) -> None:
-        said = f"{pods:,} pods that take the rest of the nodes come or go"
+        said = f"creating or deleting {pods:,} pods that fill the other nodes"
         self._progress.update(self._task, description=said)
         if not self._console.is_terminal and pods > _MANY:
             self._console.print(said)
@@ -236,7 +232,7 @@ class _Bar:
         self._seen += 1
         trial = outcome.trial
         said = f"{trial.set_up}, {trial.approach}"
-        time_left = f"{left} to go, about {seconds_left / 60:.0f} min"
+        time_left = f"{left} trials left, about {seconds_left / 60:.0f} min"
         self._progress.update(
             self._task, description=said, total=self._seen + left, completed=self._seen, left=time_left
         )
@@ -263,7 +259,7 @@ def _report(folder: Path) -> bool:
     except Unreadable as error:
         raise WrongUse(str(error)) from None
     except OSError as error:
-        raise WrongUse(f"{folder}: no run is there ({error.strerror})") from None
+        raise WrongUse(f"{folder}: it has no run ({error.strerror})") from None
     found, broken, unplaced = judge(figures), not_kept(figures), not_placed(figures)
     console = Terminal(highlight=False)
     console.print(_ratios(figures))

@@ -14,10 +14,10 @@ from extender.cli.reported import Told, reported
 from extender.cli.terminal import Terminal, quietly
 from extender.shipped.errors import WrongUse
 
-HELP = """Show the main job, start to finish: resources made at run time, gangs placed all or none, in every approach.
+HELP = """Demonstrate the main job: create resources at run time, and place gangs all or none, by every approach.
 
-On the embedded cluster, within a minute; on a terminal with a picture of nodes and gangs that follows what happens.
-Exit code 0 if all came out as promised, 1 if not. Ctrl-C leaves nothing running.
+It uses the embedded cluster and takes up to a minute; on a terminal it draws nodes and gangs live.
+Exit code 0 if all results are as promised, 1 if not. Ctrl-C leaves nothing running.
 
 Example: escher demo --nodes 32
 
@@ -31,20 +31,20 @@ _MOST_ROUNDS = 100
 
 def demo(
     real: Annotated[
-        bool, typer.Option("--real", help="On a real control plane, built from source the first time (needs Go).")
+        bool, typer.Option("--real", help="Use a real control plane, built from source the first time (needs Go).")
     ] = False,
     nodes: Annotated[
         int | None,
         typer.Option(
             help=f"Nodes of 8 CPUs, from {_FEWEST} to {_MOST} (default {_NODES});"
-            " of a trace, the most to take (default all)."
+            " of a trace, the maximum (default all)."
         ),
     ] = None,
     node_trace: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Nodes from a file: Alibaba's GPU cluster trace v2023.")
     ] = None,
     rounds: Annotated[int, typer.Option(help=f"Gangs measured per approach, 1 to {_MOST_ROUNDS}.")] = 5,
-    seed: Annotated[int, typer.Option(help="Draws the order in which approaches are measured.")] = 1,
+    seed: Annotated[int, typer.Option(help="Random seed of the order of approaches.")] = 1,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON; the story goes to standard error.")
     ] = False,

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 _CROWDED = 20
 """The number of namespaces whose quotas are read: those with the most waiting pods."""
-HELP = """Look for mistakes in a set-up, and say how to mend them.
+HELP = """Check a set-up for mistakes, and say how to fix them.
 
 Example: escher doctor --scheduler-config scheduler-config/escher.yaml
 
-It looks at kube-scheduler's configuration, at the cluster and at the service,
-changes nothing, and says what it could not look at. Exit code 0: no mistake
-was found (a note may be meant), 1: some were, 2: wrong use. docs/doctor.md
+It checks kube-scheduler's configuration, the cluster and the service,
+changes nothing, and lists what it could not check. Exit code 0: no mistake
+was found (a note may be intended), 1: some were, 2: wrong use. docs/doctor.md
 has every check.
 
-For when Escher is away or uninstalled, --release-gates lists pods that wait
-at its scheduling gate, and with --yes takes that gate off them.
+If Escher is down or uninstalled, --release-gates lists pods that wait
+at its scheduling gate, and with --yes removes that gate from them.
 
 Example: escher doctor --release-gates --namespace team-a
 """
@@ -52,17 +52,15 @@ def doctor(
         typer.Option(metavar="FILE", help="kube-scheduler's configuration, or a ConfigMap with it; may be repeated."),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="Cluster to look at; else as `escher serve` chooses it.")
+        Path | None, typer.Option(metavar="PATH", help="Cluster to check; else as `escher serve` chooses it.")
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The service's settings, as `escher serve --config` has them.")
+        Path | None, typer.Option(metavar="FILE", help="The service's settings, as for `escher serve --config`.")
     ] = None,
     service_account: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAMESPACE/NAME", help="Whose permissions to look at; else those of whoever the kubeconfig is."
-        ),
+        typer.Option(metavar="NAMESPACE/NAME", help="Check its permissions; else those of the kubeconfig's user."),
     ] = None,
     release_gates: Annotated[
         bool, typer.Option("--release-gates", help="List pods that wait at Escher's gate instead.")
@@ -70,9 +68,9 @@ def doctor(
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="With --release-gates: only pods of this namespace.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="With --release-gates: take the gate off these pods.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --release-gates: remove the gate from these pods.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="With --release-gates: though a service answers that would do it.")
+        bool, typer.Option("--force", help="With --release-gates: even if a service answers that would do it.")
     ] = False,
     service: Api,
     as_json: Json = False,
@@ -80,9 +78,9 @@ def doctor(
     if not release_gates:
         given = {"--namespace": namespace is not None, "--yes": yes, "--force": force}
         if alone := next((option for option, is_given in given.items() if is_given), None):
-            fail(f"{alone} is for --release-gates; give that too, or leave it out", code=2)
+            fail(f"{alone} is for --release-gates; give that too, or omit it", code=2)
     elif scheduler_config or service_account:
-        fail("--release-gates looks at pods alone; leave --scheduler-config and --service-account out", code=2)
+        fail("--release-gates checks only pods; omit --scheduler-config and --service-account", code=2)
     renamed: list[str] = []
     settings = _settings(config, renamed.append)
     where = _Where(kubeconfig or settings.kubeconfig, context or settings.context)
@@ -157,7 +155,7 @@ def _look(
     if not schedulers:
         unread[Part.SCHEDULERS] = "give it with --scheduler-config FILE"
     if config is None:
-        unread[Part.SETTINGS] = "give them with --config FILE; the defaults are taken for them"
+        unread[Part.SETTINGS] = "give them with --config FILE; the doctor assumes the defaults"
     own_namespace = settings.service_namespace or settings.lease_namespace or (account and account.namespace)
     cluster, not_of_cluster = _of_cluster(
         where, account, _election(settings, account), own_namespace or settings.own_namespace
@@ -230,7 +228,7 @@ def _of_service(service: Api, is_given: bool, namespaces: list[str]) -> tuple[Se
 
     found, unread = read_service(service.address, lambda path: _answer(service, path), namespaces)
     if found.unreachable and not is_given:
-        return Service(), dict.fromkeys(PARTS, f"nobody answers at {service.address}; give its address with --url")
+        return Service(), dict.fromkeys(PARTS, f"no service answers at {service.address}; give its address with --url")
     return found, unread
 
 
@@ -298,7 +296,7 @@ def _tell(facts: Facts, report: Report) -> None:
         out.print(f"  {', '.join(each.part for each in alike)}: {why} ({_counted(len(checks), 'check')})")
     if report.findings:
         table = Table(box=None, pad_edge=False)
-        for head in ("found", "in", "what is wrong", "how to mend it"):
+        for head in ("found", "in", "what is wrong", "how to fix it"):
             table.add_column(head, overflow="fold")
         for found in report.findings:
             add_row(table, f"{found.severity} {found.check}", found.subject, found.wrong, found.mend)
@@ -349,8 +347,8 @@ def _nobody_else_does_it(service: Api) -> None:
     there, _ = read_service(service.address, lambda path: _answer(service, path))
     if there.version:
         fail(
-            f"a service answers at {service.address}: it takes the gate off each pod when its gang's turn comes. "
-            "Stop it first, or give --force to let all go now, whether or not their gangs have room"
+            f"a service answers at {service.address}: it removes the gate of each pod when its gang's turn comes. "
+            "Stop it first, or give --force to release all now, whether or not their gangs fit"
         )
 
 
@@ -389,8 +387,8 @@ def _tell_gated(found: list[Gated], failed: dict[str, str], namespace: str | Non
         return
     table = Table("pod", "gang", "scheduler", "other gates", "", box=None, pad_edge=False)
     for each in found:
-        done = failed.get(str(each.pod), "the gate is off") if yes else "waits"
+        done = failed.get(str(each.pod), "gate removed") if yes else "waits"
         add_row(table, str(each.pod), each.gang, each.scheduler, ", ".join(each.other_gates), done)
     out.print(table)
     if not yes:
-        out.print("nothing was changed; --yes takes the gate off these pods, and leaves other gates")
+        out.print("nothing was changed; --yes removes the gate from these pods, and keeps other gates")

@@ -20,11 +20,11 @@ def read_documents(option: str, filename: str) -> list[Any]:
     except OSError as error:
         fail(f"{option} is {filename}: {error.strerror or error}", code=2)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        fail(f"{option} is {filename}: it is no YAML: {' '.join(str(error).split())}", code=2)
+        fail(f"{option} is {filename}: it is not YAML: {' '.join(str(error).split())}", code=2)
     try:
         # JSON writes a character beyond U+FFFF as two halves, which YAML reads as two characters.
         found: list[Any] = json.loads(json.dumps(documents, default=str))
         json.dumps(found, ensure_ascii=False).encode()
     except (UnicodeEncodeError, ValueError) as error:
-        fail(f"{option} is {filename}: it has text that is no Unicode: {error}", code=2)
+        fail(f"{option} is {filename}: it has text that is not Unicode: {error}", code=2)
     return found

@@ -29,7 +29,7 @@ _MIB = 2**20
 State = Annotated[
     Path | None,
     typer.Option(
-        "--state", help="Ask this state dump (of `escher state --dump FILE`) and no service; - is standard input."
+        "--state", help="Use this state dump (of `escher state --dump FILE`), not a service; - is standard input."
     ),
 ]
 
@@ -46,7 +46,7 @@ def write(file: Path | None, service: Api) -> None:
     """Writes the dump to the file, all or nothing, compressed for .gz. None or `-`: to stdout."""
     if file is None or str(file) == STDOUT:
         if sys.stdout.isatty():
-            fail("a state dump is nothing to look at: give a file, as in `escher state --dump state.json.gz`", code=2)
+            fail("a state dump is not for a terminal: give a file, as in `escher state --dump state.json.gz`", code=2)
         with service.streamed("state-dump") as parts:
             for part in parts:
                 sys.stdout.buffer.write(part)
@@ -55,7 +55,7 @@ def write(file: Path | None, service: Api) -> None:
     part_of = file.with_name(f"{file.name}.part")
     try:
         with service.streamed("state-dump") as parts, _beginning(part_of, file) as into, _working() as tell:
-            size = _copy(parts, into, lambda done: tell(f"{done / _MIB:.1f} MiB of the state are here"))
+            size = _copy(parts, into, lambda done: tell(f"{done / _MIB:.1f} MiB of state received"))
         part_of.replace(file)
     except OSError as error:
         fail(f"--dump is {file}: {error.strerror or error}", code=2)
@@ -94,7 +94,7 @@ def _open(path: Path) -> Api:
 
     try:
         with _reading(path) as file, _working() as tell:
-            told = read(file, lambda count: tell(f"{count} records of the state are read"))
+            told = read(file, lambda count: tell(f"{count} records of the state read"))
             app, there = asked_of(told)
     except ValueError as error:
         # It is no dump, is incomplete, or contradicts itself.
@@ -102,7 +102,7 @@ def _open(path: Path) -> Api:
     except OSError as error:
         fail(f"--state is {path}: {error.strerror or error}", code=2)
     at = datetime.fromtimestamp(there.now, UTC)
-    beside.print(f"of {at:%Y-%m-%d %H:%M:%S} UTC, when {path} was written")
+    beside.print(f"state of {at:%Y-%m-%d %H:%M:%S} UTC, when {path} was written")
     for missing in what_is_missing(there):
         beside.print(missing)
 

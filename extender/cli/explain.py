@@ -14,7 +14,7 @@ from extender.cli.terminal import add_row
 
 app = typer.Typer(help="Why something waits, with numbers, and what would help.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="Its name.")]
+Name = Annotated[str, typer.Argument(help="Name of the pod or gang.")]
 
 
 @app.command(epilog="Example: escher explain pod trainer-0 --namespace team-a [--state state.json.gz]")
@@ -27,7 +27,7 @@ def pod(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Say why a pod waits. Of an embedded cluster also what the pod asks for and it does not heed."""
+    """Say why a pod waits. For an embedded cluster also which fields of the pod it does not support."""
     whom = asked(service, state)
     told = _explanation("pods", name, namespace, whom)
     if state is None:

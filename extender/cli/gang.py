@@ -60,7 +60,7 @@ def get(
     if gang["reason"]:
         out.print(gang["reason"])
     if gang["deadline"]:
-        out.print(f"its room is held until {gang['deadline']}")
+        out.print(f"its reservation is held until {gang['deadline']}")
     table = Table("member", "phase", "node", box=None, pad_edge=False)
     for member in gang["members"]:
         add_row(table, member["name"], member["phase"], member["node"] or "")

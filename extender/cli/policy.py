@@ -18,13 +18,13 @@ from extender.cli.api import Api, DryRun, Json, Namespace, connected, fail, out,
 from extender.cli.documents import read_documents
 from extender.cli.terminal import add_row
 
-app = typer.Typer(help="Policies: where pods may be, where best, and in which order they wait.", no_args_is_help=True)
+app = typer.Typer(help="Policies: where pods may run, where best, and in which order they wait.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Name of the policy.")]
 IfVersion = Annotated[str | None, typer.Option(help="Only if the policy is at this version.")]
 File = Annotated[
     str,
-    typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON with EscherPolicy objects; - reads it here."),
+    typer.Option("--filename", "-f", metavar="FILE", help="YAML or JSON with EscherPolicy objects; - for stdin."),
 ]
 
 _API, _KIND = "escher.dev/v1alpha1", "EscherPolicy"
@@ -63,7 +63,7 @@ def get(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Show one policy: what is in force of it, and why."""
+    """Show one policy: what of it is in force, and why."""
     policy: dict[str, Any] = service.call("GET", "namespaces", namespace, "policies", name)
     if as_json:
         print_json(policy)
@@ -93,10 +93,10 @@ def apply(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Create or replace the policies of a file; an object's own namespace counts before --namespace."""
+    """Create or replace the policies of a file; an object's own namespace overrides --namespace."""
     written = _read(filename, namespace)
     if if_version is not None and len(written) > 1:
-        fail(f"--if-version is of one policy, and {filename} has {len(written)}; apply them one by one", code=2)
+        fail(f"--if-version is for one policy, but {filename} has {len(written)}; apply them one by one", code=2)
     items = [
         service.call(
             "PUT",
@@ -114,7 +114,7 @@ def apply(
         print_json({"items": items})
         return
     for item in items:
-        would = "would say this" if dry_run else "says this"
+        would = "would be applied" if dry_run else "is applied"
         out.print(f"{item['namespace']}/{item['name']} {would}: {item['message']}")
 
 
@@ -127,7 +127,7 @@ def validate(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Say whether the policies of a file would be accepted, and how they would stand; change nothing."""
+    """Say whether the policies of a file would be accepted, and their status then; change nothing."""
     items = [
         service.call("POST", "namespaces", each.namespace, "policies:validate", body={**each.body, "name": each.name})
         for each in _read(filename, namespace)
@@ -136,7 +136,7 @@ def validate(
         print_json({"items": items})
         return
     for item in items:
-        out.print(f"{item['namespace']}/{item['name']} is good: {item['message']}")
+        out.print(f"{item['namespace']}/{item['name']} is valid: {item['message']}")
 
 
 @app.command(epilog="Example: escher policy delete spread --namespace team-a")
@@ -149,7 +149,7 @@ def delete(
     namespace: Namespace = "default",
     service: Api,
 ) -> None:
-    """Have a policy in force no more; pods stay where they are. Nothing to delete is no failure."""
+    """Delete a policy; pods stay where they are. Exit code 0 also if there is none."""
     left = service.call(
         "DELETE",
         "namespaces",
@@ -171,17 +171,17 @@ def delete(
 def ask(
     *,
     name: Name,
-    task: Annotated[str, typer.Option(help="Name of the task that a pod is to be made for.")],
-    group: Annotated[str, typer.Option(help="Whom it belongs to; of a policy of type shares its user.")] = "",
+    task: Annotated[str, typer.Option(help="Name of the task that needs a pod.")],
+    group: Annotated[str, typer.Option(help="Group of the task; for a policy of type shares, its user.")] = "",
     need: Annotated[
-        list[str] | None, typer.Option(metavar="RESOURCE=QUANTITY", help="What its pod asks for besides; repeatable.")
+        list[str] | None, typer.Option(metavar="RESOURCE=QUANTITY", help="Other requests of its pod; repeatable.")
     ] = None,
     dry_run: DryRun = False,
     namespace: Namespace = "default",
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Ask a policy what a task's pod has to say; asking again for the same task changes nothing."""
+    """Ask a policy what a task's pod must contain; asking again for the same task changes nothing."""
     said: dict[str, Any] = {"name": task, "group": group}
     if need:
         said["needs"] = dict(_of_pair(each) for each in need)
@@ -227,7 +227,7 @@ def types(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Show which types of policy there are, and the parameters of each."""
+    """Show the types of policy, and the parameters of each."""
     items = service.every("policy-types")
     if as_json:
         print_json({"items": items})
@@ -271,7 +271,7 @@ def _objects(documents: list[Any]) -> Iterator[Any]:
 def _policy(filename: str, said: Any, namespace: str) -> _Written:
     where = f"{filename}: "
     if not isinstance(said, dict) or (said.get("apiVersion"), said.get("kind")) != (_API, _KIND):
-        fail(f"{where}an object is no {_KIND}; write apiVersion: {_API} and kind: {_KIND}", code=2)
+        fail(f"{where}an object is not an {_KIND}; write apiVersion: {_API} and kind: {_KIND}", code=2)
     metadata, spec = said.get("metadata"), said.get("spec")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(metadata, dict) or not isinstance(name, str) or not name:
@@ -313,14 +313,14 @@ def _camel(name: str) -> str:
 def _standing(policy: dict[str, Any]) -> str:
     if policy["ready"]:
         return "yes"
-    return "no" if policy["in_force"] is None else "what it said before"
+    return "no" if policy["in_force"] is None else "its previous version"
 
 
 def _selected(selector: list[dict[str, Any]] | None) -> str:
     if selector is None:
         return "those that name it"
     said = [f"{each['key']} {each['operator']} {', '.join(each['values'])}".strip() for each in selector]
-    return f"those that name it, and those of {'; '.join(said)}" if said else "all of the namespace"
+    return f"those that name it, and those of {'; '.join(said)}" if said else "all pods of the namespace"
 
 
 def _shown(value: Any) -> str:

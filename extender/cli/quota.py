@@ -9,7 +9,7 @@ from rich.table import Table
 from extender.cli.api import Api, Json, Namespace, connected, out, print_json
 from extender.cli.terminal import add_row
 
-HELP = """Show what a namespace uses of its quota, and which nodes and names it may touch.
+HELP = """Show what a namespace uses of its quota, and which nodes and names it may use.
 
 Example: escher quota --namespace team-a
 """
@@ -34,6 +34,6 @@ def quota(*, namespace: Namespace = "default", service: Api, as_json: Json = Fal
     domain = found["domain"]
     if domain["nodes"] is not None:
         labels = ", ".join(f"{key}={'|'.join(values)}" for key, values in domain["nodes"].items())
-        out.print(f"it may touch {domain['node_count']} nodes, those with {labels}")
+        out.print(f"it may use {domain['node_count']} nodes, those with {labels}")
     if domain["names"] is not None:
         out.print(f"names of its resources match {', '.join(domain['names']) or 'nothing'}")

@@ -51,7 +51,7 @@ class Told(Progress):
             self._status.stop()
 
     def waiting(self) -> None:
-        self._now("another process builds the same binaries; waiting for it", plain=True)
+        self._now("waiting for another process that builds the same binaries", plain=True)
 
     def begins(self, name: str, number: int, of: int) -> None:
         self._now(f"building {name} ({number} of {of}); the first build takes minutes", plain=True)

@@ -11,12 +11,12 @@ from extender.cli.api import Api, DryRun, Json, Namespace, connected, out, own_n
 from extender.cli.terminal import add_row
 
 app = typer.Typer(
-    help="Ephemeral resources: units that pods ask for, created on nodes at run time.",
+    help="Ephemeral resources: units that pods request, created on nodes at run time.",
     no_args_is_help=True,
 )
 
-Name = Annotated[str, typer.Argument(help="Name of the resource; pods ask for escher.dev/NAMESPACE.NAME.")]
-Shared = Annotated[bool, typer.Option("--shared", help="For every namespace: pods ask for escher.dev/NAME.")]
+Name = Annotated[str, typer.Argument(help="Name of the resource; pods request escher.dev/NAMESPACE.NAME.")]
+Shared = Annotated[bool, typer.Option("--shared", help="For every namespace: pods request escher.dev/NAME.")]
 IfVersion = Annotated[str | None, typer.Option(help="Only if the resource is at this version.")]
 
 
@@ -32,15 +32,15 @@ def set_(
         list[str] | None, typer.Option(metavar="RESOURCE=AMOUNT", help="On nodes that have this much available.")
     ] = None,
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="On nodes with this label.")] = None,
-    num_nodes: Annotated[int | None, typer.Option(min=1, help="On at most so many nodes.")] = None,
-    ttl: Annotated[float | None, typer.Option(min=0.001, help="Seconds after which it is removed again.")] = None,
+    num_nodes: Annotated[int | None, typer.Option(min=1, help="On at most this many nodes.")] = None,
+    ttl: Annotated[float | None, typer.Option(min=0.001, help="Seconds until it is removed.")] = None,
     owner: Annotated[
         str | None, typer.Option(metavar="POD/UID", help="The pod whose end removes it: its name and UID.")
     ] = None,
     shared: Shared = False,
     export_to: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMESPACE", help="Let pods of this namespace ask for it too; '' for none again."),
+        typer.Option(metavar="NAMESPACE", help="Let pods of this namespace request it too; '' for none."),
     ] = None,
     if_version: IfVersion = None,
     dry_run: DryRun = False,
@@ -48,7 +48,7 @@ def set_(
     service: Api,
     as_json: Json = False,
 ) -> None:
-    """Have so many units of a resource on the chosen nodes; without a choice, on this pod's own node."""
+    """Set the units of a resource on the chosen nodes; by default on this pod's own node."""
     body: dict[str, Any] = {
         "capacity": capacity,
         "node_spec": _node_spec(node, everywhere, available, label),
@@ -117,7 +117,7 @@ def delete(
     namespace: Namespace = "default",
     service: Api,
 ) -> None:
-    """Remove a resource from every node; whoever holds units keeps them. Nothing to delete is no failure."""
+    """Remove a resource from every node; holders keep their units. Exit code 0 also if there is none."""
     left = service.call(
         "DELETE",
         "namespaces",

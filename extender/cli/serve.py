@@ -22,35 +22,35 @@ HELP = """Run the service that kube-scheduler calls as its extender.
 
 Example: escher serve --kubeconfig ~/.kube/config --port 8080
 
-What Escher may do to others is set in the file of --config. These take effect while the service runs, within seconds:
+The --config file sets what Escher may do to pods. These settings take effect within seconds, without a restart:
 
   observe_only: true           decide and explain; evict, preempt, reserve and refuse nothing
-  evict_partial_gangs: false   leave gangs that are bound in part as they are
-  gang_preemption: false       evict no pods for a gang of higher priority
-  backfill_reservation: false  keep no room idle for the gang whose turn it is, and preempt no pods
+  evict_partial_gangs: false   do not evict gangs that are bound in part
+  gang_preemption: false       preempt no pods for a gang of higher priority
+  backfill_reservation: false  reserve no capacity for the gang whose turn it is, and preempt no pods
 
-Labels of a namespace restrict more there, and GET /v1/safety-switches shows what holds now:
+Labels of a namespace restrict Escher further there; GET /v1/safety-switches shows what is in force:
 
   escher.dev/observe-only=true
   escher.dev/evict-parts=off
-  escher.dev/preempt=off     for its gangs, and of its pods as victims
+  escher.dev/preempt=off     by its gangs, and of its pods
   escher.dev/save-room=off
 
 These need a restart: scheduler_names, preempt_foreign_pods, preempts_despite_budgets, preemptions_per_gang_and_hour,
 preempted_pods_per_gang_and_hour, evictions_per_second, backfill_max_share, backfill_max_seconds,
-long_running_seconds, expected_members_limit; what callers may take: connections_limit, max_body_bytes,
+long_running_seconds, expected_members_limit; limits of callers: connections_limit, max_body_bytes,
 max_inflight_body_bytes, api_qps, api_burst, api_queue_seconds, api_memory_limit_share, streams_per_client,
-streams_per_namespace, streams_limit; who they are: tls_scheduler_names, authorization, token_audiences,
-authorization_cache_seconds, insecure; how several replicas elect the one that decides: leader_election, lease_name,
-lease_namespace, lease_seconds, leader_service; where it stores what it alone may write: service_namespace; and
-whether there are traces: tracing. Certificates are followed in their files.
+streams_per_namespace, streams_limit; authentication: tls_scheduler_names, authorization, token_audiences,
+authorization_cache_seconds, insecure; leader election: leader_election, lease_name,
+lease_namespace, lease_seconds, leader_service; the namespace of the service's own objects: service_namespace; and
+traces: tracing. The service reloads certificates when their files change.
 docs/operations.md describes every setting.
 """
 
 
 def serve(
     kubeconfig: Annotated[
-        Path | None, typer.Option(help="Cluster to work for; in a pod its service account, else ~/.kube/config.")
+        Path | None, typer.Option(help="Default: in a pod its service account, else ~/.kube/config.")
     ] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen on (default 127.0.0.1).")] = None,
@@ -60,14 +60,14 @@ def serve(
     tls_key: Annotated[Path | None, typer.Option(help="Private key of the certificate (PEM).")] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option(help="kube-scheduler must show a certificate that one of these authorities signed (PEM)."),
+        typer.Option(help="kube-scheduler must present a certificate from one of these CAs (PEM)."),
     ] = None,
     insecure: Annotated[
         bool | None,
-        typer.Option("--insecure", help="Listen where other machines reach it without asking who they are."),
+        typer.Option("--insecure", help="Listen for other machines without authentication."),
     ] = None,
     authorization: Annotated[
-        str | None, typer.Option(help="none or kubernetes: whether tokens and RBAC say who may do what in /v1.")
+        str | None, typer.Option(help="none or kubernetes: whether tokens and RBAC control access to /v1.")
     ] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text, or json: one object a line.")] = None,
@@ -102,7 +102,7 @@ def serve(
         raise typer.Exit(2) from None
     lines = _log_to_stderr(settings)
     for said in renamed:
-        structlog.get_logger(__name__).warning("a setting has another name", what=said)
+        structlog.get_logger(__name__).warning("a setting was renamed", what=said)
     try:
         code = _run(settings, config, load, lines)
     finally:
@@ -138,7 +138,7 @@ def _run(settings: Settings, config: Path | None, load: Callable[[], Settings], 
         echo(f"escher serve: {error}", err=True, keep="\n")
         return 2
     except LeaseLost as error:
-        echo(f"escher serve: this replica does not lead any more, and ends: {error}", err=True)
+        echo(f"escher serve: this replica is no longer the leader, and exits: {error}", err=True)
         return 3
     except (BadConfiguration, CannotListen) as error:
         echo(f"escher serve: {error}", err=True)
@@ -155,7 +155,7 @@ def _log_to_stderr(settings: Settings) -> LogLines | None:
     from extender.adapters.log_lines import LineLogger, LogLines
 
     def again(lost: int, why: str) -> None:
-        structlog.get_logger(__name__).warning("lines of the log are lost", lines=lost, why=why)
+        structlog.get_logger(__name__).warning("log lines were lost", lines=lost, why=why)
 
     # Without a standard error, its descriptor number may belong to any file.
     lines = LogLines(None if sys.stderr is None else sys.stderr.fileno(), again=again)

@@ -13,11 +13,11 @@ from extender.cli import dumped
 from extender.cli.api import Api, Json, connected, fail, out, print_json
 from extender.cli.terminal import add_row
 
-HELP = """Show capacity and what is available of every resource on every node, and who holds ephemeral ones.
+HELP = """Show capacity and available amount of every resource on every node, and the holders of ephemeral ones.
 
-With --dump the whole state of the service, of all namespaces, is written to FILE (or standard output), compressed
-where its name ends with .gz: for `escher what-if --state FILE` and `escher explain pod|gang NAME --state FILE`, which
-ask it elsewhere. It has no secrets: of pods and nodes what decides where pods go, labels among it, and nothing else.
+With --dump it writes the whole state of the service, of all namespaces, to FILE (or standard output), compressed
+if its name ends with .gz. `escher what-if --state FILE` and `escher explain pod|gang NAME --state FILE` read it, on
+any machine. It has no secrets: of pods and nodes only what decides placement, including labels.
 
 Example: escher state --namespace team-a
 
@@ -30,8 +30,8 @@ _BYTES = ("memory", "ephemeral-storage")
 @connected
 def state(
     *,
-    dump: Annotated[bool, typer.Option("--dump", help="Write the whole state to FILE, to be asked elsewhere.")] = False,
-    file: Annotated[Path | None, typer.Argument(help="With --dump: where to; - is standard output.")] = None,
+    dump: Annotated[bool, typer.Option("--dump", help="Write the whole state to FILE, for use elsewhere.")] = False,
+    file: Annotated[Path | None, typer.Argument(help="With --dump: the file; - is standard output.")] = None,
     namespace: Annotated[
         str | None, typer.Option("--namespace", "-n", help="Only its ephemeral resources, and holders in it.")
     ] = None,
@@ -41,9 +41,9 @@ def state(
     as_json: Json = False,
 ) -> None:
     if dump and (namespace or node or resource or as_json):
-        fail("--dump is of the whole state, and goes with no other option but those of the service's address", code=2)
+        fail("--dump writes the whole state; the only other options with it are those of the service's address", code=2)
     if file is not None and not dump:
-        fail(f"{file} is a file to write the state to: give --dump with it", code=2)
+        fail(f"{file} is a file for a state dump: give --dump with it", code=2)
     if dump:
         dumped.write(file, service)
         return
@@ -62,7 +62,7 @@ def state(
     if table.row_count:
         out.print(table)
     else:
-        out.print("no node has anything of what was asked for")
+        out.print("no node has a matching resource")
 
 
 def _lines(item: dict[str, Any]) -> Iterator[tuple[str, str, str, str, str]]:

@@ -16,16 +16,14 @@ if TYPE_CHECKING:
 
 def sweep(
     namespace: Namespace = "default",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Of the cluster; else $KUBECONFIG, else ~/.kube/config.")
-    ] = None,
+    kubeconfig: Annotated[Path | None, typer.Option(help="Default: $KUBECONFIG, else ~/.kube/config.")] = None,
     context: Annotated[str | None, typer.Option(help="Context of the kubeconfig.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what dead applications have left of gangs without an extender. It asks no service.
+    """Remove what dead applications have left of gangs without an extender. It calls no service.
 
-    It takes up to half a minute, because it waits until the Leases of dead applications have run out. Ghosts whose
-    members still run stay; call it again when those members have ended.
+    It takes up to half a minute, because it waits until the Leases of dead applications expire. Ghosts whose
+    members still run stay; run it again when those members have ended.
     """
     import asyncio
 
@@ -37,15 +35,15 @@ def sweep(
         with quietly("error"):
             swept = asyncio.run(_sweep(namespace, kubeconfig, context))
     except (BadConfiguration, Refused, Unavailable, TimeoutError) as error:
-        echo(f"escher cleanup gangs: {str(error) or 'it took too long; see what is left with kubectl'}", err=True)
+        echo(f"escher cleanup gangs: {str(error) or 'it timed out; see what is left with kubectl'}", err=True)
         raise typer.Exit(1) from None
     if as_json:
         print_json({"items": [{"namespace": gang.namespace, "gang": gang.name, "run": run} for gang, run in swept]})
         return
     for gang, run in swept:
-        out.print(f"{gang}: nothing is left of run {run} but what its members use")
+        out.print(f"{gang}: nothing is left of run {run}, except what its members use")
     if not swept:
-        out.print(f"nothing was left in namespace {namespace}")
+        out.print(f"namespace {namespace} has no leftovers")
 
 
 async def _sweep(namespace: str, kubeconfig: Path | None, context: str | None) -> list[tuple[GangKey, str]]:

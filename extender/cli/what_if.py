@@ -15,11 +15,11 @@ from extender.cli.documents import read_documents
 from extender.cli.dumped import State, asked
 from extender.cli.terminal import add_row
 
-HELP = """Say what would become of pods, gangs and nodes that do not exist, or are not so, yet. Nothing changes.
+HELP = """Simulate new pods and gangs, and changes of nodes. Nothing changes in the cluster.
 
-Exit code 0 if all would have a place, 1 if not.
+Exit code 0 if all would fit, 1 if not.
 
-With --state it is asked of a dump of a service elsewhere, as things were when that was written.
+With --state it uses a state dump of a service, as of the time when that was written.
 
 Example: escher what-if --gang train --size 64 --each cpu=4 --drain node-3
 
@@ -35,9 +35,9 @@ def what_if(
         typer.Option("--file", "-f", help="The question as POST /v1/what-if takes it, in YAML or JSON."),
     ] = None,
     gang: Annotated[str | None, typer.Option(help="Would a gang of this name fit?")] = None,
-    size: Annotated[int, typer.Option(min=1, help="How many members it has, all of which are needed.")] = 1,
+    size: Annotated[int, typer.Option(min=1, help="Number of its members; all are needed.")] = 1,
     each: Annotated[
-        list[str] | None, typer.Option(help="RESOURCE=QUANTITY that each member asks for; may be repeated.")
+        list[str] | None, typer.Option(help="RESOURCE=QUANTITY that each member requests; may be repeated.")
     ] = None,
     drain: Annotated[list[str] | None, typer.Option(help="Suppose that this node is drained; may be repeated.")] = None,
     add_like: Annotated[
@@ -63,9 +63,9 @@ def _made(
     gang: str | None, size: int, each: list[str], drain: list[str], add_like: list[str], namespace: str
 ) -> dict[str, Any]:
     if gang is None and not (drain or add_like):
-        fail("nothing is asked: give --gang with --each, --drain, or a file with -f", code=2)
+        fail("there is no question: give --gang with --each, --drain, or a file with -f", code=2)
     if gang is not None and not each:
-        fail("--gang needs to know what each member asks for: give --each, such as --each cpu=4", code=2)
+        fail("--gang needs what each member requests: give --each, such as --each cpu=4", code=2)
     changes = [{"op": "drain", "node": node} for node in drain]
     changes += [{"op": "add-nodes", "like": node} for node in add_like]
     needs = dict(_pair(text) for text in each)
@@ -97,9 +97,9 @@ def _show(told: dict[str, Any]) -> None:
         for remedy in why["remedies"]:
             out.print(f"would help: {remedy}")
     elif told["fits"]:
-        out.print("all would have a place")
+        out.print("all would fit")
     table = Table("pod", "node", box=None, pad_edge=False)
     for place in [*told["moved"], *told["places"]]:
-        add_row(table, place["pod"], place["node"] or "no place")
+        add_row(table, place["pod"], place["node"] or "does not fit")
     if table.row_count:
         out.print(table)

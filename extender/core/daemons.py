@@ -178,7 +178,7 @@ class Daemons:
             return
         anew = {uid for place, claimants in self._at.items() for uid in self._of(place, claimants)}
         for uid in sorted(anew ^ self._believed):
-            yield Violation("daemons", f"{uid}: comes again {uid in self._believed}, judged anew {uid in anew}")
+            yield Violation("daemons", f"{uid}: comes again {uid in self._believed}, recomputed {uid in anew}")
 
     def _judge(self, place: _Place) -> None:
         claimants = self._at.get(place)

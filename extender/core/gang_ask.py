@@ -88,8 +88,8 @@ def too_much(field: str, found: int, most: int, what: str) -> MalformedAsk:
     return MalformedAsk(
         field,
         str(found),
-        f"{field} has {found} {what}; {most} at most are read",
-        f"write {most} {what} or fewer in {field}, and make the pod anew",
+        f"{field} has {found} {what}; at most {most} are read",
+        f"write {most} {what} or fewer in {field}, and recreate the pod",
         too_much=True,
     )
 
@@ -99,24 +99,23 @@ def too_large(ask: GangAsk, most: int, field: str = MIN_MEMBER) -> MalformedAsk:
     return MalformedAsk(
         field,
         str(ask.quorum),
-        f"the gang needs more members together than can wait at a barrier: {most} at most, for each holds a "
-        "connection of Escher's, and their number is limited (connections_limit, RLIMIT_NOFILE)",
-        "raise the limit of open files of `escher serve`, and its connections_limit, or ask for at most "
-        f"{most} members together",
+        f"the gang needs more than {most} members together: each waits at the barrier with a connection to Escher, "
+        "limited by connections_limit and RLIMIT_NOFILE",
+        f"raise connections_limit and the open-file limit of `escher serve`, or ask for at most {most} members",
     )
 
 
 _IMPOSSIBLE_CONTROLLER = MalformedAsk(
     "metadata.ownerReferences",
     "",
-    "the pod's controller has a kind, name, API group or UID that no object can have: it is empty or too long",
+    "the kind, name, API group or UID of the pod's controller is empty or too long: no object can have it",
     f"create the pod from a Job or another controller, or name its gang in the label {GANG_LABEL}",
 )
 GATE_WITHOUT_GANG = MalformedAsk(
     "spec.schedulingGates",
     GANG_GATE,
-    f"scheduling gate {GANG_GATE} on a pod that is in no gang",
-    f"remove the gate, or make the pod a gang's member: label {GANG_LABEL} and annotation {MIN_MEMBER}",
+    f"the pod has scheduling gate {GANG_GATE} but is in no gang",
+    f"remove the gate, or set label {GANG_LABEL} and annotation {MIN_MEMBER}",
 )
 
 
@@ -147,7 +146,7 @@ def read_gang_ask(
             return MalformedAsk(
                 MIN_MEMBER,
                 members or "",
-                f"annotation {MIN_MEMBER} without label {GANG_LABEL} on a pod that has no controller",
+                f"the pod has annotation {MIN_MEMBER}, but no label {GANG_LABEL} and no controller",
                 f"add the label {GANG_LABEL}: <name of the gang>, or create the pod from a Job or another controller",
             )
         if not _is_well_formed(controller):
@@ -163,7 +162,7 @@ def read_gang_ask(
         return MalformedAsk(
             MIN_MEMBER,
             "",
-            f"label {GANG_LABEL} without annotation {MIN_MEMBER}",
+            f"the pod has label {GANG_LABEL} but no annotation {MIN_MEMBER}",
             f'add the annotation {MIN_MEMBER}: "<how many members must be placed together>"',
         )
     quorum = _whole_number(members)
@@ -182,15 +181,15 @@ def read_gang_ask(
         return MalformedAsk(
             TIMEOUT,
             seconds,
-            f"annotation {TIMEOUT} is {seconds[:40]!r}, not a whole number of seconds from 1",
+            f"annotation {TIMEOUT} is {seconds[:40]!r}, not a whole number of seconds, 1 or more",
             f'write for example {TIMEOUT}: "30"',
         )
     if wait >= longest_wait:
         return MalformedAsk(
             TIMEOUT,
             seconds,
-            f"annotation {TIMEOUT} is {wait}, which is not below the scheduler's httpTimeout of {longest_wait:g} s",
-            f"write less than {longest_wait:g}, or raise httpTimeout in the scheduler's configuration and in Escher's",
+            f"annotation {TIMEOUT} is {wait} s, but must be below kube-scheduler's httpTimeout of {longest_wait:g} s",
+            f"write less than {longest_wait:g}, or raise httpTimeout of kube-scheduler and of Escher",
         )
     return GangAsk(key, quorum, float(wait))
 

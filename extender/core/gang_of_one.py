@@ -8,7 +8,7 @@ from __future__ import annotations
 from extender.core.gang_ask import GangAsk
 from extender.core.names import GangKey
 
-WAITS = "no node has free what the pod asks for: it waits its turn, and pods of lower priority may be evicted for it"
+WAITS = "no node has the requested resources free: the pod waits its turn, and Escher may evict pods of lower priority"
 """The reason for kube-scheduler, instead of a gang's."""
 _POD = "pod:"
 

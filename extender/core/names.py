@@ -96,7 +96,7 @@ def ephemeral_name(namespace: str, name: str, *, shared: bool = False) -> Epheme
             f"is too long: {whole!r} has {len(whole)} characters; the limit for the part after '/' is {LABEL_LIMIT}",
         )
     if shared and ResourceKey(f"{DOMAIN}/{name}") == MANAGED:
-        raise InvalidName("name", name, f"is taken: pods ask for {MANAGED} so that Escher is asked about them")
+        raise InvalidName("name", name, "is reserved: kube-scheduler asks Escher about pods that request it")
     return EphemeralName(namespace, name, shared)
 
 

@@ -94,7 +94,7 @@ async def _version(requests: Requests) -> Mapping[str, Any]:
     said = await answered(requests, "GET", "/version")
     number = re.match(r"\d+", str(said.get("minor", "")))
     if number is None:
-        raise Unavailable(f"minor is {said.get('minor')!r}, no number")
+        raise Unavailable(f"minor is {said.get('minor')!r}, not a number")
     return {"minor": int(number[0])}
 
 
@@ -108,7 +108,7 @@ async def _clock(requests: Requests, now: Callable[[], datetime]) -> Mapping[str
     before = now()
     stamp = metadata_of(await _who(requests)).get("creationTimestamp")
     if not stamp:
-        raise Unavailable("it does not tell the time in a SelfSubjectReview")
+        raise Unavailable("its SelfSubjectReview has no creationTimestamp")
     between = before + (now() - before) / 2
     # It omits fractions of a second: 0.5 s on average.
     return {"ahead": (datetime.fromisoformat(stamp) - between).total_seconds() + 0.5}

@@ -93,7 +93,7 @@ def scheduler_files(path: Path) -> list[SchedulerFile]:
         raise BadFile(f"{path}: {getattr(error, 'strerror', None) or error}") from error
     found = list(_configurations(str(path), text))
     if not found:
-        raise BadFile(f"{path}: it holds no {KIND}, nor a ConfigMap with one")
+        raise BadFile(f"{path}: it has no {KIND} and no ConfigMap with one")
     return found
 
 
@@ -101,7 +101,7 @@ def _configurations(name: str, text: str) -> Iterator[SchedulerFile]:
     try:
         documents = list(yaml.safe_load_all(text))
     except yaml.YAMLError as error:
-        raise BadFile(f"{name}: it is no YAML: {error}") from error
+        raise BadFile(f"{name}: it is not YAML: {error}") from error
     for document in documents:
         if not isinstance(document, dict):
             continue

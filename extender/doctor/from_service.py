@@ -33,7 +33,7 @@ def read_service(
         version = get("/version")
         name = version.body.get("version")
         if version.status != 200 or not isinstance(name, str):
-            raise NobodyThere(f"what answers there is no Escher service: GET /version answers {version.status}")
+            raise NobodyThere(f"the server there is not an Escher service: GET /version answers {version.status}")
         return _read(address, name, version.certificate, get, namespaces)
     except NobodyThere as error:
         return Service(address=address, unreachable=str(error)), dict.fromkeys(PARTS, "no service answers")
@@ -76,7 +76,7 @@ def _read(
 
 def _loss(each: Mapping[str, Any]) -> str:
     seconds = float(each.get("seconds") or 0)
-    return f"for {seconds:.0f} s ({each.get('why')}): until it can be, {each.get('meanwhile')}"
+    return f"for {seconds:.0f} s ({each.get('why')}): until it can, {each.get('meanwhile')}"
 
 
 def _why(answer: Answer) -> str:

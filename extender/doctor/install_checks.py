@@ -27,15 +27,15 @@ def _untried(facts: Facts) -> Iterator[Found]:
     tried = facts.shipped.minors
     if not tried[0] <= facts.cluster.minor <= tried[-1]:
         on = " and ".join(f"1.{minor}" for minor in tried)
-        wrong = f"it is 1.{facts.cluster.minor}, and this version of Escher is tested on {on}"
-        mend = "See docs/upgrade.md for what Escher needs of Kubernetes, and try it first where nothing depends on it."
+        wrong = f"it is 1.{facts.cluster.minor}, but this version of Escher is tested on {on}"
+        mend = "See docs/upgrade.md for what Escher needs from Kubernetes, and try it first on a test cluster."
         yield Found("Kubernetes", wrong, mend)
 
 
 def _too_old(facts: Facts) -> Iterator[Found]:
     if facts.cluster.minor < _MARKS_FROM and facts.relies_on_the_mark and not _marking(facts):
         wrong = (
-            f"it is 1.{facts.cluster.minor}, and MutatingAdmissionPolicy v1 comes with 1.{_MARKS_FROM}: nobody marks "
+            f"it is 1.{facts.cluster.minor}, and MutatingAdmissionPolicy v1 comes with 1.{_MARKS_FROM}: nothing marks "
             "pods, and gangs without the mark are refused"
         )
         mend = (
@@ -48,7 +48,7 @@ def _skewed(facts: Facts) -> Iterator[Found]:
     ahead = facts.cluster.ahead
     if abs(ahead) > _SKEW:
         wrong = f"it is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the clock of this machine"
-        mend = "Have both follow the same time (NTP): times to live end by the service's clock, certificates by both."
+        mend = "Synchronize both (NTP): times to live end by the service's clock, certificates by both."
         yield Found("API server's clock", wrong, mend)
 
 
@@ -80,11 +80,9 @@ def _defined_otherwise(facts: Facts) -> Iterator[Found]:
         found = _versions(there)
         for name, version in _versions(shipped).items():
             if not found.get(name, {}).get("served"):
-                wrong = f"version {name} is not served, but {', '.join(found) or 'none'}"
+                wrong = f"version {name} is not served; the cluster has {', '.join(found) or 'none'}"
             elif (where := _difference(_schema(version), _schema(found[name]))) is not None:
-                wrong = (
-                    f"version {name} differs from what Escher {facts.shipped.version} has, at {where or 'its schema'}"
-                )
+                wrong = f"version {name} differs from that of Escher {facts.shipped.version} at {where or 'its schema'}"
             else:
                 continue
             mend = f"Apply deploy/crds/ of Escher {facts.shipped.version}, or use the version that installed these."
@@ -135,7 +133,7 @@ def _conditions(policy: Json) -> dict[str, str]:
 
 def _nobody_marks(facts: Facts) -> Iterator[Found]:
     if facts.relies_on_the_mark and facts.cluster.minor >= _MARKS_FROM and not _marking(facts):
-        wrong = f"no MutatingAdmissionPolicy puts {MANAGED} on pods: gangs that do not bear it themselves are refused"
+        wrong = f"no MutatingAdmissionPolicy puts {MANAGED} on pods: gangs that do not request it are refused"
         yield Found("mark-pods.escher.dev", wrong, _APPLY_MARK)
 
 
@@ -151,7 +149,7 @@ def _unmentioned(facts: Facts) -> Iterator[Found]:
         chosen = [text for text in _conditions(policy).values() if "schedulerName" in text]
         for name in facts.ours if chosen else ():
             if not any(f'"{name}"' in text or f"'{name}'" in text for text in chosen):
-                wrong = f"matchConditions do not name schedulerName {name}, which is ours: its pods are not marked"
+                wrong = f"matchConditions do not name schedulerName {name} of scheduler_names: its pods are not marked"
                 yield Found(named(policy), wrong, f'Add "{name}" to the condition of-escher.')
 
 
@@ -162,16 +160,16 @@ def _marks_otherwise(facts: Facts) -> Iterator[Found]:
         for where, text in wanted.items():
             # The user decides for which schedulers it marks pods.
             if "schedulerName" not in text and there.get(where) != text:
-                wrong = f"{where} is another than in {_MARK} of Escher {facts.shipped.version}: it may miss pods"
-                yield Found(named(policy), wrong, f"Apply that, with your own schedulers' names: {_APPLY_MARK}")
+                wrong = f"{where} differs from {_MARK} of Escher {facts.shipped.version}: it may miss pods"
+                yield Found(named(policy), wrong, f"Apply that file with your own schedulers' names: {_APPLY_MARK}")
 
 
 def _fails(facts: Facts) -> Iterator[Found]:
     for policy in _marking(facts):
         said = spec_of(policy).get("failurePolicy") or "Fail"
         if said != "Ignore":
-            wrong = f"failurePolicy is {said}: a pod for which an expression fails cannot be created at all"
-            yield Found(named(policy), wrong, "Set failurePolicy: Ignore; who was missed is refused with a reason.")
+            wrong = f"failurePolicy is {said}: if an expression fails for a pod, the API server rejects the pod"
+            yield Found(named(policy), wrong, "Set failurePolicy: Ignore; Escher refuses unmarked pods with a reason.")
 
 
 # -- permissions, and other claims to Escher's names -------------------------------------------------------------------
@@ -196,7 +194,7 @@ def _forbidden(facts: Facts) -> Iterator[Found]:
 
 def _no_own_namespace(facts: Facts) -> Iterator[Found]:
     if not facts.cluster.has_own_namespace:
-        wrong = "the service's own namespace is not there: no transaction writes several objects as one"
+        wrong = "the service's own namespace does not exist: no transaction writes several objects atomically"
         name = facts.cluster.own_namespace
         yield Found(
             f"namespace {name}", wrong, f"kubectl create namespace {name}, or set service_namespace to another."
@@ -207,10 +205,10 @@ def _former_intents(facts: Facts) -> Iterator[Found]:
     noted = (each for each in facts.cluster.resources if FORMER_INTENT in (metadata_of(each).get("annotations") or {}))
     if left := [named(each) for each in noted if not spec_of(each).get("nodes")]:
         wrong = (
-            "an earlier version did not finish a transaction that it noted there, and this one takes nothing back "
+            "an earlier version noted an unfinished transaction there, and this version does not roll it back "
             f"({some(left)})"
         )
-        mend = "docs/upgrade.md says which objects to look at; then delete it: kubectl delete ephemeralresource."
+        mend = "Check the objects that docs/upgrade.md names; then delete it: kubectl delete ephemeralresource."
         yield Found(f"EphemeralResource {left[0]}", wrong, mend)
 
 
@@ -218,7 +216,7 @@ def _claimed(facts: Facts) -> Iterator[Found]:
     for each in facts.cluster.classes:
         name = str(spec_of(each).get("extendedResourceName") or "")
         if in_domain(name):
-            wrong = f"extendedResourceName is {name}: pods that ask for it wait for a device instead"
+            wrong = f"extendedResourceName is {name}: pods that request it wait for a device instead"
             yield Found(f"DeviceClass {metadata_of(each).get('name')}", wrong, "Give it a name of another domain.")
 
 
@@ -226,22 +224,20 @@ CHECKS = (
     Check("api-server-unreachable", "no API server answers where the kubeconfig says", _unreachable, ()),
     Check(
         "kubernetes-untried",
-        "Kubernetes of a minor version that Escher is not tested on",
+        "a minor version of Kubernetes that Escher is not tested on",
         _untried,
         (Part.VERSION,),
         Severity.NOTE,
     ),
     Check(
         "kubernetes-too-old",
-        "Kubernetes before 1.36 with an entry for marked pods, which nobody marks",
+        "Kubernetes before 1.36 with an entry for marked pods, which nothing marks",
         _too_old,
         (Part.VERSION, Part.MARKING),
     ),
     Check("clock-skew", "clocks of API server and this machine more than 10 s apart", _skewed, (Part.CLOCK,)),
-    Check("definition-missing", "a kind of Escher's that is not installed", _undefined, (Part.DEFINITIONS,)),
-    Check(
-        "definition-differs", "a definition of another version than this one", _defined_otherwise, (Part.DEFINITIONS,)
-    ),
+    Check("definition-missing", "an Escher kind that is not installed", _undefined, (Part.DEFINITIONS,)),
+    Check("definition-differs", "a definition of another Escher version", _defined_otherwise, (Part.DEFINITIONS,)),
     Check("mark-missing", "no admission policy that marks pods", _nobody_marks, (Part.MARKING, Part.VERSION)),
     Check("mark-unbound", "that policy without a binding", _unbound, (Part.MARKING, Part.VERSION)),
     Check(
@@ -250,28 +246,26 @@ CHECKS = (
         _unmentioned,
         (Part.MARKING, Part.VERSION),
     ),
-    Check(
-        "mark-differs", "that policy of another version than this one", _marks_otherwise, (Part.MARKING, Part.VERSION)
-    ),
+    Check("mark-differs", "that policy of another Escher version", _marks_otherwise, (Part.MARKING, Part.VERSION)),
     Check("mark-fails", "that policy with `failurePolicy: Fail`", _fails, (Part.MARKING, Part.VERSION), Severity.NOTE),
     Check(
         "permission-missing",
-        "something that the service may not do, of its table of permissions",
+        "a permission that the service needs and lacks",
         _forbidden,
         (Part.PERMISSIONS,),
     ),
     Check(
         "own-namespace-missing",
-        "the namespace in which the service stores what it alone may write is not there",
+        "the namespace for objects that only the service may write does not exist",
         _no_own_namespace,
         (Part.OWN_NAMESPACE,),
     ),
     Check(
         "transaction-of-former-version",
-        "an object in which an earlier version noted what a transaction was about to write",
+        "an object with an unfinished transaction of an earlier version",
         _former_intents,
         (Part.RESOURCES,),
         Severity.NOTE,
     ),
-    Check("name-claimed", "a DeviceClass with a resource name of ours", _claimed, (Part.CLASSES,)),
+    Check("name-claimed", "a DeviceClass with an Escher resource name", _claimed, (Part.CLASSES,)),
 )

@@ -32,4 +32,4 @@ async def answered(requests: Requests, method: str, path: str, body: object = No
     try:
         return msgspec.json.decode(answer, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"{method} {path}: the answer is no object: {error}") from error
+        raise Unavailable(f"{method} {path}: the answer is not a JSON object: {error}") from error

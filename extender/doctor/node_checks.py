@@ -46,8 +46,8 @@ def _unheeded(facts: Facts) -> Iterator[Found]:
     for each in _alive(facts):
         created = metadata_of(each).get("creationTimestamp")
         if _ready(each) is None and created and facts.now - datetime.fromisoformat(created) > _SOON:
-            wrong = f"since {created} nobody has said in its status whether it is in force"
-            mend = "Start the service, or see its log: it may not read EphemeralResources, or not write their status."
+            wrong = f"created at {created}, it still has no condition Ready in its status"
+            mend = "Start the service, or see its log: it may lack rights to EphemeralResources or their status."
             yield Found(f"EphemeralResource {named(each)}", wrong, mend)
 
 
@@ -59,8 +59,8 @@ def _over_quota(facts: Facts) -> Iterator[Found]:
             waiting.setdefault(metadata_of(each)["namespace"], []).append(str(said.get("message")))
     for namespace, reasons in waiting.items():
         wait = "1 EphemeralResource waits" if len(reasons) == 1 else f"{len(reasons)} EphemeralResources wait"
-        wrong = f"{wait} for room in its quota: {reasons[0]}"
-        mend = f"See escher quota --namespace {namespace}; delete some, or allow it more in the settings (isolation)."
+        wrong = f"{wait} for free quota: {reasons[0]}"
+        mend = f"See escher quota --namespace {namespace}; delete some, or raise the quota in the settings (isolation)."
         yield Found(f"Namespace {namespace}", wrong, mend)
 
 
@@ -78,9 +78,9 @@ def _lacking(facts: Facts) -> Iterator[Found]:
             if capacity == allocatable != str(units):
                 apart.append(f"{name} ({capacity or 'none'}, not {units})")
         if apart:
-            wrong = f"{key} is not as it should be on {some(apart)}: a kubelet or another controller has set it back"
+            wrong = f"{key} has wrong units on {some(apart)}: a kubelet or another controller has reset it"
             mend = (
-                f"If it stays so, find who writes it ({_WRITER.format(apart[0].split()[0])}) and have it stop; "
+                f"If this persists, find what writes it ({_WRITER.format(apart[0].split()[0])}) and stop that; "
                 "the service writes it again."
             )
             yield Found(f"EphemeralResource {named(resource)}", wrong, mend)
@@ -93,9 +93,9 @@ def _half(facts: Facts) -> Iterator[Found]:
             if capacity.get(key) != allocatable.get(key):
                 wrong = (
                     f"{key} is {capacity.get(key, 'missing')} in capacity and {allocatable.get(key, 'missing')} in "
-                    "allocatable: kube-scheduler goes by the one, a kubelet by the other"
+                    "allocatable: kube-scheduler uses one, a kubelet the other"
                 )
-                mend = f"Whoever writes it is to write both; find it by {_WRITER.format(named(node))}."
+                mend = f"Make its writer write both; find the writer by {_WRITER.format(named(node))}."
                 yield Found(f"Node {named(node)}", wrong, mend)
 
 
@@ -107,9 +107,9 @@ def _left_over(facts: Facts) -> Iterator[Found]:
             if (named(node), key) not in wanted:
                 by_key.setdefault(key, []).append(named(node))
     for key, names in sorted(by_key.items()):
-        wrong = f"{key} is on {some(names)}, and no EphemeralResource says so"
+        wrong = f"{key} is on {some(names)}, but no EphemeralResource defines it"
         mend = (
-            "If no application without the service has set it, take it off: "
+            "If no application set it without the service, remove it: "
             f'kubectl patch node {names[0]} --subresource=status --type=merge -p \'{{"status": {{"capacity": '
             f'{{"{key}": null}}, "allocatable": {{"{key}": null}}}}}}\''
         )
@@ -119,27 +119,27 @@ def _left_over(facts: Facts) -> Iterator[Found]:
 CHECKS = (
     Check(
         "resource-unheeded",
-        "an EphemeralResource of which nobody says whether it is in force",
+        "an EphemeralResource without a condition Ready",
         _unheeded,
         (Part.RESOURCES,),
     ),
     Check(
         "quota-exceeded",
-        "EphemeralResources that wait for room in the quota of their namespace",
+        "EphemeralResources that wait for free quota of their namespace",
         _over_quota,
         (Part.RESOURCES,),
         Severity.NOTE,
     ),
     Check(
         "status-reset",
-        "nodes without what an EphemeralResource gives them: a kubelet or another resets it",
+        "nodes that lack units of an EphemeralResource: a kubelet or another controller resets them",
         _lacking,
         (Part.NODES, Part.RESOURCES),
     ),
-    Check("status-half", "a key of ours that differs between capacity and allocatable", _half, (Part.NODES,)),
+    Check("status-half", "an Escher resource that differs between capacity and allocatable", _half, (Part.NODES,)),
     Check(
         "left-over",
-        "a key of ours on nodes, and no EphemeralResource for it",
+        "an Escher resource on nodes without an EphemeralResource",
         _left_over,
         (Part.NODES, Part.RESOURCES),
         Severity.NOTE,

@@ -27,9 +27,9 @@ def _all(group: str, resource: str, verbs: str, without: str = "") -> tuple[Perm
     return tuple(Permission(group, resource, verb, without) for verb in verbs.split())
 
 
-_NOBODY = "with `authorization: kubernetes` the management API serves nobody"
+_NOBODY = "with `authorization: kubernetes` the management API serves no caller"
 
-PAST_BUDGETS = Permission("", "pods", "delete", "a disruption budget keeps its pods from every priority")
+PAST_BUDGETS = Permission("", "pods", "delete", "a disruption budget protects its pods from every priority")
 """Not needed with `preempts_despite_budgets: never`, which has the same effect."""
 
 _NOT_READY = "the service is not ready, unless its setting `without` names the kind"
@@ -38,16 +38,16 @@ NEEDED = (
     *_all("", "nodes", "list watch"),
     *_all("", "nodes/status", "patch", "ephemeral resources are not written to nodes"),
     *_all("", "pods", "get list watch"),
-    *_all("", "pods", "patch", "scheduling gates are not taken off, and pods that were turned away are not woken"),
+    *_all("", "pods", "patch", "scheduling gates are not removed, and unschedulable pods are not requeued"),
     PAST_BUDGETS,
     *_all("", "namespaces", "list watch", _NOT_READY),
     *_all("", "pods/status", "patch", "kube-scheduler is not told which node a gang's member keeps"),
     *_all("", "pods/binding", "create", "no pod that Escher is to bind gets a node"),
-    *_all("", "pods/eviction", "create", "nobody is evicted, not even parts of gangs that are known to be such"),
+    *_all("", "pods/eviction", "create", "no pod is evicted, not even of gangs known to be partial"),
     *_all("events.k8s.io", "events", "create", "no event says why a gang waits"),
     *_all("policy", "poddisruptionbudgets", "list watch", "no gang preempts"),
-    *_all("apps", "daemonsets", "list watch", "pods of DaemonSets leave for higher priority like any others"),
-    *_all("batch", "jobs", "list watch", "it is ready a minute later, and plans a gang when all of its members exist"),
+    *_all("apps", "daemonsets", "list watch", "pods of DaemonSets are preempted like any others"),
+    *_all("batch", "jobs", "list watch", "it is ready a minute later, and plans a gang only once all members exist"),
     *_all(DOMAIN, "ephemeralresources", "get list watch create patch delete"),
     *_all(DOMAIN, "ephemeralresources/status", "patch", "objects do not say whether they are in force"),
     *_all(DOMAIN, "escherpolicies", "get list watch create patch delete", _NOT_READY),
@@ -59,13 +59,13 @@ NEEDED = (
 """Everything the service needs, and nothing more (least privilege)."""
 
 IN_OWN_NAMESPACE = _all(
-    DOMAIN, "transactionintents", "get list watch create patch delete", "no transaction writes several objects as one"
+    DOMAIN, "transactionintents", "get list watch create patch delete", "no transaction writes several objects at once"
 )
 """Also needed, only in the service's own namespace."""
 
 TO_LEAD = (
-    *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and so nothing is decided"),
-    *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service leads nobody to the leader"),
+    *_all("coordination.k8s.io", "leases", "get create patch", "no replica leads, and Escher decides nothing"),
+    *_all("discovery.k8s.io", "endpointslices", "get create update delete", "the Service does not route to the leader"),
 )
 """With leader election, in the Lease's namespace; all but `create` for these objects alone."""
 

@@ -51,10 +51,8 @@ def _unmarked(facts: Facts) -> Iterator[Found]:
         if scheduler_of(pod) in facts.ours and needs_us(pod) and MANAGED not in _resources(pod)
     ]
     if missed:
-        wrong = f"it needs Escher and does not ask for {MANAGED}: whoever is so is refused ({some(missed)})"
-        mend = (
-            "Create it again, with the policy of deploy/policies/mark-pods.yaml in force: a pod's requests are final."
-        )
+        wrong = f"it needs Escher but does not request {MANAGED}: Escher refuses such pods ({some(missed)})"
+        mend = "Apply deploy/policies/mark-pods.yaml, and create it again: a pod's requests are immutable."
         yield Found(f"Pod {missed[0]}", wrong, mend)
 
 
@@ -62,18 +60,18 @@ def _gated_for_nobody(facts: Facts) -> Iterator[Found]:
     gated = [pod for pod in facts.cluster.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) not in facts.ours]
     for pod in gated[:1]:
         wrong = (
-            f"it waits at our gate, and its schedulerName is {scheduler_of(pod)}, not ours: nobody takes the gate off "
-            f"(so of {len(gated)} pods)"
+            f"it waits at Escher's gate, but its schedulerName {scheduler_of(pod)} is not Escher's: the gate stays "
+            f"(on {len(gated)} pods)"
         )
-        mend = f"escher doctor --release-gates --namespace {metadata_of(pod).get('namespace')}, and no gate for these."
+        mend = f"Run escher doctor --release-gates --namespace {metadata_of(pod).get('namespace')}; gate no such pods."
         yield Found(f"Pod {named(pod)}", wrong, mend)
 
 
 def _gated_without_service(facts: Facts) -> Iterator[Found]:
     gated = [named(pod) for pod in facts.cluster.waiting_pods() if at_our_gate(pod) and scheduler_of(pod) in facts.ours]
     if gated and facts.service.unreachable:
-        wrong = f"{some(gated)} wait at our gate, and no service answers that would take it off"
-        mend = "Start the service; or let them go without it: escher doctor --release-gates."
+        wrong = f"{some(gated)} wait at Escher's gate, and no service answers that could remove it"
+        mend = "Start the service, or release them without it: escher doctor --release-gates."
         yield Found(f"Pod {gated[0]}", wrong, mend)
 
 
@@ -85,7 +83,7 @@ def _asks_another(facts: Facts) -> Iterator[Found]:
         if said and scheduler_of(pod) not in facts.ours and not at_our_gate(pod):
             asking.setdefault(scheduler_of(pod), []).append(named(pod))
     for scheduler, names in asking.items():
-        wrong = f"it says that it is of a gang, and its schedulerName is {scheduler}: nobody heeds that ({some(names)})"
+        wrong = f"it names a gang, but its schedulerName {scheduler} is not Escher's: it is ignored ({some(names)})"
         yield Found(f"Pod {names[0]}", wrong, f"Set schedulerName: {facts.ours[0]} in what creates them.")
 
 
@@ -99,14 +97,12 @@ def _needs_itself(facts: Facts) -> Iterator[Found]:
         if (metadata.get("labels") or {}).get(_NAME_LABEL) != _OUR_NAME:
             continue
         if scheduler in facts.ours or scheduler in asks_about_all:
-            wrong = f"it is a pod of Escher itself, and schedulerName {scheduler} places nobody without asking Escher"
+            wrong = f"it is a pod of Escher itself, but schedulerName {scheduler} places no pod without Escher"
         elif at_our_gate(each) or any(map(in_domain, _resources(each))):
-            wrong = f"it is a pod of Escher itself, and it waits at our gate or asks for a resource of {DOMAIN}"
+            wrong = f"it is a pod of Escher itself, but it waits at Escher's gate or requests a resource of {DOMAIN}"
         else:
             continue
-        mend = (
-            "Have it placed as deploy/chart has it: by a scheduler that does not ask Escher about it, and by no gate."
-        )
+        mend = "Use a scheduler that does not ask Escher about it, and no gate, as deploy/chart does."
         yield Found(f"Pod {named(each)}", wrong, mend)
 
 
@@ -126,26 +122,28 @@ def _foreign(facts: Facts) -> Iterator[Found]:
         if scheduler_of(pod) not in facts.ours and not of_system and spec_of(pod).get("nodeName") in shared:
             others[scheduler_of(pod)] += 1
     for scheduler, count in others.most_common():
-        wrong = f"{count} of its pods are on nodes where pods of ours are: it knows nothing of room that is reserved"
-        mend = "Keep them apart by taints or node labels, or have these pods placed by a profile that asks Escher."
+        wrong = f"{count} of its pods are on nodes with Escher's pods: it does not know of reservations"
+        mend = "Separate them by taints or node labels, or place these pods by a profile that asks Escher."
         yield Found(f"scheduler {scheduler}", wrong, mend)
 
 
 CHECKS = (
-    Check("pod-unmarked", "waiting pods that need Escher and bear no mark", _unmarked, (Part.PODS,)),
-    Check("gate-of-nobody", "pods at our gate whose `schedulerName` is not ours", _gated_for_nobody, (Part.PODS,)),
-    Check("gate-without-service", "pods at our gate while no service answers", _gated_without_service, (Part.PODS,)),
+    Check("pod-unmarked", "waiting pods that need Escher and have no mark", _unmarked, (Part.PODS,)),
+    Check("gate-of-nobody", "pods at Escher's gate for other schedulers", _gated_for_nobody, (Part.PODS,)),
+    Check(
+        "gate-without-service", "pods at Escher's gate, but no service answers", _gated_without_service, (Part.PODS,)
+    ),
     Check("needs-itself", "pods of Escher that only Escher could place", _needs_itself, (Part.PODS,)),
     Check(
         "gang-elsewhere",
-        "waiting members of gangs whose `schedulerName` is not ours",
+        "waiting members of gangs whose `schedulerName` is not Escher's",
         _asks_another,
         (Part.PODS,),
         Severity.NOTE,
     ),
     Check(
         "foreign-scheduler",
-        "pods of other schedulers on nodes where pods of ours are",
+        "pods of other schedulers on nodes with Escher's pods",
         _foreign,
         (Part.PODS,),
         Severity.NOTE,

@@ -23,14 +23,14 @@ def _another_version(facts: Facts) -> Iterator[Found]:
     for file in facts.files:
         said = file.document.get("apiVersion")
         if said != _API_VERSION:
-            yield Found(file.name, f"apiVersion is {said!r}, which kube-scheduler refuses", f"Write {_API_VERSION}.")
+            yield Found(file.name, f"apiVersion is {said!r}, which kube-scheduler rejects", f"Write {_API_VERSION}.")
 
 
 def _no_entry(facts: Facts) -> Iterator[Found]:
     for file in facts.files:
         served = [each for each in facts.ours if each in file.profiles]
         if served and not facts.entries_of(file):
-            wrong = f"it has {' and '.join(served)}, and no extender calls Escher: gangs are placed pod by pod"
+            wrong = f"it has {' and '.join(served)}, but no extender for Escher: gangs are placed pod by pod"
             yield Found(file.name, wrong, "Add the `extenders` of scheduler-config/escher.yaml.")
 
 
@@ -45,8 +45,8 @@ def _sampled(facts: Facts) -> Iterator[Found]:
         alone = profile.name == _LEDGER or (profile.ignores_our_domain and profile.name != _FITTING)
         if alone and profile.sampling != 100:
             wrong = (
-                f"percentageOfNodesToScore is {profile.sampling}: the fit does not help to find the node that has the "
-                "resource, and it may not be in the sample"
+                f"percentageOfNodesToScore is {profile.sampling}: NodeResourcesFit does not find the node with the "
+                "resource, and the sample may miss it"
             )
             yield Found(profile.where, wrong, "Set percentageOfNodesToScore: 100 in this profile.")
 
@@ -55,10 +55,10 @@ def _fitted(facts: Facts) -> Iterator[Found]:
     for profile in _profiles(facts):
         if profile.name == _LEDGER and not profile.ignores_our_domain:
             wrong = (
-                f"ignoredResourceGroups lacks {DOMAIN}: the fit waits until a resource is written to its node, "
+                f"ignoredResourceGroups lacks {DOMAIN}: NodeResourcesFit waits until a resource is on its node, "
                 f"as in profile {_FITTING}"
             )
-            mend = f"Set ignoredResourceGroups: [{DOMAIN}] in the args of NodeResourcesFit, as it is shipped."
+            mend = f"Set ignoredResourceGroups: [{DOMAIN}] in the args of NodeResourcesFit, as shipped."
             yield Found(profile.where, wrong, mend)
 
 
@@ -66,10 +66,10 @@ def _not_fitted(facts: Facts) -> Iterator[Found]:
     for profile in _profiles(facts):
         if profile.name == _FITTING and profile.ignores_our_domain:
             wrong = (
-                f"ignoredResourceGroups has {DOMAIN}: the fit does not look for nodes that have a resource before "
-                "others are sampled"
+                f"ignoredResourceGroups has {DOMAIN}: NodeResourcesFit does not find nodes with a resource before "
+                "kube-scheduler samples nodes"
             )
-            yield Found(profile.where, wrong, f"Take it out; pods that want the ledger alone use {_LEDGER}.")
+            yield Found(profile.where, wrong, f"Remove it; pods that need only the ledger use {_LEDGER}.")
 
 
 def _groups(facts: Facts) -> Iterator[tuple[SchedulerFile, list[Entry]]]:
@@ -82,7 +82,7 @@ def _groups(facts: Facts) -> Iterator[tuple[SchedulerFile, list[Entry]]]:
 def _nobody_filters(facts: Facts) -> Iterator[Found]:
     for file, entries in _groups(facts):
         if not any("filterVerb" in each.verbs for each in entries):
-            wrong = "no entry has filterVerb: nothing is reserved, and no gang is planned"
+            wrong = "no entry has filterVerb: Escher reserves nothing and plans no gang"
             yield Found(file.name, wrong, "Set filterVerb: filter-only in an entry without managedResources.")
 
 
@@ -90,7 +90,7 @@ def _some_are_not_filtered(facts: Facts) -> Iterator[Found]:
     for _, entries in _groups(facts):
         filtering = [each for each in entries if "filterVerb" in each.verbs]
         if filtering and not any(each.of_every_pod for each in filtering):
-            wrong = f"managedResources is {', '.join(filtering[0].managed)}: ordinary pods take room that is reserved"
+            wrong = f"managedResources is {', '.join(filtering[0].managed)}: ordinary pods take reserved capacity"
             mend = "Move filterVerb and preemptVerb to an entry without managedResources, as filter-only and preempt."
             yield Found(filtering[0].where, wrong, mend)
 
@@ -98,7 +98,7 @@ def _some_are_not_filtered(facts: Facts) -> Iterator[Found]:
 def _nobody_binds(facts: Facts) -> Iterator[Found]:
     for file, entries in _groups(facts):
         if not any("bindVerb" in each.verbs for each in entries):
-            wrong = "no entry has bindVerb: members of a gang do not wait for each other, and it is bound in part"
+            wrong = "no entry has bindVerb: members of a gang do not wait for each other, and gangs are bound in part"
             yield Found(file.name, wrong, "Set bindVerb: bind in the entry whose managedResources has the mark.")
 
 
@@ -106,15 +106,15 @@ def _two_bind(facts: Facts) -> Iterator[Found]:
     for file in facts.files:
         binding = [each.where.partition(": ")[2] for each in file.entries if "bindVerb" in each.verbs]
         if len(binding) > 1:
-            wrong = f"{' and '.join(binding)} have bindVerb, so that kube-scheduler refuses the file"
-            mend = "Leave it in one of them; two extenders that must bind need a kube-scheduler each."
+            wrong = f"{' and '.join(binding)} have bindVerb: kube-scheduler rejects the file"
+            mend = "Keep it in one of them; two extenders that must bind need a kube-scheduler each."
             yield Found(file.name, wrong, mend)
 
 
 def _preemption_unseen(facts: Facts) -> Iterator[Found]:
     for file, entries in _groups(facts):
         if not any("preemptVerb" in each.verbs and each.of_every_pod for each in entries):
-            wrong = "no entry for every pod has preemptVerb: a pod of higher priority leaves a part of a gang behind"
+            wrong = "no entry for every pod has preemptVerb: preemption by other pods leaves gangs in part"
             yield Found(file.name, wrong, "Set preemptVerb: preempt in the entry without managedResources.")
 
 
@@ -130,8 +130,8 @@ def _the_clusters_lease(facts: Facts) -> Iterator[Found]:
 def _the_clusters_pods(facts: Facts) -> Iterator[Found]:
     for file in facts.files:
         if DEFAULT_PROFILE in file.profiles and file.lease != _CLUSTERS_LEASE:
-            wrong = f"it has a profile {DEFAULT_PROFILE}, and is not the cluster's own: both place the same pods"
-            yield Found(file.profiles[DEFAULT_PROFILE].where, wrong, "Take the profile out, unless there is no other.")
+            wrong = f"it has a profile {DEFAULT_PROFILE}, but is not the cluster's own: both place the same pods"
+            yield Found(file.profiles[DEFAULT_PROFILE].where, wrong, "Remove the profile, unless it runs alone.")
 
 
 def _of_nobody(facts: Facts) -> Iterator[Found]:
@@ -139,7 +139,7 @@ def _of_nobody(facts: Facts) -> Iterator[Found]:
         for name, profile in file.profiles.items():
             if name not in facts.ours and name != DEFAULT_PROFILE:
                 wrong = (
-                    f"Escher is asked about its pods, and scheduler_names is {', '.join(facts.ours)}: they are others'"
+                    f"it asks Escher about its pods, but scheduler_names is {', '.join(facts.ours)}: they are foreign"
                 )
                 mend = "Name it in scheduler_names and in mark-pods.yaml, or give it a kube-scheduler without Escher."
                 yield Found(profile.where, wrong, mend)
@@ -149,8 +149,8 @@ def _unserved(facts: Facts) -> Iterator[Found]:
     served = {name for file in facts.schedulers for name in file.profiles}
     for name in facts.ours:
         if name not in served:
-            wrong = f"scheduler_names has {name}, and no file that was given has such a profile: its pods wait for ever"
-            yield Found("settings", wrong, "Add the profile, give its file too, or take the name out.")
+            wrong = f"scheduler_names has {name}, but no given file has such a profile: its pods wait forever"
+            yield Found("settings", wrong, "Add the profile, give its file too, or remove the name.")
 
 
 def _few_requests(facts: Facts) -> Iterator[Found]:
@@ -159,7 +159,7 @@ def _few_requests(facts: Facts) -> Iterator[Found]:
         for field, most in (("qps", _FEW_REQUESTS), ("burst", 2 * _FEW_REQUESTS)):
             if 0 <= (said.get(field) or 0) <= most:
                 now = said.get(field) or f"{most}, the default"
-                wrong = f"clientConnection.{field} is {now}: it is what limits gangs of dozens"
+                wrong = f"clientConnection.{field} is {now}: it slows gangs with dozens of members"
                 yield Found(file.name, wrong, f"Set {field}: 1000.")
 
 
@@ -168,32 +168,30 @@ def _long_back_off(facts: Facts) -> Iterator[Found]:
         seconds = file.document.get("podMaxBackoffSeconds") or _LONG_BACK_OFF
         if seconds >= _LONG_BACK_OFF:
             said = "" if "podMaxBackoffSeconds" in file.document else ", the default"
-            wrong = f"podMaxBackoffSeconds is {seconds}{said}: a gang that is woken holds its room idle for as long"
+            wrong = f"podMaxBackoffSeconds is {seconds}{said}: a requeued gang holds its reservation idle for as long"
             yield Found(file.name, wrong, "Set podMaxBackoffSeconds: 1.")
 
 
 _FILES = (Part.SCHEDULERS,)
 CHECKS = (
     Check("api-version-unknown", f"an `apiVersion` other than `{_API_VERSION}`", _another_version, _FILES),
-    Check("extender-missing", "a profile of ours, and no extender for Escher", _no_entry, _FILES),
+    Check("extender-missing", "an Escher profile, but no extender for Escher", _no_entry, _FILES),
     Check("ledger-sampled", "`escher-ledger` with sampling", _sampled, _FILES),
     Check("ledger-fitted", "`escher-ledger` without `ignoredResourceGroups`", _fitted, _FILES),
     Check("fit-ignores-us", "`escher` with `ignoredResourceGroups`", _not_fitted, _FILES),
     Check("filter-missing", "no `filterVerb`", _nobody_filters, _FILES),
-    Check("pods-unfiltered", "`filterVerb` for pods with the mark alone", _some_are_not_filtered, _FILES),
+    Check("pods-unfiltered", "`filterVerb` only for pods with the mark", _some_are_not_filtered, _FILES),
     Check("bind-missing", "no `bindVerb`", _nobody_binds, _FILES),
     Check("bind-twice", "two extenders with `bindVerb`", _two_bind, _FILES),
-    Check("preempt-missing", "no `preemptVerb`, or for pods with the mark alone", _preemption_unseen, _FILES),
+    Check("preempt-missing", "no `preemptVerb`, or only for pods with the mark", _preemption_unseen, _FILES),
     Check("lease-taken", "the lease of the cluster's own kube-scheduler", _the_clusters_lease, _FILES),
     Check("default-scheduler-twice", "a profile `default-scheduler` in a second scheduler", _the_clusters_pods, _FILES),
-    Check("profile-of-nobody", "a profile that `scheduler_names` does not have", _of_nobody, _FILES, Severity.NOTE),
-    Check("profile-missing", "a name in `scheduler_names` that is no profile", _unserved, _FILES, Severity.NOTE),
-    Check(
-        "client-limits", "`clientConnection` as kube-scheduler has it by default", _few_requests, _FILES, Severity.NOTE
-    ),
+    Check("profile-of-nobody", "a profile that is not in `scheduler_names`", _of_nobody, _FILES, Severity.NOTE),
+    Check("profile-missing", "a name in `scheduler_names` without a profile", _unserved, _FILES, Severity.NOTE),
+    Check("client-limits", "`clientConnection` with kube-scheduler's defaults", _few_requests, _FILES, Severity.NOTE),
     Check(
         "long-back-off",
-        "`podMaxBackoffSeconds` as kube-scheduler has it by default",
+        "`podMaxBackoffSeconds` with kube-scheduler's default",
         _long_back_off,
         _FILES,
         Severity.NOTE,

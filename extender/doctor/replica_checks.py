@@ -34,24 +34,24 @@ def _several_decide(facts: Facts) -> Iterator[Found]:
     for pods in _replicas(facts).values():
         alone = [named(pod) for pod in pods if not _elects(facts, pod)]
         if alone and len(pods) > 1:
-            wrong = f"{len(pods)} pods of the service, of which {some(alone)} run without leader_election: each of "
-            wrong += "them decides, and room is promised twice"
-            mend = "Scale it to 1, or to 0 and then have leader election (in the chart leaderElection.enabled: true)."
+            wrong = f"{len(pods)} pods of the service, and {some(alone)} run without leader_election: each of "
+            wrong += "them decides, and capacity is reserved twice"
+            mend = "Scale it to 1, or to 0 and then enable leader election (in the chart leaderElection.enabled: true)."
             yield Found(alone[0], wrong, mend)
 
 
 def _nobody_follows(facts: Facts) -> Iterator[Found]:
     for pods in _replicas(facts).values():
         if len(pods) == 1 and _elects(facts, pods[0]):
-            wrong = "it elects a leader, and is the only replica: while it is away nobody takes over"
-            yield Found(named(pods[0]), wrong, "Have two (in the chart replicas: 2), or look why there is one only.")
+            wrong = "it uses leader election but is the only replica: while it is down, no other takes over"
+            yield Found(named(pods[0]), wrong, "Run two (in the chart replicas: 2), or find out why only one runs.")
 
 
 def _nobody_is_led(facts: Facts) -> Iterator[Found]:
     if facts.settings.leader_election and facts.settings.leader_service is None:
-        wrong = "leader_election is true without leader_service: no Service leads to the replica that decides, and "
-        wrong += "the others answer kube-scheduler 503"
-        mend = "Set leader_service to a Service without selector, which the leader has lead to itself."
+        wrong = "leader_election is true without leader_service: no Service routes to the leader, and "
+        wrong += "the other replicas answer kube-scheduler with 503"
+        mend = "Set leader_service to a Service without selector; the leader points it to itself."
         yield Found("settings", wrong, mend)
 
 
@@ -59,10 +59,10 @@ def _installed_twice(facts: Facts) -> Iterator[Found]:
     there = [named(pods[0]) for _, pods in sorted(_replicas(facts).items())]
     if len(there) > 1:
         wrong = (
-            f"Escher is installed {len(there)} times (pods {some(there)}): each gives away what the others believe to "
+            f"Escher is installed {len(there)} times (pods {some(there)}): each allocates what the others believe to "
         )
-        wrong += "be free, and EphemeralResources are of all of them"
-        mend = "Uninstall all but one; or give each schedulers and nodes of its own, as docs/scaling.md says."
+        wrong += "be free, and all write the same EphemeralResources"
+        mend = "Uninstall all but one, or give each its own schedulers and nodes, as docs/scaling.md says."
         yield Found(there[1], wrong, mend)
 
 

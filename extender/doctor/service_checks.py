@@ -23,13 +23,15 @@ def _unreachable(facts: Facts) -> Iterator[Found]:
 def _not_ready(facts: Facts) -> Iterator[Found]:
     if facts.service.not_ready:
         wrong = f"it is not ready: {facts.service.not_ready}"
-        mend = "If it stays so, its log says which kind it cannot list; mostly a permission or a definition is missing."
+        mend = (
+            "If this persists, see in its log which kind it cannot list; often a permission or definition is missing."
+        )
         yield Found(facts.service.address, wrong, mend)
 
 
 def _another_version(facts: Facts) -> Iterator[Found]:
     if facts.service.version != facts.shipped.version:
-        wrong = f"it is Escher {facts.service.version}, and this command {facts.shipped.version}"
+        wrong = f"it is Escher {facts.service.version}, but this command is {facts.shipped.version}"
         mend = "Use the same version of both; definitions and admission policies are compared with this command's."
         yield Found(facts.service.address, wrong, mend)
 
@@ -39,17 +41,17 @@ def _deaf(facts: Facts) -> Iterator[Found]:
         return
     for kind, age in facts.service.ages.items():
         if age > _SILENT:
-            wrong = f"its watch on {kind} has said nothing for {age:.0f} s; nothing new is planned after "
+            wrong = f"its watch on {kind} has been silent for {age:.0f} s; Escher plans nothing new after "
             wrong += f"{facts.settings.stale_after_seconds:g} s (stale_after_seconds)"
-            mend = "See its log for why; with kube-apiserver's watch cache switched off set stale_after_seconds: 0."
+            mend = "See its log for why; if kube-apiserver's watch cache is off, set stale_after_seconds: 0."
             yield Found(facts.service.address, wrong, mend)
 
 
 def _another_cluster(facts: Facts) -> Iterator[Found]:
     here, there = {named(each) for each in facts.cluster.nodes}, facts.service.nodes
     if here and there and not here & there:
-        wrong = f"it follows another cluster: its nodes are {some(sorted(there))}, and here {some(sorted(here))}"
-        mend = "Give it the kubeconfig and context of this cluster, or give these of its cluster here."
+        wrong = f"it watches another cluster: its nodes are {some(sorted(there))}, but here {some(sorted(here))}"
+        mend = "Give it the kubeconfig and context of this cluster, or give this command those of its cluster."
         yield Found(facts.service.address, wrong, mend)
 
 
@@ -57,57 +59,55 @@ def _ends_soon(facts: Facts) -> Iterator[Found]:
     ends = facts.service.certificate_ends
     if ends is not None and ends - facts.now < _ENDS_SOON:
         when = f"{ends:%Y-%m-%d %H:%M} UTC"
-        wrong = f"its certificate {'has ended' if ends <= facts.now else 'ends'} on {when}"
-        yield Found(facts.service.address, wrong, "Renew it, and have what renews it do so earlier.")
+        wrong = f"its certificate {'expired' if ends <= facts.now else 'expires'} on {when}"
+        yield Found(facts.service.address, wrong, "Renew it, and set its renewal earlier.")
 
 
 def _observes(facts: Facts) -> Iterator[Found]:
     if facts.service.observes_only:
-        wrong = "observe_only holds everywhere: it decides and explains, and every pod is placed as without it"
+        wrong = "observe_only holds everywhere: it only decides and explains; pods are placed as without it"
         yield Found(facts.service.address, wrong, "Set observe_only: false in its settings when you have seen enough.")
 
 
 def _beyond(facts: Facts) -> Iterator[Found]:
     for namespace, (limit, beyond) in facts.service.kinds_beyond.items():
-        wrong = f"it has {beyond} kinds of waiting pods beyond the {limit} of its quota: these may be woken later"
+        wrong = f"it has {beyond} kinds of waiting pods beyond the {limit} of its quota: these may be requeued later"
         mend = "Delete pods that need not wait, or allow more kinds in the settings (isolation, waiting_kinds)."
         yield Found(f"Namespace {namespace}", wrong, mend)
 
 
 def _without(facts: Facts) -> Iterator[Found]:
     for kind in facts.service.without:
-        wrong = f"it runs without {kind}; docs/operations.md#permissions says what that means"
-        mend = f"Give it the right to list and watch {kind}, and leave {kind} out of the setting `without`."
+        wrong = f"it runs without {kind}; docs/operations.md#permissions says what is missing then"
+        mend = f"Let it list and watch {kind}, and remove {kind} from the setting `without`."
         yield Found(facts.service.address, wrong, mend)
 
 
 def _lost(facts: Facts) -> Iterator[Found]:
     for kind, how in facts.service.lost.items():
-        mend = f"Give it back the right to list and watch {kind}, or see why the API server does not answer."
+        mend = f"Let it list and watch {kind} again, or find out why the API server does not answer."
         yield Found(facts.service.address, f"it cannot read {kind} {how}", mend)
 
 
 def _open(facts: Facts) -> Iterator[Found]:
     if not on_this_machine(facts.settings.host) and facts.settings.tls_client_ca is None:
-        wrong = (
-            f"host is {facts.settings.host}, without tls_client_ca: whoever reaches the port can act as kube-scheduler"
-        )
+        wrong = f"host is {facts.settings.host}, without tls_client_ca: any client there can act as kube-scheduler"
         mend = "Set tls_certificate, tls_key and tls_client_ca, or listen on 127.0.0.1."
         yield Found("settings", wrong, mend)
 
 
 def _renamed(facts: Facts) -> Iterator[Found]:
     for each in facts.renamed:
-        yield Found("settings", each, "Write the new name into the settings file.")
+        yield Found("settings", each, "Use the new name in the settings file.")
 
 
 CHECKS = (
-    Check("service-unreachable", "no service answers at the address that was given", _unreachable, ()),
+    Check("service-unreachable", "no service answers at the given address", _unreachable, ()),
     Check("service-not-ready", "it has not read the cluster yet", _not_ready, (Part.SERVICE,)),
     Check("service-version", "another version than this command's", _another_version, (Part.SERVICE,)),
-    Check("watch-silent", "a watch of its that has said nothing for two minutes", _deaf, (Part.SERVICE,)),
-    Check("another-cluster", "it follows a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
-    Check("certificate-ends", "its certificate ends within 14 days", _ends_soon, (Part.CERTIFICATE,)),
+    Check("watch-silent", "a watch of the service that has been silent for two minutes", _deaf, (Part.SERVICE,)),
+    Check("another-cluster", "it watches a cluster with other nodes", _another_cluster, (Part.ITS_NODES, Part.NODES)),
+    Check("certificate-ends", "its certificate expires within 14 days", _ends_soon, (Part.CERTIFICATE,)),
     Check("observe-only", "it is set to observe only", _observes, (Part.SAFETY_SWITCHES,), Severity.NOTE),
     Check(
         "waiting-kinds-exceeded",
@@ -116,10 +116,8 @@ CHECKS = (
         (Part.QUOTAS, Part.PODS),
         Severity.NOTE,
     ),
-    Check("kind-lost", "kinds that it cannot read any more", _lost, (Part.SERVICE,)),
+    Check("kind-lost", "kinds that it can no longer read", _lost, (Part.SERVICE,)),
     Check("goes-without", "kinds that it does not read", _without, (Part.SERVICE,), Severity.NOTE),
-    Check(
-        "open-to-all", "settings by which it listens to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)
-    ),
+    Check("open-to-all", "settings that open it to other machines without `tls_client_ca`", _open, (Part.SETTINGS,)),
     Check("setting-renamed", "settings that have a new name", _renamed, (Part.SETTINGS,), Severity.NOTE),
 )

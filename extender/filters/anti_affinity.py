@@ -28,7 +28,7 @@ class AntiAffinity:
 
     def malformed(self, pod: Pod) -> MalformedAsk | None:
         if GROUP in pod.annotations and pod.gang is not None:
-            expected = "for members of a gang, which is planned by the podAntiAffinity in their specs"
+            expected = "allowed on members of a gang, which Escher plans by their podAntiAffinity"
             return malformed(GROUP, pod.annotations[GROUP], expected, "web, on pods of no gang")
         return malformed_name(pod, GROUP, "web")
 

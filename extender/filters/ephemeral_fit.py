@@ -11,8 +11,8 @@ from extender.core.policy import Facts, NodeFilter, OnlyTheseNodes, Refuse, Scor
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
 
-REASON = "ephemeral resources asked for are not free on this node"
-ABSENT = "ephemeral resources asked for do not exist on this node"
+REASON = "requested ephemeral resources are not free on this node"
+ABSENT = "requested ephemeral resources do not exist on this node"
 
 
 class EphemeralFit:

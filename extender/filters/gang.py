@@ -36,7 +36,7 @@ GANG = "gang"
 # Evicting pods on another node does not move the plan there.
 _ELSEWHERE = Refuse(NOT_ITS_NODE, preemption_helps=False)
 
-AT_BARRIER = Wait(None, "the gang's quorum is not there yet")
+AT_BARRIER = Wait(None, "the gang's quorum is not complete yet")
 """The answer to a member in bind: it waits until the barrier opens, or the gang is rejected."""
 
 

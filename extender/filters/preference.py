@@ -28,7 +28,7 @@ class Preference:
         value = pod.annotations.get(PREFER)
         if value is None or all(_LABEL.fullmatch(label.strip()) for label in value.split(",")):
             return None
-        return malformed(PREFER, value, "labels of nodes, with commas between them", "disk=ssd, zone=a")
+        return malformed(PREFER, value, "node labels, separated by commas", "disk=ssd, zone=a")
 
     def score(self, pod: Pod, facts: Facts) -> Scorer | None:
         value = pod.annotations.get(PREFER)

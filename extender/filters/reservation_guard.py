@@ -16,7 +16,7 @@ from extender.core.policy import Facts, NodeFilter, OnlyOn, Refuse
 from extender.kube.names import NodeName, PodUid, ResourceKey
 
 REASON = "room on this node is reserved for a gang"
-PLACE_REASON = "the pod would take a place that is kept for a gang"
+PLACE_REASON = "the pod would conflict with a placement that is reserved for a gang"
 # As below: no eviction frees a kept place.
 _PLACE = Refuse(PLACE_REASON, preemption_helps=False)
 

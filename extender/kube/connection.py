@@ -162,7 +162,7 @@ class Connection:
                 finally:
                     _abort(response)
         except aiohttp.SocketTimeoutError as error:
-            raise Silent(f"GET {path}: nothing for {silence:g} s") from error
+            raise Silent(f"GET {path}: no data for {silence:g} s") from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if _for_certificates(error):
                 await self._credentials.renew(papers)

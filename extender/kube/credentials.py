@@ -73,7 +73,7 @@ def from_kubeconfig(path: Path | None = None, context: str | None = None) -> Loa
         context = str(loader.current_context["name"])
         # The client logs a plugin's failure and continues without credentials.
         if "exec" in (loader._user or ()) and not configuration.api_key and not configuration.cert_file:
-            raise BadConfiguration("the credentials plugin (exec) of the kubeconfig gave none; the log has its error")
+            raise BadConfiguration("the credentials plugin (exec) of the kubeconfig returned none; see the log")
         expiry = getattr(loader, "exec_plugin_expiry", None)
         return Sources(_read(file, loader), None if expiry is None else float(expiry.timestamp()))
 
@@ -193,7 +193,7 @@ class Credentials:
             if await self._load_again() and await self._papers() == rejected:
                 self.vain += 1
                 ends = None if self.ends_at is None else datetime.fromtimestamp(self.ends_at, UTC).isoformat()
-                _log.warning("credentials are of no use with the API server, and there are no newer ones", end=ends)
+                _log.warning("the API server rejects the credentials, and there are no newer ones", end=ends)
             return await self._papers() != rejected
 
     def _outdated(self) -> bool:
@@ -212,7 +212,7 @@ class Credentials:
             self._seen = seen
             self._loaded_at = self._now()
             self._renew_at = self._loaded_at + _RENEW_AT_MOST_EVERY
-            _log.warning("credentials could not be renewed; going on with the old ones", why=str(error))
+            _log.warning("credentials could not be renewed; Escher keeps using the old ones", why=str(error))
             return False
         return True
 
@@ -226,11 +226,11 @@ class Credentials:
         except BadConfiguration:
             raise
         except TimeoutError as error:
-            raise BadConfiguration(f"the cluster's configuration was not there within {_LOAD_WITHIN:g} s") from error
+            raise BadConfiguration(f"the cluster's configuration did not load within {_LOAD_WITHIN:g} s") from error
         except Exception as error:  # the client's loaders let everything through: YAML, OSError, TypeError, ssl ...
             raise BadConfiguration(f"the cluster's configuration cannot be used: {error}") from error
         if self._configuration is not None and _address(configuration) != self.address:
-            raise BadConfiguration(f"they are for {_address(configuration)} now: restart to go there")
+            raise BadConfiguration(f"they are for {_address(configuration)} now: restart Escher to connect there")
         self._configuration = configuration
         self._files, self._seen = sources.files, seen
         self._trust, self._content = trust, content

@@ -59,7 +59,13 @@ def required_terms(affinity: Affinity | None) -> tuple[SelectorTerm, ...]:
         for term in required.node_selector_terms or ()
     )
     # Required node affinity without terms matches no node; an empty tuple would mean no requirement.
-    return terms or (SelectorTerm(),)
+    return _same_terms(terms or (SelectorTerm(),))
+
+
+@lru_cache(maxsize=512)
+def _same_terms(terms: tuple[SelectorTerm, ...]) -> tuple[SelectorTerm, ...]:
+    """One object for equal terms: a gang's members are compared by them."""
+    return terms
 
 
 def tolerations_of(spec: PodSpec) -> tuple[Toleration, ...]:
@@ -153,5 +159,5 @@ def _count_if_possible(resource: str, quantity: str) -> int | None:
     try:
         return count(resource, quantity)
     except InvalidQuantity as error:
-        _log.warning("a node's resource counts as absent", resource=resource, why=str(error))
+        _log.warning("a node's resource is treated as absent", resource=resource, why=str(error))
         return None

@@ -39,45 +39,45 @@ class Settings(BaseModel):
     port: int = Field(8080, ge=0, le=65535, description="port to listen on; 0 chooses a free one")
     kubeconfig: Path | None = Field(None, description="default: the pod's service account, else the user's kubeconfig")
     context: str | None = Field(None, description="the context of the kubeconfig to use; default: its current one")
-    tls_certificate: Path | None = Field(None, description="certificate chain (PEM) to serve https with")
-    tls_key: Path | None = Field(None, description="its private key (PEM)")
+    tls_certificate: Path | None = Field(None, description="certificate chain (PEM) for https")
+    tls_key: Path | None = Field(None, description="private key (PEM) of tls_certificate")
     tls_client_ca: Path | None = Field(
-        None, description="kube-scheduler must show a certificate that one of these signed (PEM); others may"
+        None, description="CAs (PEM): one must have signed kube-scheduler's client certificate; others may show one"
     )
     tls_scheduler_names: tuple[str, ...] = Field(
         ("system:kube-scheduler",),
         min_length=1,
-        description="common names in certificates of those who may call the verbs; only with tls_client_ca",
+        description="common names of the client certificates that may call the verbs; only with tls_client_ca",
     )
     insecure: bool = Field(
-        False, description="listen where other machines reach it though not everybody has to show who they are"
+        False, description="listen on an address that other machines reach, without requiring client certificates"
     )
     authorization: Literal["none", "kubernetes"] = Field(
         "none",
-        description="kubernetes: callers of /v1 show a token, and RBAC says what they may do; none: they may do all",
+        description="kubernetes: callers of /v1 show a token, and RBAC decides what they may do; none: no checks",
     )
     token_audiences: tuple[str, ...] = Field(
-        (), description="tokens are good that were made for one of these; none: for the API server itself"
+        (), description="accept tokens issued for one of these audiences; none: for the API server itself"
     )
     authorization_cache_seconds: float = Field(
-        10.0, ge=0.0, le=300.0, description="what the API server said of a token or of what it may do holds for so long"
+        10.0, ge=0.0, le=300.0, description="how long the API server's answers about tokens and their rights are cached"
     )
     api_qps: float = Field(
-        200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 by one client, on average; see api_burst"
+        200.0, gt=0.0, le=1_000_000.0, description="calls of /v1 per second and client, on average; see api_burst"
     )
-    api_burst: int = Field(1000, ge=1, le=1_000_000, description="and how many of them at once, at most")
+    api_burst: int = Field(1000, ge=1, le=1_000_000, description="most calls of /v1 that one client may make at once")
     api_queue_seconds: float = Field(
         15.0,
         gt=0.0,
         le=60.0,
-        description="a call of /v1 that could not be begun within so long is refused: kube-scheduler's go first",
+        description="a call of /v1 that waits longer than this to start is refused; kube-scheduler's calls go first",
     )
     api_memory_limit_share: float = Field(
         0.9,
         ge=0.0,
         le=1.0,
-        description="calls of /v1 are refused while more than so much of the memory that this container may have is in "
-        "use (0: they are not)",
+        description="calls of /v1 are refused while more than this share of the container's memory limit is in use "
+        "(0: never)",
     )
     scheduler_http_timeout_seconds: float = Field(
         60.0, gt=1.0, le=600.0, description="the extender's httpTimeout in kube-scheduler's configuration"
@@ -85,123 +85,121 @@ class Settings(BaseModel):
     scheduler_names: tuple[str, ...] = Field(
         ("escher", "escher-ledger"),
         min_length=1,
-        description="schedulerName of pods that are ours; those of others are never touched, whatever labels they bear",
+        description="schedulerName of Escher's pods; pods of other schedulers are never touched, whatever their labels",
     )
     reserve_at_filter: bool = Field(
-        True, description="hold ephemeral resources, and a gang's room, from filter on; otherwise claim them at bind"
+        True, description="reserve ephemeral resources and a gang's places from filter on; false: claim them at bind"
     )
     backfill_after_skips: int = Field(
-        8, ge=0, le=10_000, description="how often the gang first in turn is passed before room is saved for it"
+        8, ge=0, le=10_000, description="skips of the first gang in the queue before it gets a backfill reservation"
     )
     backfill_after_seconds: float = Field(
-        60.0, ge=0.0, le=86_400.0, description="how long the gang first in turn waits before room is saved for it"
+        60.0, ge=0.0, le=86_400.0, description="wait of the first gang in the queue for a backfill reservation"
     )
     observe_only: bool = Field(
-        False, description="decide and explain, but evict, preempt, save and refuse nothing (changeable while it runs)"
+        False, description="decide and explain, but do not evict, preempt, refuse or reserve for backfill (changeable)"
     )
     evict_partial_gangs: bool = Field(
         True,
         description="evict members of a gang that is known to be bound in part and could not be completed (changeable)",
     )
     gang_preemption: bool = Field(
-        True, description="evict whole gangs and pods of lower priority where a gang then has room (changeable)"
+        True, description="evict whole gangs and pods of lower priority if a gang then fits (changeable)"
     )
     backfill_reservation: bool = Field(
-        True, description="keep what comes free for the gang whose turn it is (changeable); off: no preemption either"
+        True, description="reserve freed capacity for the first gang in the queue (changeable); false: no preemption"
     )
-    preempt_foreign_pods: bool = Field(
-        False, description="take pods of schedulers that are not ours as victims of preemption too"
-    )
+    preempt_foreign_pods: bool = Field(False, description="preempt pods of other schedulers too")
     preempts_despite_budgets: Literal["last-resort", "never"] = Field(
         "last-resort",
-        description="whether pods that a disruption budget protects leave for higher priority, where there is no room "
-        "otherwise (last-resort, as with kube-scheduler), or never",
+        description="last-resort: preempt pods that a disruption budget protects only if nothing else fits (as "
+        "kube-scheduler does); never: do not preempt them",
     )
     preempts_for_policies: bool = Field(
         False,
-        description="evict pods of lower priority also for a pod of no gang that policies alone keep from their place",
+        description="also evict pods of lower priority for a pod without a gang that only policies keep off a node",
     )
-    evictions_per_second: float = Field(5.0, gt=0.0, le=1000.0, description="how fast pods are evicted, on average")
+    evictions_per_second: float = Field(5.0, gt=0.0, le=1000.0, description="evictions per second, on average")
     backfill_max_share: float = Field(
-        0.25, gt=0.0, le=1.0, description="at most so much of the cluster is kept idle for the gang whose turn it is"
+        0.25, gt=0.0, le=1.0, description="largest share of the cluster kept idle for the first gang in the queue"
     )
     backfill_max_seconds: float = Field(
-        600.0, gt=0.0, le=86_400.0, description="and for at most so many seconds, if nothing more comes free meanwhile"
+        600.0, gt=0.0, le=86_400.0, description="duration of a backfill reservation if nothing more becomes free"
     )
     max_ephemeral_resources_per_node: int = Field(
         1500,
         ge=1,
         le=3000,
-        description="how many ephemeral resources a node may have: a Node larger than 1.5 MiB can be stored no more",
+        description="most ephemeral resources of a node; the API server cannot store a Node larger than 1.5 MiB",
     )
     cross_namespace_units: Literal["refuse", "allow"] = Field(
         "refuse",
-        description="whether pods may ask for ephemeral resources of namespaces that do not export them to theirs",
+        description="whether pods may request ephemeral resources that other namespaces do not export to theirs",
     )
     long_running_seconds: float = Field(
         86_400.0,
         ge=60.0,
-        description="no room is kept free for a gang that would need a pod to end which has run for so long, unless it "
-        "is a Job's or may be preempted for the gang",
+        description="no backfill reservation for a gang that must wait for a pod that has run this long, unless a Job "
+        "owns the pod or the gang may preempt it",
     )
     expected_members_limit: int = Field(
         256,
         ge=0,
         le=100_000,
-        description="how many places are held in a namespace for members of gangs that their Jobs have yet to create",
+        description="most places reserved in a namespace for gang members that their Jobs have not created yet",
     )
     preemptions_per_gang_and_hour: int = Field(
-        4, ge=0, le=1000, description="how often others are evicted for one gang in vain within an hour, at most"
+        4, ge=0, le=1000, description="most preemptions for one gang within an hour that do not lead to its start"
     )
     preempted_pods_per_gang_and_hour: int = Field(
-        1000, ge=0, le=1_000_000, description="how many pods are evicted for one gang in vain within an hour, at most"
+        1000, ge=0, le=1_000_000, description="most pods evicted for one gang within an hour without its start"
     )
     stale_after_seconds: float = Field(
         300.0,
         ge=0.0,
         le=86_400.0,
-        description="nothing new is planned once no watch has said anything for so long (0: it is all the same)",
+        description="Escher plans nothing new once a watch is silent for this long (0: it plans anyway)",
     )
     without: tuple[OptionalKind, ...] = Field(
-        (), description="kinds that are not read, nor waited for at a start; those that narrow what may be done do not"
+        (), description="kinds that Escher neither reads nor waits for at the start; limits that they set do not apply"
     )
     isolation: IsolationSettings = Field(
         IsolationSettings(),
-        description="by namespace: how much it may have at once, and which nodes and names it may touch (changeable)",
+        description="by namespace: quotas, and the nodes and names that it may use (changeable)",
     )
     policies: tuple[str, ...] = Field(
         (),
-        description="further policies, asked after those that come with Escher: module:Class, or the name of an entry "
-        "point of the group escher.policies",
+        description="further policies, called after Escher's own: module:Class, or the name of an entry point of the "
+        "group escher.policies",
     )
-    policies_folder: Path | None = Field(None, description="a folder that has modules named in `policies`")
+    policies_folder: Path | None = Field(None, description="folder with the modules that `policies` names")
     max_body_bytes: int = Field(256 * 2**20, ge=2**20, description="largest body that a scheduler verb accepts")
     max_inflight_body_bytes: int | None = Field(
         None,
         ge=2**20,
-        description="all bodies that are read or worked on at the same time; default: twice max_body_bytes",
+        description="all bodies that are read or processed at the same time; default: twice max_body_bytes",
     )
     connections_limit: int = Field(
         10_000,
         ge=100,
         le=1_000_000,
-        description="connections that may be open; fewer, where this process may not open as many files",
+        description="most open connections; fewer if this process may not open that many files",
     )
     streams_per_client: int = Field(
-        16, ge=1, le=1_000_000, description="streams of events that one client may hold open at the same time"
+        16, ge=1, le=1_000_000, description="event streams that one client may have open at the same time"
     )
     streams_per_namespace: int = Field(
-        128, ge=1, le=1_000_000, description="streams that may follow one namespace; as many may follow all namespaces"
+        128, ge=1, le=1_000_000, description="event streams that may follow one namespace; as many may follow all"
     )
-    streams_limit: int = Field(512, ge=1, le=1_000_000, description="streams of events that may be open, of everybody")
+    streams_limit: int = Field(512, ge=1, le=1_000_000, description="most open event streams, of all clients")
     leader_election: bool = Field(
-        False, description="one of several replicas, of which one at a time decides; the others wait to take over"
+        False, description="run as one of several replicas: the leader decides, the others wait to take over"
     )
     lease_name: str = Field(
         "escher",
         max_length=200,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-        description="the Lease that says which replica decides",
+        description="the Lease that names the leader",
     )
     lease_namespace: str | None = Field(
         None,
@@ -213,28 +211,28 @@ class Settings(BaseModel):
         None,
         max_length=63,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
-        description="where the service stores what it alone may write (TransactionIntents); default: lease_namespace, "
+        description="where Escher stores what only it may write (TransactionIntents); default: lease_namespace, "
         "else the pod's, else escher-system",
     )
     lease_seconds: int = Field(
-        4, ge=2, le=60, description="how long the Lease holds: for so long nobody decides after the leader was killed"
+        4, ge=2, le=60, description="duration of the Lease: if the leader is killed, no replica decides for this long"
     )
     leader_service: str | None = Field(
         None,
         max_length=63,
         pattern=r"^[a-z]([-a-z0-9]*[a-z0-9])?$",
-        description="a Service without selector that is to lead to the leader; default: nothing is done about it",
+        description="a Service without selector; Escher makes it point to the leader. Default: none",
     )
     leader_service_port: str = Field(
         "", max_length=63, pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$", description="the name of that Service's port"
     )
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
     log_format: str = Field(
-        "text", pattern="^(text|json)$", description="how a line of the log is written: text, or one JSON object"
+        "text", pattern="^(text|json)$", description="format of a log line: text, or one JSON object"
     )
     tracing: Literal["none", "otlp"] = Field(
         "none",
-        description="otlp: spans of calls, writes and gangs are sent where the environment's OTEL_* say (needs the "
+        description="otlp: send spans of calls, writes and gangs as the OTEL_* environment variables say (needs the "
         "extra otel)",
     )
 
@@ -266,7 +264,7 @@ def load_settings(file: Path | None, heard: Callable[[str], None] = lambda said:
         except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
             raise BadSettings(f"{file}: {error}") from error
         if read is not None and not isinstance(read, dict):
-            raise BadSettings(f"{file}: a mapping of settings is expected, such as `port: 8080`")
+            raise BadSettings(f"{file}: expected a mapping of settings, such as `port: 8080`")
         try:
             values = by_new_names(read or {}, heard)
         except BothNames as error:
@@ -289,7 +287,7 @@ def _check_election(settings: Settings) -> None:
     if settings.leader_service is not None and not settings.leader_election:
         raise BadSettings(
             f"leader_service = {settings.leader_service!r}: there is no leader without `leader_election: true`; "
-            "set that, or leave this out"
+            "set that, or remove leader_service"
         )
 
 
@@ -299,7 +297,7 @@ def _check_bodies(settings: Settings) -> None:
     if all_bodies is not None and all_bodies < one:
         raise BadSettings(
             f"max_inflight_body_bytes = {all_bodies}: it is less than max_body_bytes = {one}, "
-            "so that the largest body could never be read; give at least as much"
+            "so the largest body could never be read; set it to that or more"
         )
 
 
@@ -309,11 +307,11 @@ def _check_tls(settings: Settings) -> None:
     if (certificate is None) != (key is None):
         given = f"tls_certificate = {certificate}" if key is None else f"tls_key = {key}"
         missing = "tls_key" if key is None else "tls_certificate"
-        raise BadSettings(f"{given}, and there is no {missing}: they go together, give both or neither")
+        raise BadSettings(f"{given} without {missing}: set both or neither")
     if authority is not None and certificate is None:
         raise BadSettings(
-            f"tls_client_ca = {authority}: certificates of clients can be asked for over https only; "
-            "give tls_certificate and tls_key too, or leave it out"
+            f"tls_client_ca = {authority}: client certificates require https; "
+            "set tls_certificate and tls_key too, or remove it"
         )
 
 
@@ -322,8 +320,8 @@ def _check_reach(settings: Settings) -> None:
     if settings.insecure or settings.tls_client_ca is not None or _is_loopback(settings.host):
         return
     raise BadSettings(
-        f"host = {settings.host!r}: other machines reach it, and whoever does could call kube-scheduler's verbs; give "
-        "tls_certificate, tls_key and tls_client_ca, or, where the network lets nobody else through, insecure: true "
+        f"host = {settings.host!r}: other machines reach it and could call kube-scheduler's verbs; set "
+        "tls_certificate, tls_key and tls_client_ca, or, if the network blocks other callers, insecure: true "
         "(--insecure)"
     )
 

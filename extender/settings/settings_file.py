@@ -61,7 +61,7 @@ class SettingsFile:
         try:
             now = self._load()
         except BadSettings as error:
-            _log.warning("the settings file cannot be used: what was read last stays in force", why=str(error))
+            _log.warning("the settings file cannot be used: the last valid settings stay in force", why=str(error))
             self._broken()
             return
         self._take(now)
@@ -78,7 +78,7 @@ class SettingsFile:
         if waiting != self._needing_restart:
             self._needing_restart = waiting
             if waiting:
-                _log.warning("settings have changed that take effect with the next start", settings=waiting)
+                _log.warning("changed settings take effect after a restart", settings=waiting)
         if any(getattr(now, name) != getattr(self._in_force, name) for name in CHANGEABLE):
             self._changed(now)
         self._in_force = now

@@ -26,7 +26,7 @@ _PATTERN = re.compile(r"[-a-z0-9*?]{1,63}")
 
 def _label(key: str) -> str:
     if not _KEY.fullmatch(key):
-        raise ValueError("is no key of a label; write one such as `pool` or `example.com/pool`")
+        raise ValueError("is not a label key; write one such as `pool` or `example.com/pool`")
     return key
 
 
@@ -36,7 +36,7 @@ def _values(said: object) -> object:
 
 def _value(value: str) -> str:
     if not _VALUE.fullmatch(value):
-        raise ValueError("is no value of a label: at most 63 letters, digits, '-', '_' and '.'")
+        raise ValueError("is not a label value: write at most 63 letters, digits, '-', '_' and '.'")
     return value
 
 
@@ -63,13 +63,13 @@ class AllowanceSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     resources: Limit = Field(500, description="ephemeral resources in force; a node can have 1,500 of all namespaces")
-    units: Limit = Field(None, description="units of them, of all on all nodes")
+    units: Limit = Field(None, description="units of its ephemeral resources, summed over all nodes")
     policies: Limit = Field(200, description="EscherPolicies in force")
     gang_places: Limit = Field(None, description="members of its gangs that are bound or have a place reserved")
     claims: Limit = Field(None, description="claims of transactions")
-    waiting_kinds: Limit = Field(1_000, description="kinds of waiting pods that are looked at first")
+    waiting_kinds: Limit = Field(1_000, description="kinds of waiting pods that are considered first")
     nodes: dict[Annotated[str, AfterValidator(_label)], Values] | None = Field(
-        None, description="labels of the nodes that it may touch, as a nodeSelector; a list of values is any of them"
+        None, description="labels of the nodes that it may use, as a nodeSelector; of a list, any value matches"
     )
     names: tuple[Annotated[str, AfterValidator(_pattern)], ...] | None = Field(
         None, description="patterns of the names that its resources may have"

@@ -58,9 +58,9 @@ def by_new_names(values: Mapping[str, Any], heard: Callable[[str], None]) -> dic
     for old in [name for name in values if name in RENAMED]:
         new = RENAMED[old].to
         if new in values:
-            raise BothNames(f"{old} and {new} are both there, and are one setting: leave out {old}, its old name")
+            raise BothNames(f"{old} and {new} are the same setting: remove {old}, the old name")
         found[new] = found.pop(old)
-        heard(f"{old} is called {new} since version {RENAMED[old].since}, and refused from {RENAMED[old].until} on")
+        heard(f"{old} is named {new} since version {RENAMED[old].since}, and is refused from {RENAMED[old].until} on")
     return found
 
 

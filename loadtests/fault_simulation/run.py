@@ -46,7 +46,7 @@ _DECIDED_WITHIN = 45.0
 """Seconds within which a gang in part may be completed, and a margin."""
 _TIDY_WITHIN = 600.0
 _READY_WITHIN = 60.0
-_LATER = "a transaction is not wholly taken back"
+_LATER = "a transaction is not completely rolled back"
 """The service says this if the API server is away for longer than a call lasts.
 
 It takes the intent back later, or its next life does. The final objects show whether that was done."""

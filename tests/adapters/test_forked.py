@@ -53,7 +53,7 @@ async def test_a_defect_is_one_here() -> None:
 
 
 async def test_a_copy_that_dies_is_told_of() -> None:
-    with pytest.raises(Unavailable, match="could not be worked out"):
+    with pytest.raises(Unavailable, match="simulation did not finish"):
         await Forked().in_a_copy(lambda: os._exit(1))
 
 
@@ -114,7 +114,7 @@ async def test_a_copy_takes_half_of_the_memory_that_is_left_at_most() -> None:
 
 
 async def test_with_too_little_memory_no_copy_is_made_and_it_is_said_when_to_ask_again() -> None:
-    with pytest.raises(Unavailable, match="of its 419430400 bytes of memory are left") as refused:
+    with pytest.raises(Unavailable, match="of its 419430400 bytes of memory are free") as refused:
         await Forked(memory=lambda: Memory(used=350 * 2**20, limit=400 * 2**20)).in_a_copy(lambda: 1)
     assert refused.value.retry_after == 10.0
 

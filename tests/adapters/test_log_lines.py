@@ -82,7 +82,7 @@ def test_who_reads_nothing_is_not_waited_for_and_beyond_a_limit_lines_are_lost(p
     lines.drain(within=0.0)
     while not heard.is_set():
         os.read(reading, 4096)
-    assert told == [(lost, "whoever reads the log is too slow")]
+    assert told == [(lost, "the reader of the log is too slow")]
 
 
 def test_nobody_there_to_log_to_is_as_good_as_a_full_disk() -> None:

@@ -82,7 +82,7 @@ def test_it_is_told_how_far_it_has_been_read() -> None:
 # -- what is refused
 
 COMPRESSED = gzip.compress(b"hello\n", mtime=0)
-NONE = "it is no state dump: write one with `escher state --dump FILE`"
+NONE = "it is not a state dump: write one with `escher state --dump FILE`"
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_one_of_another_format_names_both_and_who_wrote_it() -> None:
     other = text().replace(b'"format":1', b'"format":2').replace(f'"{__version__}"'.encode(), b'"9.0"')
     assert complaint(other) == (
         f"its format is 2, written by escher '9.0'; this is escher {__version__}, which reads format 1: "
-        "use an escher of the version that wrote it"
+        "use the escher version that wrote it"
     )
 
 
@@ -119,7 +119,7 @@ def test_one_of_which_a_line_is_missing_is_refused() -> None:
 
 
 def test_one_that_something_follows_is_refused() -> None:
-    assert "something follows its end" in complaint(text() + text())
+    assert "it has lines after its end" in complaint(text() + text())
 
 
 def test_a_line_that_makes_no_sense_is_named() -> None:

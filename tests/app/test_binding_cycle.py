@@ -170,7 +170,7 @@ class TestABarrier:
         stage.see(*members)
         answers = await asyncio.gather(*stage.go(*members[:2]))
         assert asyncio.get_running_loop().time() == pytest.approx(9, abs=1)
-        assert set(answers) == {"the gang's quorum was not there before its deadline"}
+        assert set(answers) == {"the gang's quorum was not complete before its deadline"}
         assert stage.kinds() == {}
         assert stage.api.bound == {}
         await asyncio.sleep(1)
@@ -382,7 +382,7 @@ class TestABinding:
         first, second = stage.bind(each, "n1"), stage.bind(each, "n2")
         assert await second == "an earlier bind of this pod, to another node, is still under way"
         assert await first == ""
-        assert await stage.bind(each, "n2") == "the pod is bound to n1 already"
+        assert await stage.bind(each, "n2") == "the pod is already bound to n1"
 
     async def test_a_caller_that_hangs_up_does_not_stop_it(self, stage: Stage) -> None:
         """kube-scheduler's client times out; what was begun ends, and its next call finds it done."""
@@ -655,7 +655,7 @@ class TestEvents:
         stage.see(*members)
         stage.scheduling.filter(members[0], list(stage.scheduler.cache.nodes))
         await asyncio.sleep(DEFAULT_PATIENCE.seconds + 1)
-        note = "gang train: its turn has come: what comes free is saved for its 4 places"
+        note = "gang train: it has a backfill reservation for its 4 places"
         assert sorted(stage.told("GangRoomSaved")) == [(member.name, note) for member in members]
         assert {each.type for each in stage.api.notices if each.reason == "GangRoomSaved"} == {EventType.NORMAL}
 
@@ -737,7 +737,7 @@ class TestAGangBoundInPart:
         await self.halved(stage)
         await asyncio.sleep(1)
         assert stage.told("GangInPart") == [
-            (f"train-{index}", "gang train: 2 of 3 members are bound; the others have 4 s to follow")
+            (f"train-{index}", "gang train: 2 of 3 members are bound; the others have 4 s to be bound")
             for index in (0, 1)
         ]
         successor = replace(job_pods("train", 3, FULL)[2], uid=PodUid("uid-successor"))
@@ -752,7 +752,7 @@ class TestAGangBoundInPart:
         assert [stage.api.times(f"evict {member.name}") for member in bound] == [[pytest.approx(4.0, abs=0.1)]] * 2
         assert stage.told("GangEvicted")[0] == (
             "train-0",
-            "gang train: the rest of 3 did not follow in time; this one is evicted",
+            "gang train: the rest of 3 were not bound in time; this one is evicted",
         )
         assert set(stage.kinds().values()) == {"BOUND"}
         for member in bound:

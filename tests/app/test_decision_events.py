@@ -75,16 +75,16 @@ WORDS: list[tuple[Told, str, str]] = [
     (
         GangTurnedAway(TRAIN, A, FULL, Shortfall(1, 4, Short(CPU, 4000, 1000))),
         "GangTurnedAway",
-        "too little room: room for 1 of 4 members",
+        "too little room: 1 of 4 members fit",
     ),
-    (RoomSaved(TRAIN, 4, (A,)), "GangRoomSaved", "what comes free is saved for its 4 places"),
-    (TurnLost(TRAIN, 30.0, (A,)), "GangTurnLost", "nothing is saved for it for 30 s"),
+    (RoomSaved(TRAIN, 4, (A,)), "GangRoomSaved", "backfill reservation for its 4 places"),
+    (TurnLost(TRAIN, 30.0, (A,)), "GangTurnLost", "no backfill reservation for 30 s"),
     (GangTimedOut(TRAIN, 1, 4, (A,)), "GangTimedOut", "1 of 4 members were ready to be bound in time"),
     (GangInPart(TRAIN, 4, (A, B), 10.0), "GangInPart", "2 of 4 members are bound"),
     (GangInDoubt(TRAIN, 4, (A, B)), "GangInDoubt", "2 of 4 members are bound"),
     (GangQuarantined(TRAIN, (A,), ValueError("x")), "GangQuarantined", "ValueError('x')"),
-    (EvictFor(TRAIN, (A,), (B,)), "PodsEvicted", "for its sake: default/b"),
-    (EvictRest(TRAIN, A, (B,), 1), "PodsEvicted", "the rest of it, for pod default/a: default/b"),
+    (EvictFor(TRAIN, (A,), (B,)), "PodsEvicted", "for this gang: default/b"),
+    (EvictRest(TRAIN, A, (B,), 1), "PodsEvicted", "its others, for pod default/a: default/b"),
     (
         EvictMembers(TRAIN, 2, (A,), Proof("x", 2, 2, (A,), (B,), 0)),
         "PodsEvicted",
@@ -205,8 +205,8 @@ async def test_who_follows_one_namespace_is_told_no_pods_of_others() -> None:
     theirs, more = pod("secret", namespace="other"), pod("secret-too", namespace="other")
     told: list[tuple[Told, str]] = [
         (Preempted(A, theirs), "for a pod of another namespace"),
-        (EvictFor(TRAIN, (A,), (theirs, more)), "for its sake: 2 pods of other namespaces"),
-        (EvictFor(TRAIN, (A,), (B, theirs)), "for its sake: default/b and 1 more"),
+        (EvictFor(TRAIN, (A,), (theirs, more)), "for this gang: 2 pods of other namespaces"),
+        (EvictFor(TRAIN, (A,), (B, theirs)), "for this gang: default/b and 1 more"),
     ]
     announcements = DecisionStream(LoopClock())
     for decision, _ in told:

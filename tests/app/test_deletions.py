@@ -198,7 +198,7 @@ async def test_nothing_can_be_set_in_a_namespace_that_ends_and_the_refusal_says_
     with pytest.raises(BeingDeleted) as refused:
         await world.set("r", 4, "n1")
     assert (refused.value.field, refused.value.value) == ("namespace", "team")
-    assert refused.value.detail.startswith("namespace team is being deleted, and nothing new can be set in it")
+    assert refused.value.detail.startswith("namespace team is being deleted, and nothing new can be created in it")
     wish = SetResource(name=NAME, capacity=4, choice=on_node("n1"))
     other = replace(wish, name=EphemeralName("other", "r"))
     outcome = await world.transactions.transact(Transact(operations=[other, wish]))

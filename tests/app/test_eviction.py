@@ -256,7 +256,10 @@ class TestAUnit:
             stage.do(stage.scheduler.forget(each))
         await asyncio.sleep(60)
         assert stage.evicted() == order[:2]
-        assert stage.scheduler.cache.gangs.waiting.preempting.victims.unfinished[LOW].why == "it is not wanted any more"
+        assert (
+            stage.scheduler.cache.gangs.waiting.preempting.victims.unfinished[LOW].why
+            == "the eviction is no longer needed"
+        )
 
     async def test_of_which_the_api_server_has_one_no_more_goes_on(self, stage: Stage) -> None:
         """Its deletion is news that is still on its way to us."""
@@ -521,7 +524,7 @@ class TestTheRestOfAGang:
         assert stage.evicted() == ["low-0"]
         assert stage.scheduler.cache.gangs.waiting.preempting.victims.unfinished[LOW].left == 1
         [note] = set(stage.told("PreemptionUnfinished"))
-        assert note.endswith("this one could not be and stays: it is not wanted any more")
+        assert note.endswith("this one could not be evicted: the eviction is no longer needed")
 
     async def test_stays_and_nothing_is_told_where_its_gang_is_whole_again_when_the_pod_is_gone(
         self, stage: Stage
@@ -555,7 +558,7 @@ class TestTheRestOfAGang:
         [note] = set(stage.told("PreemptionUnfinished"))
         assert note == (
             "1 of 4 members of its gang were evicted with its gang default/low, for pod default/urgent of higher "
-            "priority; this one could not be and stays: connection refused"
+            "priority; this one could not be evicted: connection refused"
         )
 
 

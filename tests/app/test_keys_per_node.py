@@ -26,7 +26,7 @@ from tests.performing import Performing, replaced
 
 pytestmark = pytest.mark.anyio
 N1, N2 = NodeName("n1"), NodeName("n2")
-FULL = "node n1 has 2 ephemeral resources, and may have 2 (max_ephemeral_resources_per_node)"
+FULL = "node n1 has 2 ephemeral resources; the limit is 2 (max_ephemeral_resources_per_node)"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ async def transact(world: World, *names: str, on: str, mode: Mode, dry_run: bool
 async def test_a_transaction_that_adds_one_too_many_adds_none(world: World, dry_run: bool) -> None:
     outcome = await transact(world, "c", "d", "e", on="n2", mode=Mode.ALL_OR_NOTHING, dry_run=dry_run)
     assert [each.index for each in outcome.refused] == [2]
-    assert (outcome.refused[0].field, "may have 2" in outcome.refused[0].detail) == ("node_spec", True)
+    assert (outcome.refused[0].field, "the limit is 2" in outcome.refused[0].detail) == ("node_spec", True)
     assert not outcome.committed
     assert all(("team", name) not in world.api.objects for name in "cde")
 
@@ -109,7 +109,7 @@ async def test_an_object_of_kubectl_is_in_force_nowhere_and_says_why(world: Worl
     world.api.put(written("c", {N1: 1, N2: 1}))
     await world.quiet()
     assert world.capacity("c") == {}
-    assert said(world, "c") == (False, "TooManyKeys", f"{FULL}; this one is in force when one of them is gone")
+    assert said(world, "c") == (False, "TooManyKeys", f"{FULL}; this one comes into force when one of them is gone")
     assert (await world.resources.get_resource(EphemeralName("team", "c"))).problem == FULL
 
 

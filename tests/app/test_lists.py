@@ -422,9 +422,9 @@ async def test_neither_what_would_be_nor_a_dump_is_made_of_a_part(world: World) 
     asked = PodsAsked(namespace="default", name="p", each=PLAIN.requests)
     what_if = WhatIf(world.scheduler, Forked(at_once=True))
     world.scheduler.cache.whole = False
-    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+    with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
         await what_if.wonder(SimulationRequest((), asked))
-    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+    with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
         await world.management().dump.dump()
     world.scheduler.cache.whole = True
     assert (await what_if.wonder(SimulationRequest((), asked))).fits

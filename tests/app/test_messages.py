@@ -49,22 +49,22 @@ def test_an_amount_names_its_resource() -> None:
 
 
 def test_why_no_plan_was_found() -> None:
-    assert in_words(Shortfall(1, 3, None)) == "room for 1 of 3 members; no other node may take one"
+    assert in_words(Shortfall(1, 3, None)) == "1 of 3 members fit; no other node accepts a member"
     assert in_words(Shortfall(0, 200, None, TOO_MANY)) == (
-        "room for 0 of 200 members; more than 128 different rules about other pods among its members "
-        "(topology spread counts as 4): give them the same"
+        "0 of 200 members fit; its members have more than 128 different rules about other pods "
+        "(a topology spread counts as 4): give them the same rules"
     )
     assert in_words(Shortfall(1, 3, None, TOO_LARGE, unsure=True)) == (
-        "room for 1 of 3 members; too many members, nodes and rules for one plan: have fewer of them differ"
+        "1 of 3 members fit; too many members, nodes and rules for one plan: make more of them alike"
     )
     assert in_words(Shortfall(1, 3, None, "topology spread")) == (
-        "room for 1 of 3 members; topology spread keeps the next from every node that has room"
+        "1 of 3 members fit; topology spread excludes the next from every node with free capacity"
     )
     assert in_words(Shortfall(1, 3, Short(CPU, 4000, 500))) == (
-        "room for 1 of 3 members; the next asks for 4 cpu, and a node has at most 0.5 free"
+        "1 of 3 members fit; the next requests 4 cpu, and a node has at most 0.5 free"
     )
     assert in_words(Shortfall(1, 3, Short(CPU, 100, 0), others=(PODS,))) == (
-        "room for 1 of 3 members; the next asks for 0.1 cpu, of which some nodes have at most 0 free; others lack pods"
+        "1 of 3 members fit; the next requests 0.1 cpu; some nodes have at most 0 free, others lack pods"
     )
 
 
@@ -84,18 +84,20 @@ def test_members_that_are_missing_are_counted(missing: int, said: str) -> None:
 
 def test_whether_room_is_saved_is_said_where_it_is_known() -> None:
     gang = waiting(2, 2)
-    assert why_gang_waits(gang) == "2 of 2 members have no place yet, and have not been tried since the last change"
+    assert why_gang_waits(gang) == "2 of 2 members have no node yet, and were not tried since the last change"
     gang.wait.shortfall = Shortfall(1, 2, None)
-    short = "room for 1 of 2 members; no other node may take one"
+    short = "1 of 2 members fit; no other node accepts a member"
     assert why_gang_waits(gang) == short
-    assert why_gang_waits(gang, saved=True) == f"it is its turn, and what comes free is saved for it: {short}"
+    assert why_gang_waits(gang, saved=True) == f"it has a backfill reservation for capacity that becomes free: {short}"
 
 
 def test_whether_room_is_held_or_only_there_is_said_of_a_plan() -> None:
     gang = waiting(2, 2)
     gang.phase = Phase.PLANNED
-    assert why_gang_waits(gang) == "room is held for all 2; 0 of them are ready to be bound"
+    assert why_gang_waits(gang) == "capacity is reserved for all 2; 0 of them are ready to be bound"
     gang.plan.intends = True
-    assert why_gang_waits(gang) == ("there is room, claimed as they come, for all 2; 0 of them are ready to be bound")
+    assert why_gang_waits(gang) == (
+        "there is capacity, reserved as they arrive, for all 2; 0 of them are ready to be bound"
+    )
     gang.phase = Phase.BOUND
     assert why_gang_waits(gang) == ""

@@ -124,7 +124,7 @@ def test_it_is_removed_only_from_nodes_that_have_it(choice: NodeChoice, removed:
         (NodeChoice(available=units(cpu=16500)), "no node has 16.5 cpu available; the most is 16, on big"),
         (
             NodeChoice(available=units({"a/gpu": 1, "memory": 512})),
-            "no node has all of what node_spec asks for available at once, though some have each",
+            "no node has all that node_spec asks for available, though some nodes have each part",
         ),
     ],
 )

@@ -53,8 +53,8 @@ def test_a_pod_that_no_node_has_its_resource_for_is_told_of_at_filter_and_at_bin
     world.filter(asking, [N0])
     world.bind(asking.uid)
     assert world.withheld == [
-        refused("default/asking", "ephemeral resources asked for do not exist on this node"),
-        refused("default/asking", "no room on n0"),
+        refused("default/asking", "requested ephemeral resources do not exist on this node"),
+        refused("default/asking", "does not fit on n0"),
     ]
 
 

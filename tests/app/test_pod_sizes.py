@@ -57,10 +57,8 @@ def test_explain_says_what_was_found_and_what_is_allowed(world: GangWorld) -> No
     world.do(world.scheduler.observe(told(POLICY)))
     [pod] = world.scheduler.cache.pods.values()
     explained = Explain(world.scheduler.cache).pod(pod.namespace, pod.name)
-    assert explained.summary == f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
-    assert explained.remedies == [
-        f"write 2112 characters or fewer in annotation {DOMAIN}/policy, and make the pod anew"
-    ]
+    assert explained.summary == f"annotation {DOMAIN}/policy has 249999 characters; at most 2112 are read"
+    assert explained.remedies == [f"write 2112 characters or fewer in annotation {DOMAIN}/policy, and recreate the pod"]
 
 
 def test_filter_refuses_it_and_it_takes_nothing(world: GangWorld) -> None:
@@ -68,7 +66,7 @@ def test_filter_refuses_it_and_it_takes_nothing(world: GangWorld) -> None:
     world.do(world.scheduler.observe(pod))
     verdict = world.do(world.scheduler.filter(pod, [NodeName("n1")]))
     assert verdict.unresolvable == {
-        NodeName("n1"): f"annotation {DOMAIN}/policy has 249999 characters; 2112 at most are read"
+        NodeName("n1"): f"annotation {DOMAIN}/policy has 249999 characters; at most 2112 are read"
     }
     assert not list(world.scheduler.cache.ledger.rows.holdings())
 

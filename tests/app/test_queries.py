@@ -114,7 +114,7 @@ async def test_a_claim_is_shown_as_nobodys_gang(world: World) -> None:
     world.do(world.scheduler.observe(replace(world.scheduler.cache.nodes[N3], unschedulable=True)))
     told = world.explain.pod("team", waiting.name)
     assert told.groups[1].rule == "reservation-guard"
-    assert "held there by claim team/agent" in told.remedies[1]
+    assert "used there by claim team/agent" in told.remedies[1]
     await world.transactions.transact(Transact(operations=[Release(namespace="team", holder="agent")]))
 
 
@@ -196,12 +196,12 @@ async def test_members_that_are_bound_are_not_among_those_missing(world: World) 
     told = world.explain.gang(TRAIN)
     assert told.waits
     assert told.summary == (
-        "waits: 2 of the 4 members that must be placed together do not exist yet; 1 of 4 is bound, and nothing tells"
-        " whether it ever ran as a whole: they are left alone"
+        "waits: 2 of the 4 members that must be placed together do not exist yet; 1 of 4 is bound, and Escher does"
+        " not know whether the whole gang ever ran: it does not evict them"
     )
     assert told.remedies == [
         "create members (2 more), or lower the annotation escher.dev/gang-min-member",
-        "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran",
+        "to start it again, delete its pods: Escher does not, because they may be the rest of a gang that ran",
     ]
     of_member = world.explain.pod("default", "train-1")
     assert (of_member.subject, of_member.waits) == ("pod default/train-1", True)
@@ -212,11 +212,11 @@ async def test_what_becomes_of_those_who_are_bound_is_told(world: World) -> None
     said = attempts_for("earlier", [each.uid for each in members], needed=3)
     world.do(world.scheduler.observe(replace(members[0], node=N1, attempt=said[members[0].uid])))
     world.do(world.scheduler.observe(members[1]))
-    assert "1 of 3 is bound, and the others have 4 s to follow" in world.explain.gang(TRAIN).summary
+    assert "1 of 3 is bound, and the others have 4 s to be bound" in world.explain.gang(TRAIN).summary
     for number, each in enumerate(members):
         world.do(world.scheduler.observe(replace(each, node=N1, created=float(number))))
     world.do(world.scheduler.forget(members[2]))
-    assert "2 of 3 are bound: it has run as a whole" in world.explain.gang(TRAIN).summary
+    assert "2 of 3 are bound: the whole gang ran before" in world.explain.gang(TRAIN).summary
 
 
 async def test_a_gang_in_quarantine_and_a_strangers_pod_are_told_of_as_such(world: World) -> None:
@@ -247,7 +247,7 @@ async def test_members_with_gates_of_others_exist_and_are_waited_for(
         world.do(world.scheduler.observe(member))
     told = world.explain.gang(TRAIN)
     assert told.summary == f"waits: 1 of the {quorum} members that must be placed together {summary}"
-    assert told.remedies[0] == "remove the scheduling gates of its members; Escher takes off its own"
+    assert told.remedies[0] == "remove the scheduling gates of its members; Escher removes its own"
     assert len(told.remedies) == remedies
     more = f"create members ({quorum - 2} more), or lower the annotation escher.dev/gang-min-member"
     assert told.remedies[1:] == [more for _ in told.remedies[1:]]
@@ -259,7 +259,7 @@ async def test_a_gang_at_our_gate_is_told_of_its_room_as_any_other(world: World)
     for member in gang_pods("train", 2):
         world.do(world.scheduler.observe(replace(member, at_our_gate=True)))
     told = world.explain.gang(TRAIN)
-    assert told.summary.startswith("waits: room for 0 of 2 members; the next asks for 1 cpu")
+    assert told.summary.startswith("waits: 0 of 2 members fit; the next requests 1 cpu")
     assert [group.rule for group in told.groups] == ["no-room"]
 
 
@@ -268,11 +268,11 @@ async def test_a_gang_for_which_room_is_saved_is_told_so(world: World) -> None:
     for member in gang_pods("train", 3, {"cpu": 8000}):
         world.do(world.scheduler.observe(member))
         world.do(world.scheduler.filter(member, NODES))
-    assert world.queries.gang(TRAIN).reason.startswith("room for 2 of 3 members")
+    assert world.queries.gang(TRAIN).reason.startswith("2 of 3 members fit")
     assert "it is its turn" not in world.explain.gang(TRAIN).summary
     await world.quiet(DEFAULT_PATIENCE.seconds)
     world.do(world.scheduler.tick())
-    told = "it is its turn, and what comes free is saved for it: room for 2 of 3 members"
+    told = "it has a backfill reservation for capacity that becomes free: 2 of 3 members fit"
     assert world.queries.gang(TRAIN).reason.startswith(told)
     assert told in world.explain.gang(TRAIN).summary
     (state,) = world.queries.cluster_state(node=N1)
@@ -288,14 +288,14 @@ async def test_a_gang_without_room_is_told_how_far_it_would_get(world: World) ->
         world.do(world.scheduler.observe(member))
         world.do(world.scheduler.filter(member, NODES))
     told = world.explain.gang(TRAIN)
-    assert "room for 3 of 5 members; the next asks for 6 cpu, and a node has at most 2 free" in told.summary
-    assert "3 of 3 nodes have room for one member" in told.summary
+    assert "3 of 5 members fit; the next requests 6 cpu, and a node has at most 2 free" in told.summary
+    assert "one member alone fits on 3 of 3 nodes" in told.summary
     assert told.waits
-    assert told.remedies[0] == "free or add 6 cpu for each of 2 more members, or lower the quorum"
-    assert "gangs that wait before it: 1" in world.explain.gang(GangKey("default", "later")).summary
+    assert told.remedies[0] == "free or add 6 cpu for each of 2 more members, or lower gang-min-member"
+    assert "gangs before it in the queue: 1" in world.explain.gang(GangKey("default", "later")).summary
     member_told = world.explain.pod("default", "train-0")
     assert member_told.subject == "pod default/train-0"
-    assert "gang default/train waits: room for 3 of 5 members" in member_told.summary
+    assert "gang default/train waits: 3 of 5 members fit" in member_told.summary
 
 
 async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_a_gang_without_room_is_told_first_what_would_give_it_room(world: 
         world.do(world.scheduler.observe(member))
         world.do(world.scheduler.filter(member, [N1, N2]))
     assert world.explain.gang(TRAIN).remedies == [
-        "free or add 6 cpu for each of 1 more members, or lower the quorum",
+        "free or add 6 cpu for each of 1 more members, or lower gang-min-member",
         "uncordon a node, such as n3",
     ]
 
@@ -319,7 +319,7 @@ async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -
     assert told.remedies == [
         f"create {own} where the pod may run: escher resource set --namespace default r 1 --node NODE"
     ]
-    assert world.queries.gang(TRAIN).reason.startswith("room for 0 of 2 members")
+    assert world.queries.gang(TRAIN).reason.startswith("0 of 2 members fit")
 
 
 async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World) -> None:
@@ -330,8 +330,8 @@ async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World)
         world.do(world.scheduler.observe(member))
         world.do(world.scheduler.filter(member, list(world.scheduler.cache.nodes)))
     told = world.explain.gang(TRAIN)
-    assert "it would not fit if all that may leave had left: pods of DaemonSets" in told.summary
-    assert "add nodes that suit it, or ask for less in each member" in told.remedies
+    assert "it would not fit even without all pods that can leave: pods of DaemonSets" in told.summary
+    assert "add suitable nodes, or request less for each member" in told.remedies
 
 
 async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
@@ -342,10 +342,8 @@ async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
     world.do(world.scheduler.permit(members[0].uid, node))
     told = world.explain.gang(TRAIN)
     assert told.waits
-    assert told.summary == "waits: room is held for all 2; 1 of them are ready to be bound"
-    assert told.remedies == [
-        "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
-    ]
+    assert told.summary == "waits: capacity is reserved for all 2; 1 of them are ready to be bound"
+    assert told.remedies == ["wait: kube-scheduler is scheduling the others; if it is not, look at the pending ones"]
     for member in members:
         world.do(world.scheduler.forget(member))
 
@@ -353,7 +351,7 @@ async def test_a_planned_gang_is_told_who_is_ready(world: World) -> None:
 async def test_a_gang_that_was_not_tried_yet_says_so(world: World) -> None:
     for member in gang_pods("train", 2):
         world.do(world.scheduler.observe(member))
-    assert "have not been tried since the last change" in world.explain.gang(TRAIN).summary
+    assert "were not tried since the last change" in world.explain.gang(TRAIN).summary
 
 
 async def test_a_gang_whose_members_are_all_leaving_has_nothing_to_be_tried_with(world: World) -> None:
@@ -373,7 +371,7 @@ async def test_a_pod_with_scheduling_gates_is_told_so(world: World, gates: dict[
     world.do(world.scheduler.observe(pod("p", namespace="team", **gates)))
     told = world.explain.pod("team", "p")
     assert told.waits
-    assert told.summary == "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
+    assert told.summary == "waits: it has scheduling gates, and schedulers ignore it until these are removed"
     assert told.remedies == ["remove its scheduling gates"]
 
 
@@ -387,7 +385,7 @@ async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(wo
     waiting = world.start_pod("p", {"cpu": 1000, R: 3})
     told = world.explain.pod("team", waiting.name)
     assert told.waits
-    assert told.summary == "waits: none of 6 nodes can have it. " + "; ".join(
+    assert told.summary == "waits: none of 6 nodes can run it. " + "; ".join(
         f"{group.count}: {group.detail}" for group in told.groups
     )
     assert [group.detail for group in told.groups[2:]] == [
@@ -401,13 +399,13 @@ async def test_each_rule_that_excludes_nodes_is_a_group_with_its_best_numbers(wo
         ("tainted", 1, ["tainted"]),
     ]
     assert told.groups[1].short == Short(R, 3, 2)
-    assert told.groups[1].detail.endswith(f"asked 3 of {R}, at most 2 free (on n2)")
+    assert told.groups[1].detail.endswith(f"requested 3 of {R}, at most 2 free (on n2)")
     assert told.remedies == [
         f"create {R} where the pod may run: escher resource set --namespace team r 3 --node NODE"
         " (it exists on 2 other nodes)",
         f"raise its capacity: 1 of {R} more on n2, where least is missing",
         "uncordon a node, such as cordoned",
-        "tolerate the taints of a node, or remove them, such as those of tainted",
+        "tolerate or remove the taints of a node, such as tainted",
     ]
 
 
@@ -419,10 +417,13 @@ async def test_a_pod_that_is_too_large_is_told_what_is_missing_and_who_holds_it(
     waiting = world.start_pod("p", {"memory": 16 * 2**30})
     told = world.explain.pod("team", waiting.name)
     assert [group.rule for group in told.groups] == ["no-room"]
-    assert told.groups[0].detail == "they have too little room: asked 16 GiB memory, at most -8 GiB free (on n1)"
+    assert (
+        told.groups[0].detail
+        == "they have too little free capacity: requested 16 GiB memory, at most -8 GiB free (on n1)"
+    )
     assert told.remedies == [
-        "a larger node, or room: 24 GiB memory more on n1, where least is missing;"
-        " held there by pod team/h0, pod team/h1, pod team/h2 and 2 more"
+        "add a larger node, or free capacity: 24 GiB memory more on n1, where least is missing;"
+        " used there by pod team/h0, pod team/h1, pod team/h2 and 2 more"
     ]
     world.do(world.scheduler.forget(node(N1)))
     assert world.explain.pod("team", "p").summary == "waits: the cluster has no nodes"
@@ -434,7 +435,7 @@ async def test_a_selector_that_matches_no_node_is_named(world: World) -> None:
     told = world.explain.pod("team", "p")
     assert [group.rule for group in told.groups] == ["not-selected"]
     assert told.groups[0].detail == "the pod's node selector or required node affinity excludes them"
-    assert told.remedies == ["loosen the pod's node selector or affinity, or label a node to match it"]
+    assert told.remedies == ["relax the pod's node selector or affinity, or label a node to match it"]
     world.do(world.scheduler.observe(replace(picky, affinity=(), node_selector={"zone": "x"})))
     assert [group.rule for group in world.explain.pod("team", "p").groups] == ["not-selected"]
 
@@ -458,8 +459,8 @@ async def test_nodes_that_lack_different_things_are_different_groups(world: Worl
     waiting = world.start_pod("p", {"cpu": 4000, "memory": 8 * 2**30})
     told = world.explain.pod("team", waiting.name)
     assert sorted(group.detail for group in told.groups) == [
-        "they have too little room: asked 4 cpu, at most 2 free (on n1)",
-        "they have too little room: asked 8 GiB memory, at most 2 GiB free (on n2)",
+        "they have too little free capacity: requested 4 cpu, at most 2 free (on n1)",
+        "they have too little free capacity: requested 8 GiB memory, at most 2 GiB free (on n2)",
     ]
 
 
@@ -471,15 +472,15 @@ async def test_who_holds_most_is_named_first_and_the_first_of_equal_nodes(world:
     waiting = world.start_pod("p", {"cpu": 4000})
     told = world.explain.pod("team", waiting.name)
     assert told.remedies == [
-        "a larger node, or room: 2 cpu more on n1, where least is missing;"
-        " held there by pod team/h1, pod team/h2, pod team/h0"
+        "add a larger node, or free capacity: 2 cpu more on n1, where least is missing;"
+        " used there by pod team/h1, pod team/h2, pod team/h0"
     ]
     world.start_pod("h4", {"cpu": 1000}, on="n1")
     told = world.explain.pod("team", waiting.name)
-    assert told.remedies[0].endswith("on n2, where least is missing; held there by pod team/h3")
+    assert told.remedies[0].endswith("on n2, where least is missing; used there by pod team/h3")
     world.start_pod("h5", {"cpu": 1500}, on="n2")
     told = world.explain.pod("team", waiting.name)
-    assert told.remedies[0].endswith("held there by pod team/h1, pod team/h2, pod team/h0 and 1 more")
+    assert told.remedies[0].endswith("used there by pod team/h1, pod team/h2, pod team/h0 and 1 more")
 
 
 async def test_a_resource_whose_name_has_dots_is_created_by_its_namespace_and_its_name(world: World) -> None:
@@ -494,7 +495,7 @@ async def test_a_claim_is_named_as_it_was_claimed(world: World) -> None:
     for name in (N2, N3):
         world.do(world.scheduler.forget(node(name)))
     told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
-    assert told.remedies[0].endswith("held there by claim team/agent:7")
+    assert told.remedies[0].endswith("used there by claim team/agent:7")
     await world.transactions.transact(Transact(operations=[Release(namespace="team", holder="agent:7")]))
 
 
@@ -505,7 +506,7 @@ async def test_room_that_is_reserved_for_a_gang_is_named_with_the_gang(world: Wo
     world.do(world.scheduler.filter(members[0], NODES))
     told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert [group.rule for group in told.groups] == ["reservation-guard"]
-    assert "held there by pod default/train-" in told.remedies[0]
+    assert "used there by pod default/train-" in told.remedies[0]
     (state,) = world.queries.cluster_state(node=N1)
     assert [holder.gang for holder in state.holders] == [TRAIN]
     for member in members:
@@ -519,7 +520,7 @@ async def test_room_that_is_reserved_for_members_to_come_is_named_with_the_gang(
     assert world.do(world.scheduler.filter(first, NODES)).passed == [N1]
     world.do(world.scheduler.observe(replace(world.scheduler.cache.nodes[N1], unschedulable=True)))
     told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
-    assert any(remedy.endswith("held there by gang default/train") for remedy in told.remedies)
+    assert any(remedy.endswith("used there by gang default/train") for remedy in told.remedies)
     world.do(world.scheduler.forget(first))
 
 
@@ -547,7 +548,7 @@ async def test_a_shared_resource_that_is_missing_is_created_as_such(world: World
     [
         (lambda p: replace(p, node=N1), False, "is bound to n1"),
         (lambda p: replace(p, deleting=True), False, "is being deleted"),
-        (lambda p: p, True, "waits for kube-scheduler: 3 of 3 nodes have room, such as n1"),
+        (lambda p: p, True, "waits for kube-scheduler: 3 of 3 nodes fit it, such as n1"),
     ],
 )
 async def test_a_pod_is_told_where_it_stands(
@@ -572,7 +573,7 @@ async def test_a_pod_that_has_room_is_told_what_it_waits_for(world: World) -> No
     told = world.explain.pod("team", world.start_pod("p", {"cpu": 1000}).name)
     assert told.groups == []
     assert told.remedies == [
-        "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
+        "wait: kube-scheduler tries it again soon; `kubectl describe pod` shows kube-scheduler's reasons"
     ]
 
 
@@ -581,7 +582,7 @@ async def test_a_pod_for_which_room_is_held_is_told_where(world: World) -> None:
     waiting = world.start_pod("p", {R: 1})
     world.do(world.scheduler.filter(waiting, NODES))
     told = world.explain.pod("team", "p")
-    assert (told.waits, told.summary) == (True, "its room is held on n2 until it is bound")
+    assert (told.waits, told.summary) == (True, "waits: its capacity on n2 is reserved until it is bound")
     with pytest.raises(NotFound, match="there is no unfinished pod absent in namespace team") as refused:
         world.explain.pod("team", "absent")
     assert (refused.value.field, refused.value.value) == ("pod", "absent")

@@ -246,7 +246,7 @@ async def test_an_object_of_kubectl_says_why_it_is_not_in_force_and_is_as_soon_a
     assert said(world, "b") == (
         False,
         "QuotaExceeded",
-        f"{message}; this one is in force when there is room in the quota",
+        f"{message}; this one comes into force when the quota allows it",
     )
     assert world.capacity("b") == {}
     assert (await world.resources.get_resource(EphemeralName("team", "b"))).problem == message

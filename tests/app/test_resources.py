@@ -211,7 +211,7 @@ async def test_where_nothing_tells_the_callers_node_the_call_is_refused(world: W
     elsewhere = pod("other", namespace="others", node=NodeName("n1"))
     world.do(world.scheduler.observe(elsewhere))
     for owner, detail in [
-        (None, "names no node, and neither a caller's node nor an owner tells which is meant"),
+        (None, "names no node, and the request has neither a caller's node nor an owner"),
         (PodOwner("ghost", PodUid("u")), "the owner's node is unknown: there is no running pod ghost"),
         (PodOwner("other", elsewhere.uid), "the owner's node is unknown: there is no running pod other"),
         (
@@ -265,7 +265,7 @@ async def test_a_shared_resource_and_one_that_is_not_are_not_mistaken_for_each_o
 
 async def test_a_call_that_expects_another_version_changes_nothing(world: World) -> None:
     state = await world.set("r", 4, "n1")
-    with pytest.raises(VersionConflict, match=f"at version {state.version} now, not at 7") as refused:
+    with pytest.raises(VersionConflict, match=f"at version {state.version}; expected version 7") as refused:
         await world.set("r", 5, "n1", if_version="7")
     assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     with pytest.raises(VersionConflict):
@@ -273,7 +273,7 @@ async def test_a_call_that_expects_another_version_changes_nothing(world: World)
     with pytest.raises(VersionConflict):
         await world.set("r", 0, "n1", if_version="7")
     for absent in (0, 5):
-        with pytest.raises(VersionConflict, match="is not there, not at 7") as refused:
+        with pytest.raises(VersionConflict, match="does not exist; expected version 7") as refused:
             await world.set("absent", absent, "n1", if_version="7")
         assert (refused.value.field, refused.value.value) == ("If-Match", "7")
     assert world.capacity("r") == {"n1": 4}
@@ -283,7 +283,7 @@ async def test_a_call_that_expects_another_version_changes_nothing(world: World)
 async def test_a_call_for_a_name_that_is_free_changes_nothing_that_is_there(world: World) -> None:
     state = await world.set("r", 4, "n1", if_absent=True)
     for capacity in (0, 5):
-        with pytest.raises(VersionConflict, match=f"r is there already, at version {state.version}") as refused:
+        with pytest.raises(VersionConflict, match=f"r already exists, at version {state.version}") as refused:
             await world.set("r", capacity, "n2", if_absent=True)
         assert (refused.value.field, refused.value.value) == ("If-None-Match", "*")
     assert world.capacity("r") == {"n1": 4}
@@ -326,7 +326,7 @@ async def test_an_update_behind_our_back_is_noticed_by_the_version(world: World)
     state = await world.set("r", 4, "n1")
     world.api.resources_watch.held = True
     world.api.put(world.api.objects["team", "r"])
-    conflict = rf"team/r is at version \d+ now, not at {state.version}"
+    conflict = rf"team/r is at version \d+; expected version {state.version}"
     with pytest.raises(VersionConflict, match=conflict):
         await world.set("r", 5, "n1", if_version=state.version)
     world.api.put(world.api.objects["team", "r"])
@@ -583,11 +583,11 @@ async def test_a_refusal_of_the_api_server_is_passed_on_in_its_words(world: Worl
 async def test_a_name_that_others_change_all_the_time_is_given_up_with_a_word(world: World) -> None:
     await world.set("r", 4, "n1")
     world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
-    with pytest.raises(Unavailable, match="faster than it can be set") as refused:
+    with pytest.raises(Unavailable, match="faster than Escher can set it") as refused:
         await world.set("r", 5, "n1")
     assert refused.value.retry_after == 1
     world.api.faults += [fault for _ in range(8) for fault in (Fault(Occupied(409, "changed")), None)]
-    with pytest.raises(Unavailable, match="faster than it can be deleted") as refused:
+    with pytest.raises(Unavailable, match="faster than Escher can delete it") as refused:
         await world.resources.delete_resource(EphemeralName("team", "r"))
     assert refused.value.retry_after == 1
 
@@ -639,11 +639,11 @@ def _object(**nodes: int) -> EphemeralResource:
 
 @pytest.mark.parametrize("seconds", [1e12, float("inf"), float("nan")])
 async def test_a_time_to_live_that_no_object_could_hold_is_refused(world: World, seconds: float) -> None:
-    with pytest.raises(Invalid, match="leads beyond the year 9999") as refused:
+    with pytest.raises(Invalid, match="ends after the year 9999") as refused:
         await world.set("r", 4, "n1", ttl_seconds=seconds)
     assert refused.value.field == "ttl_seconds"
     await world.set("r", 4, every_node())
-    with pytest.raises(Invalid, match="leads beyond the year 9999"):
+    with pytest.raises(Invalid, match="ends after the year 9999"):
         await world.set("r", 0, "n1", ttl_seconds=seconds)
     assert world.api.calls.count("create team/r") == 1
     await world.quiet()

@@ -250,9 +250,9 @@ async def test_why_something_is_collected_is_logged(world: World) -> None:
         await world.resources.delete_resource(EphemeralName("team", "t"))
         await world.quiet(10)
     assert [(each["name"], each["why"]) for each in logs if "collected" in each["event"]] == [
-        ("team/r", "its time to live is over"),
+        ("team/r", "its time to live has expired"),
         ("team/s", "its owner, pod worker, is gone"),
-        ("team/t", "it came of a call that had been given up, or that arrived again after the deletion"),
+        ("team/t", "its creation was given up, or arrived again after the deletion"),
     ]
 
 

@@ -390,7 +390,7 @@ class TestAClaimForBind:
         bound = pod(node=N1)
         room.see(bound)
         assert room.do(room.scheduler.permit(bound.uid, N1)) == Allow()
-        assert reason_of(room.do(room.scheduler.permit(bound.uid, N2))) == "the pod is bound to n1 already"
+        assert reason_of(room.do(room.scheduler.permit(bound.uid, N2))) == "the pod is already bound to n1"
         assert room.held(bound) == (N1, HoldingKind.BOUND, None)
 
     def waits(self, room: Room) -> Pod:
@@ -430,7 +430,7 @@ class TestAClaimForBind:
         room.pods.remove(plain)
         assert BindAnswered(plain.uid, N1, GONE) in room.effects
 
-    @pytest.mark.parametrize(("where", "refusal"), [(N1, ""), (N2, "the pod is bound to n2 already")])
+    @pytest.mark.parametrize(("where", "refusal"), [(N1, ""), (N2, "the pod is already bound to n2")])
     def test_to_a_full_node_of_a_pod_that_others_bind_meanwhile_is_answered(
         self, room: Room, where: NodeName, refusal: str
     ) -> None:
@@ -505,7 +505,7 @@ class TestPreempt:
         first, *others = job_pods("train", 3, FULL)
         room.see(replace(first, node=N1), *others)
         assert room.do(room.scheduler.preempt(first, {})) == {}
-        assert reason_of(room.do(room.scheduler.permit(first.uid, N2))) == "the pod goes to n1 already"
+        assert reason_of(room.do(room.scheduler.permit(first.uid, N2))) == "the pod is already assigned to n1"
         assert room.do(room.scheduler.permit(first.uid, N1)) == Allow()
 
     def test_asked_for_a_member_that_is_bound_already_does_not_wake_it(self, room: Room) -> None:

@@ -86,7 +86,7 @@ async def test_an_object_of_kubectl_is_in_force_on_its_nodes_inside_and_says_whi
     world.api.put(EphemeralResource(EphemeralName("team", "data1"), {N1: 2, NodeName("n3"): 2}))
     await world.quiet()
     assert world.capacity("data1") == {"n1": 2}
-    kept = "it has there what it had before, and no more"
+    kept = "it keeps there what it had before, and gets no more"
     assert said(world, "data1") == (False, "OutsideDomain", f"{OUTSIDE}; {kept}")
     relabel(world, "n3", pool="a")
     assert world.capacity("data1") == {"n1": 2, "n3": 2}

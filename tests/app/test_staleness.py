@@ -142,7 +142,7 @@ def test_at_0_everything_is_planned_all_the_same_and_explain_says_how_old_it_is(
     room.age = 10_000.0
     assert room.filter(members[0])
     told = Explain(room.scheduler.cache).gang(GangKey("default", "train"))
-    assert "what Escher knows of pods is 10000 s old: this may be wrong" in told.summary
+    assert "Escher's data about pods is 10000 s old: this may be wrong" in told.summary
 
 
 @pytest.mark.parametrize("what", ["pod", "gang"])
@@ -158,7 +158,7 @@ def test_explain_says_so_once_and_what_to_look_at(what: str) -> None:
     assert "s old" not in told()[0]
     room.age = 312.4
     summary, remedies = told()
-    assert summary.count("what Escher knows of pods is 312 s old: nothing new is planned") == 1
+    assert summary.count("Escher's data about pods is 312 s old: nothing new is planned") == 1
     assert "/readyz" in remedies[0]
 
 

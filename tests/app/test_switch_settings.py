@@ -82,7 +82,7 @@ def test_every_change_is_told_and_nothing_else_is(switching: SwitchSettings) -> 
 
 def test_a_label_that_is_not_understood_holds_and_is_shown(switching: SwitchSettings) -> None:
     odd = Namespace("lab", {"escher.dev/preempt": "never"})
-    assert "not understood" in told(lambda: switching.upsert(odd))[0]["event"]
+    assert "labels are invalid" in told(lambda: switching.upsert(odd))[0]["event"]
     state = switching.state()
     assert state.unclear == {"lab": ["escher.dev/preempt=never"]}
     assert not state.namespaces["lab"].gang_preemption
@@ -112,8 +112,8 @@ def test_explain_says_what_would_be_answered_where_we_only_observe(world: GangWo
     world.create(*gang_pods("train", 2, FULL), pod("alone"))
     world.hold(observe_only=True)
     explain = Explain(world.scheduler.cache)
-    assert "would be turned away: gang does not fit" in explain.pod("default", "train-0").summary
-    assert "would be turned away: gang does not fit" in explain.gang(GangKey("default", "train")).summary
+    assert "would be refused: gang does not fit" in explain.pod("default", "train-0").summary
+    assert "would be refused: gang does not fit" in explain.gang(GangKey("default", "train")).summary
     assert "it would pass" in explain.pod("default", "alone").summary
 
 
@@ -124,9 +124,9 @@ def test_explain_says_what_the_switches_keeps_from_a_gang_that_waits(world: Gang
     explain, key = Explain(world.scheduler.cache), GangKey("default", "train")
     assert "safety_switches" not in explain.gang(key).summary
     world.hold(gang_preemption=False)
-    assert "; nobody is evicted for it (safety switches" in explain.gang(key).summary
+    assert "; no pod is evicted for it (safety switches" in explain.gang(key).summary
     world.hold(backfill_reservation=False)
-    assert "no room is saved for it and nobody is evicted for it" in explain.gang(key).summary
+    assert "it gets no backfill reservation and no pod is evicted for it" in explain.gang(key).summary
 
 
 # -- destroyed ---------------------------------------------------------------------------------------------------

@@ -462,7 +462,7 @@ async def test_what_cannot_be_taken_back_for_now_is_taken_back_by_its_intent(wor
             await run(world, setting("r", 1), setting("s", 1))
         assert world.capacity("r") == {"n1": 1}
         await world.quiet(1)
-    assert [(each["name"], each["why"]) for each in logs if "not wholly taken back" in each["event"]] == [
+    assert [(each["name"], each["why"]) for each in logs if "not completely rolled back" in each["event"]] == [
         ("team/r", "connection refused")
     ]
     assert world.api.objects == {}
@@ -479,8 +479,8 @@ async def test_what_the_api_server_will_not_have_taken_back_stays_and_is_logged(
         await world.quiet()
     said = [(each["event"], each["name"], each["why"]) for each in logs if each["log_level"] == "error"]
     assert said == [
-        ("a transaction is not wholly taken back", "team/stays", "not this one"),
-        ("what a transaction wrote cannot be taken back", "team/stays", "not this one"),
+        ("a transaction is not completely rolled back", "team/stays", "not this one"),
+        ("a transaction's write cannot be rolled back", "team/stays", "not this one"),
     ]
     assert world.api.objects.keys() == {("team", "stays")}
     calls = len(world.api.calls)
@@ -592,7 +592,7 @@ async def test_every_form_of_node_spec_can_be_used(world: World) -> None:
 @pytest.mark.parametrize("dry_run", [False, True])
 async def test_a_claim_is_not_judged_by_a_part_of_a_list(small: World, dry_run: bool) -> None:
     small.scheduler.cache.whole = False
-    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+    with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
         await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100), dry_run=dry_run)
     assert (held(small), small.api.objects) == ([], {})
     small.scheduler.cache.whole = True
@@ -610,7 +610,7 @@ async def test_what_was_written_before_the_list_came_is_taken_back(small: World)
         return await put(item, **options)
 
     small.api.store.create = and_a_list_comes  # type: ignore[method-assign]
-    with pytest.raises(Unavailable, match="a list of all pods is being taken in"):
+    with pytest.raises(Unavailable, match="Escher is reading a list of all pods"):
         await run(small, setting("r", 1, on="small"), claim("a", on="small", cpu=100))
     small.scheduler.cache.whole = True
     assert (held(small), small.api.objects) == ([], {})

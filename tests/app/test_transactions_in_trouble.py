@@ -196,7 +196,7 @@ async def test_what_others_change_all_the_time_is_given_up_with_a_word_and_leave
         return await merge(name, *more, **options)
 
     world.api.store.merge = edited  # type: ignore[method-assign]
-    with pytest.raises(Unavailable, match="team/r is changed by others faster than it can be set together") as told:
+    with pytest.raises(Unavailable, match="other clients change team/r faster than Escher can set it together") as told:
         await run(world, setting("r", 5), setting("s", 5))
     assert told.value.retry_after == 1
     assert there(world)["s"] == {"n1": 1}
@@ -319,7 +319,7 @@ async def test_a_transaction_that_cannot_be_decided_is_once_the_api_server_answe
     await world.quiet(10)
     wishes = [setting("old", 0), setting("r", 1)] if deletes else [setting("r", 1), setting("s", 1)]
     world.api.faults.append(unavailable(30.0, after=after, of="delete escher-system/transaction"))
-    with pytest.raises(Unavailable, match="is in force, or will be taken back"):
+    with pytest.raises(Unavailable, match="is in force, or will be rolled back"):
         await run(world, *wishes, claim("a"))
     assert held(world) == {}
     await world.quiet(60)

@@ -81,7 +81,7 @@ async def test_an_object_with_finalizers_is_not_deleted_bit_by_bit(world: World)
     await world.quiet(10)
     outcome = await run(world, setting("r", 0), setting("r", 0, "n2"), setting("s", 1))
     assert [(each.index, each.field) for each in outcome.refused] == [(1, "name")]
-    assert "delete it by itself" in outcome.refused[0].detail
+    assert "delete it in a separate call" in outcome.refused[0].detail
     assert not world.api.objects["team", "r"].deleting
     assert there(world) == {"r": {"n1": 1, "n2": 1}}
     await world.quiet()
@@ -164,7 +164,7 @@ async def test_what_a_second_attempt_deletes_is_not_made_again_by_a_service_that
     api.resources_watch.sink = Both(world.resources.known, anew.resources.known)
     api.intents_watch.sink = Both(world.intents.known, anew.intents.known)
     async with anew.running():
-        with pytest.raises(Unavailable, match="another instance"):
+        with pytest.raises(Unavailable, match="another Escher instance"):
             await first
         assert (await run(world, *wishes)).committed == list(range(21))
         await world.quiet(100)

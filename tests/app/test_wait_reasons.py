@@ -145,7 +145,7 @@ class TestEvents:
         for _ in range(50):
             stage.ask(third())
             await asyncio.sleep(60)
-        told = "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place"
+        told = "policy apart (anti-affinity): a pod that must stay apart from this one is in the same topology domain"
         assert await stage.notes() == [("third", f"{told} (2 of 2 nodes)")]
 
     async def test_it_is_told_again_when_another_policy_is_in_its_way(self, stage: Stage) -> None:
@@ -199,7 +199,7 @@ class TestEvents:
             else:
                 stage.see(others[0])
         [(_, note)] = await stage.notes("GangWaiting")
-        assert "required pod anti-affinity of policy apart keeps the next" in note
+        assert "required pod anti-affinity of policy apart excludes the next" in note
 
     async def test_a_gang_is_told_again_when_what_it_lacks_is_another_thing(self, stage: Stage) -> None:
         full = [pod(f"full-{name}", {"cpu": 8000}, node=NodeName(name)) for name in ("n1", "n2")]

@@ -134,7 +134,7 @@ async def test_a_pod_that_waits_would_go_when_another_has_ended(world: World) ->
     refused = wonder(world, ask=there)
     assert not refused.fits
     assert refused.explanation is not None
-    assert "asked 4 cpu" in refused.explanation.summary
+    assert "requested 4 cpu" in refused.explanation.summary
     assert nodes_of(wonder(world, Ended("team", "on-n2"), ask=there)) == [N2]
 
 
@@ -205,7 +205,7 @@ async def test_gangs_that_share_a_name_are_asked_about_by_their_longer_ones(worl
     with pytest.raises(Invalid) as several:
         wonder(world, QuorumSet(GangKey("default", "job.train"), 1))
     assert (several.value.field, several.value.value) == ("gang", "job.train")
-    with pytest.raises(Invalid, match=r"there is a gang default/job\.train already"):
+    with pytest.raises(Invalid, match=r"gang default/job\.train exists already"):
         wonder(world, ask=gang(1, name="job.train"))
     assert wonder(world, QuorumSet(longer[0], 1), ask=GangThere(longer[0])).fits
     for key in keys:

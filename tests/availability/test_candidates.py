@@ -73,9 +73,9 @@ async def test_who_follows_says_who_leads_and_ends_the_connection(method: str, p
     assert answer.status_code == 503
     assert answer.json() == {
         "type": "urn:escher:problem:not-leading",
-        "title": "Another replica decides",
+        "title": "Another replica leads",
         "status": 503,
-        "detail": "this replica does not decide; escher-1 does, at http://10.0.0.8:8080",
+        "detail": "this replica does not lead; escher-1 leads, at http://10.0.0.8:8080",
         "field": None,
         "leader": "escher-1",
         "at": "http://10.0.0.8:8080",
@@ -87,7 +87,7 @@ async def test_who_follows_says_who_leads_and_ends_the_connection(method: str, p
 @pytest.mark.anyio
 async def test_where_nobody_leads_it_says_so() -> None:
     async with following(leader="", at="") as client:
-        assert "nobody does at the moment" in (await client.post("/scheduler/filter")).json()["detail"]
+        assert "no replica leads at the moment" in (await client.post("/scheduler/filter")).json()["detail"]
 
 
 @pytest.mark.anyio

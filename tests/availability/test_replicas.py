@@ -253,7 +253,7 @@ async def test_who_finds_its_lease_deleted_gives_up() -> None:
         await asyncio.sleep(5)
         await simulation.ask("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/escher")
         await until(lambda: bool(simulation.lost), what="the end of the first")
-        assert simulation.lost == ["the lease names nobody now"]
+        assert simulation.lost == ["the lease names no replica now"]
         await simulation.gang("train", 4)
         await until(lambda: simulation.bound("train") == 4)
 

@@ -94,7 +94,7 @@ async def test_a_leader_of_which_only_the_lease_is_answered_gives_it_back_to_one
         await until(lambda: simulation.leads(8082), within=PATIENCE + 30, what="the other leads")
         await until(lambda: simulation.bound("train") == 4, within=60, what="the gang is bound")
         await until(lambda: bool(simulation.lost), within=60, what="the end of the first")
-        assert "came through" in simulation.lost[0]
+        assert "reached the API server" in simulation.lost[0]
         await asyncio.sleep(300)
         assert (simulation.changes, simulation.leads(8082)) == (1, True)
 

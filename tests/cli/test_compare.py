@@ -23,9 +23,9 @@ from tests.compare.runs_made import compared, written
         (["--nodes", "4", "--waiting", "5"], "--waiting should be between 0 and --nodes, a node for each, found 5"),
         (["--service-config", "nowhere.yaml"], "nowhere.yaml: no file is there"),
         (["--out", "a", "--go-on", "b"], "--out and --go-on: give one of them"),
-        (["--plot", "nowhere"], "nowhere: no run is there"),
+        (["--plot", "nowhere"], "nowhere: it has no run"),
         (["--go-on", "nowhere"], "--go-on nowhere: no run was begun there"),
-        (["--go-on", "a", "--rounds", "9", "--quick"], "--rounds and --quick: the run that is there has its own"),
+        (["--go-on", "a", "--rounds", "9", "--quick"], "--rounds and --quick: the existing run has its own"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_to_write(

@@ -66,7 +66,7 @@ def test_a_sound_set_up_ends_with_0_and_tells_what_was_looked_at_and_what_was_no
     assert f"cluster {cluster.url}: 2 nodes, 0 pods" in looked
     assert "permissions of kubernetes-admin" in looked or "permissions of admin" in looked
     assert "the service's settings: give them with --config FILE" in rest
-    assert "nobody answers at http://127.0.0.1:8080; give its address with --url" in rest
+    assert "no service answers at http://127.0.0.1:8080; give its address with --url" in rest
     assert rest.endswith("nothing is wrong with what was looked at\n")
 
 
@@ -101,7 +101,7 @@ def test_json_has_the_same(tmp_path: Path, cluster: LocalCluster) -> None:
             "check": "ignorable",
             "severity": "mistake",
             "subject": f"{file}: extenders[0]",
-            "wrong": "ignorable is true: while Escher is away every node passes, and gangs are bound in part",
+            "wrong": "ignorable is true: while Escher is down, every node passes and gangs are bound in part",
             "mend": "Set ignorable: false; pods of these profiles then wait for Escher.",
         }
     ]
@@ -150,7 +150,7 @@ async def test_the_service_is_looked_at(escher: Escher, cluster: LocalCluster) -
     cluster.add_nodes(1)
     done = await escher("doctor", "--kubeconfig", str(cluster.kubeconfig))
     assert done.exit_code == 1
-    assert "its nodes are n1, n2, n3, and here node-0" in done.stdout
+    assert "its nodes are n1, n2, n3, but here node-0" in done.stdout
     assert f"version {__version__}" in done.stdout
 
 
@@ -178,13 +178,13 @@ async def test_over_https_its_certificate_is_looked_at(
         (["--yes"], "--yes is for --release-gates"),
         (["--force"], "--force is for --release-gates"),
         (["--namespace", "a"], "--namespace is for --release-gates"),
-        (["--release-gates", "--service-account", "a/b"], "--release-gates looks at pods alone"),
+        (["--release-gates", "--service-account", "a/b"], "--release-gates checks only pods"),
         (["--scheduler-config", "/nowhere"], "--scheduler-config: /nowhere: No such file"),
         (["--config", "/nowhere"], "--config is /nowhere: "),
         (["--kubeconfig", "/nowhere"], "--kubeconfig (or --context): there is no kubeconfig at /nowhere"),
         (["--release-gates", "--kubeconfig", "/nowhere"], "there is no kubeconfig at /nowhere"),
         (["--service-account", "escher"], "--service-account is 'escher'; write NAMESPACE/NAME"),
-        (["--url", "nowhere"], "no address of a service"),
+        (["--url", "nowhere"], "not a service URL"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )
@@ -207,7 +207,7 @@ def test_a_setting_with_an_old_name_is_found(cluster: LocalCluster, tmp_path: Pa
     config.write_text(f"saves_room: false\nkubeconfig: {cluster.kubeconfig}\n")
     told = json.loads(run("--config", config, "--scheduler-config", SHIPPED, "--json").stdout)
     [found] = [each for each in told["findings"] if each["check"] == "setting-renamed"]
-    assert "saves_room is called backfill_reservation" in found["wrong"]
+    assert "saves_room is named backfill_reservation" in found["wrong"]
 
 
 def test_permissions_of_a_service_account_are_looked_at(cluster: LocalCluster) -> None:
@@ -235,11 +235,11 @@ def test_gates_are_listed_and_stay_until_somebody_says_so(cluster: LocalCluster)
     listed = run("--release-gates", "--kubeconfig", cluster.kubeconfig)
     assert listed.exit_code == 0
     assert "default/train-0" in listed.stdout
-    assert "nothing was changed; --yes takes the gate off these pods" in listed.stdout
+    assert "nothing was changed; --yes removes the gate from these pods" in listed.stdout
     assert len(gates_of(cluster, "train-0")) == 1
     done = run("--release-gates", "--kubeconfig", cluster.kubeconfig, "--yes")
     assert done.exit_code == 0
-    assert "the gate is off" in done.stdout
+    assert "gate removed" in done.stdout
     assert gates_of(cluster, "train-0") == []
     assert "no pod waits at Escher's gate" in run("--release-gates", "--kubeconfig", cluster.kubeconfig).stdout
 
@@ -273,7 +273,7 @@ async def test_gates_are_left_to_a_service_that_answers_unless_forced(escher: Es
     common = ("doctor", "--release-gates", "--kubeconfig", str(cluster.kubeconfig))
     refused = await escher(*common, "--yes")
     assert refused.exit_code == 1
-    assert "it takes the gate off each pod when its gang's turn comes" in refused.stderr
+    assert "it removes the gate of each pod when its gang's turn comes" in refused.stderr
     assert len(gates_of(cluster, "train-0")) == 1
     assert (await escher(*common, "--yes", "--force")).exit_code == 0
     assert gates_of(cluster, "train-0") == []

@@ -106,7 +106,7 @@ def test_a_cleanup_where_deployments_have_such_names_prints_nothing_raw(monkeypa
 
     monkeypatch.setattr(traces, "services", services)
     monkeypatch.setattr(traces, "found", found)
-    assert run("cleanup") == (0, "there is: 1 EphemeralResources, 1 EndpointSlices\n")
+    assert run("cleanup") == (0, "found: 1 EphemeralResources, 1 EndpointSlices\n")
     code, said = run("cleanup", "--yes")
     assert code == 1
     assert "FORGED" in said

@@ -52,7 +52,7 @@ async def test_a_resource_is_set_shown_and_deleted(escher: Escher, world: World)
     assert (gone.exit_code, gone.stdout) == (0, "data1 is gone\n")
     assert (await escher("resource", "delete", "data1", "-n", "team")).exit_code == 0
     assert "no ephemeral resources" in (await escher("resource", "list", "-n", "team")).stdout
-    assert "no node has anything" in (await escher("state", "--resource", "escher.dev/team.data1")).stdout
+    assert "no node has a matching" in (await escher("state", "--resource", "escher.dev/team.data1")).stdout
 
 
 async def test_a_resource_is_exported_and_its_export_ended(escher: Escher, world: World) -> None:
@@ -95,7 +95,7 @@ async def test_nodes_are_chosen_in_every_form(escher: Escher, options: list[str]
 
 async def test_what_would_be_is_told_and_nothing_changes(escher: Escher, world: World, tmp_path: Path) -> None:
     fits = await escher("what-if", "--gang", "train", "--size", "3", "--each", "cpu=8")
-    assert (fits.exit_code, fits.stdout.splitlines()[0]) == (0, "all would have a place")
+    assert (fits.exit_code, fits.stdout.splitlines()[0]) == (0, "all would fit")
     assert [line.split()[0] for line in fits.stdout.splitlines()[2:]] == [f"default/train-{i}" for i in range(3)]
     drained = await escher("what-if", "--gang", "train", "--size", "3", "--each", "cpu=8", "--drain", "n2")
     assert drained.exit_code == 1
@@ -117,7 +117,7 @@ async def test_what_would_be_is_told_and_nothing_changes(escher: Escher, world: 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "nothing is asked"),
+        ([], "there is no question"),
         (["--gang", "train"], "give --each"),
         (["--gang", "train", "--each", "cpu"], "write RESOURCE=QUANTITY"),
         (["-f", "/nowhere"], "No such file"),
@@ -152,7 +152,7 @@ async def test_a_refusal_is_the_services_own_words_and_exit_code_1(escher: Esche
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert refused.stderr == "escher: node_spec: there is no node n9\n"
     conflict = await escher("resource", "set", "r", "1", "--node", "n1", "--if-version", "7")
-    assert (conflict.exit_code, "is not there, not at 7" in conflict.stderr) == (1, True)
+    assert (conflict.exit_code, "does not exist; expected version 7" in conflict.stderr) == (1, True)
     world.api.faults.append(Fault(Unavailable("no route")))
     assert "no route" in (await escher("resource", "set", "r", "1", "--node", "n1")).stderr
     assert (await escher("gang", "get", "absent")).exit_code == 1
@@ -205,11 +205,11 @@ async def test_gangs_are_listed_shown_and_explained(escher: Escher, world: World
     assert "train-3" in shown
     assert json.loads((await escher("gang", "get", "train", "--json")).stdout)["phase"] == "waiting"
     told = (await escher("explain", "gang", "train")).stdout
-    assert "gang default/train waits: room for 3 of 4 members" in told
+    assert "gang default/train waits: 3 of 4 members fit" in told
     assert "what would help:" in told
     world.add_nodes("n4")
     world.do(world.scheduler.filter(members[0], list(world.scheduler.cache.nodes)))
-    assert "its room is held until" in (await escher("gang", "get", "train")).stdout
+    assert "its reservation is held until" in (await escher("gang", "get", "train")).stdout
     for member in members:
         world.do(world.scheduler.forget(member))
 
@@ -232,9 +232,9 @@ async def test_gangs_that_share_a_name_are_listed_and_asked_for_by_longer_ones(e
 async def test_a_pod_is_explained_by_groups_of_nodes(escher: Escher, world: World) -> None:
     world.start_pod("p", {"escher.dev/team.r": 1})
     told = (await escher("explain", "pod", "p", "-n", "team")).stdout
-    assert "pod team/p waits: none of 3 nodes can have it" in told
+    assert "pod team/p waits: none of 3 nodes can run it" in told
     assert "n1, n2, n3" in told
-    assert "- escher.dev/team.r is 1 on n1: escher resource set --namespace team r 1 --node n1" in told
+    assert "- set escher.dev/team.r to 1 on n1: escher resource set --namespace team r 1 --node n1" in told
     assert "each of these was tried on a copy of the cluster" in told
     as_json = json.loads((await escher("explain", "pod", "p", "-n", "team", "--json")).stdout)
     # Of what is not heeded only an embedded cluster of this machine tells.
@@ -266,9 +266,9 @@ async def test_brackets_in_texts_are_shown_and_lists_come_page_by_page(escher: E
     [
         (httpx.ConnectError("refused"), "cannot be reached: refused. Give its address with --url"),
         (httpx.ReadTimeout("slow"), "did not answer within 60 s"),
-        (httpx.Response(200, text="<html>"), "is no Escher service"),
-        (httpx.Response(502, text="<html>"), "the service answers 502 Bad Gateway"),
-        (httpx.Response(502, json=["x"]), "the service answers 502 Bad Gateway"),
+        (httpx.Response(200, text="<html>"), "is not an Escher service"),
+        (httpx.Response(502, text="<html>"), "the service answered 502 Bad Gateway"),
+        (httpx.Response(502, json=["x"]), "the service answered 502 Bad Gateway"),
     ],
 )
 def test_whatever_answers_there_is_a_clear_word(monkeypatch: pytest.MonkeyPatch, answer: Any, told: str) -> None:
@@ -300,9 +300,7 @@ def test_whatever_answers_there_is_a_clear_word(monkeypatch: pytest.MonkeyPatch,
 def test_an_address_that_is_none_is_one_line_and_wrong_use(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("ESCHER_URL", url)
     result = CliRunner().invoke(app, ["state"])
-    told = (
-        f"escher: --url (or ESCHER_URL) is {url!r}, no address of a service; write one such as http://127.0.0.1:8080\n"
-    )
+    told = f"escher: --url (or ESCHER_URL) is {url!r}, not a service URL; write one such as http://127.0.0.1:8080\n"
     assert (result.exit_code, result.stdout, result.stderr) == (2, "", told)
 
 
@@ -370,10 +368,13 @@ async def test_a_service_over_tls_is_called_with_the_certificate_that_it_require
             done = await escher(*command, "--url", url, ca, certificate, key)
             assert (done.exit_code, "there is no" in done.stderr) == (1, True), done.stderr
         stranger = await escher("state", "--url", url, certificate, key)
-        assert (stranger.exit_code, "Name whom to trust with --tls-ca or ESCHER_TLS_CA" in stranger.stderr) == (1, True)
+        assert (stranger.exit_code, "Name the CA to trust with --tls-ca or ESCHER_TLS_CA" in stranger.stderr) == (
+            1,
+            True,
+        )
         without = await escher("state", "--url", url, ca)
         assert without.exit_code == 1
-        assert "this connection has shown no certificate" in without.stderr
+        assert "this connection presented no certificate" in without.stderr
         for variable, file in (("CA", files.ca), ("CERTIFICATE", files.certificate), ("KEY", files.key)):
             monkeypatch.setenv(f"ESCHER_TLS_{variable}", str(file))
         monkeypatch.setenv("ESCHER_URL", url)
@@ -384,13 +385,13 @@ async def test_a_service_over_tls_is_called_with_the_certificate_that_it_require
     ("given", "told"),
     [
         ({"ca": "absent"}, r"--tls-ca \(or ESCHER_TLS_CA\) is \S*/absent: No such file or directory"),
-        ({"ca": "garbage"}, r"--tls-ca \(or ESCHER_TLS_CA\) is \S*/garbage: no certificate \(PEM\) is in it"),
-        ({"certificate": "garbage", "key": "key"}, r"--tls-certificate .*/garbage: no certificate \(PEM\) is in it"),
+        ({"ca": "garbage"}, r"--tls-ca \(or ESCHER_TLS_CA\) is \S*/garbage: it has no certificate \(PEM\)"),
+        ({"certificate": "garbage", "key": "key"}, r"--tls-certificate .*/garbage: it has no certificate \(PEM\)"),
         (
             {"certificate": "certificate", "key": "other_key"},
-            r"--tls-key .*/other.key: no private key .*/tls.crt .*",
+            r"--tls-key .*/other.key: it has no private key .*/tls.crt",
         ),
-        ({"certificate": "certificate"}, r"--tls-certificate .*/tls.crt: no private key \(PEM\) .*/tls.crt is in it"),
+        ({"certificate": "certificate"}, r"--tls-certificate .*/tls.crt: it has no private key \(PEM\) .*/tls.crt"),
         ({"certificate": "certificate", "key": "absent"}, r"--tls-key .*/absent: No such file or directory"),
         (
             {"key": "key"},
@@ -449,12 +450,12 @@ async def test_a_quota_is_shown_with_what_waits_and_the_domain(escher: Escher, w
     await world.quiet(0.1)
     shown = (await escher("quota", "--namespace", "team")).stdout.splitlines()
     assert [line.split() for line in shown[1:3]] == [["resources", "1", "1", "1"], ["units", "2", "9", "0"]]
-    assert shown[-2:] == ["it may touch 3 nodes, those with zone=a|b", "names of its resources match r*"]
+    assert shown[-2:] == ["it may use 3 nodes, those with zone=a|b", "names of its resources match r*"]
     as_json = json.loads((await escher("quota", "--namespace", "team", "--json")).stdout)
     assert as_json["domain"] == {"nodes": {"zone": ["a", "b"]}, "names": ["r*"], "node_count": 3}
     world.start_pod("p", {"escher.dev/team.r2": 1})
     told = " ".join((await escher("explain", "pod", "p", "--namespace", "team")).stdout.split())
-    assert "escher.dev/team.r2 is not wholly in force: exceeded quota of namespace team" in told
+    assert "escher.dev/team.r2 is not fully in force: exceeded quota of namespace team" in told
 
 
 async def test_a_service_that_asks_for_tokens_is_shown_one_from_a_file_or_the_environment(

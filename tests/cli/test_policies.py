@@ -58,7 +58,7 @@ async def test_a_policy_is_applied_shown_and_deleted(escher: Escher, world: Worl
     assert "no policies" in (await escher("policy", "list", "-n", "team")).stdout
     world.do(world.scheduler.observe(pod("p", {}, namespace="team", labels={"app_of": "web"})))
     done = await escher("policy", "apply", "-f", str(file), "-n", "team")
-    said = "team/spread says this: what the spec says is in force; it governs 1 pod\n"
+    said = "team/spread is applied: the spec is in force; it matches 1 pod\n"
     assert (done.exit_code, done.stdout) == (0, said)
     policy = world.policy_matching[Identity("team", "spread")]
     assert policy.parameters == Balance(4, 2)
@@ -81,7 +81,7 @@ async def test_a_file_may_have_several_each_in_its_own_namespace(escher: Escher,
     assert [each["namespace"] for each in json.loads(done.stdout)["items"]] == ["team", "other"]
     assert sorted(world.policy_matching) == [("other", "packed"), ("team", "spread")]
     wrong = await escher("policy", "apply", "-f", str(file), "--if-version", "1")
-    assert (wrong.exit_code, "is of one policy" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "is for one policy" in wrong.stderr) == (2, True)
 
 
 async def test_what_kubectl_prints_can_be_applied(escher: Escher, world: World, file: Path) -> None:
@@ -94,9 +94,9 @@ async def test_what_kubectl_prints_can_be_applied(escher: Escher, world: World, 
 
 async def test_a_dry_run_and_a_validation_change_nothing(escher: Escher, world: World, file: Path) -> None:
     tried = await escher("policy", "apply", "-f", str(file), "--dry-run")
-    assert tried.stdout.startswith("default/spread would say this: what the spec says can be in force")
+    assert tried.stdout.startswith("default/spread would be applied: the spec can come into force")
     good = await escher("policy", "validate", "-f", str(file))
-    assert (good.exit_code, good.stdout.startswith("default/spread is good: ")) == (0, True)
+    assert (good.exit_code, good.stdout.startswith("default/spread is valid: ")) == (0, True)
     assert json.loads((await escher("policy", "validate", "-f", str(file), "--json")).stdout)["items"][0]["ready"]
     assert world.policy_matching == {}
     await escher("policy", "apply", "-f", str(file))
@@ -117,7 +117,7 @@ async def test_a_refusal_is_the_services_own_words_and_exit_code_1(
 
 async def test_a_version_that_does_not_hold_is_exit_code_1(escher: Escher, world: World, file: Path) -> None:
     conflict = await escher("policy", "apply", "-f", str(file), "--if-version", "7")
-    assert (conflict.exit_code, "is not there, not at 7" in conflict.stderr) == (1, True)
+    assert (conflict.exit_code, "does not exist; expected version 7" in conflict.stderr) == (1, True)
     await escher("policy", "apply", "-f", str(file))
     assert (await escher("policy", "delete", "spread", "--if-version", "7")).exit_code == 1
 
@@ -130,23 +130,23 @@ async def test_what_is_not_in_force_is_shown_so(escher: Escher, world: World, fi
     world.policy_store.objects[Identity("default", "spread")] = bad
     world.policies.tending.known.upsert(bad)
     listed = (await escher("policy", "list")).stdout
-    assert "what it said before" in listed
+    assert "its previous version" in listed
     assert "spec.parameters.tasks: Input should be greater than or equal to 0, not -1" in listed
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "is not YAML"),
         ("", "has no EscherPolicy"),
-        ("a: 1", "an object is no EscherPolicy"),
-        (SPREAD.replace("EscherPolicy", "Pod"), "an object is no EscherPolicy"),
+        ("a: 1", "an object is not an EscherPolicy"),
+        (SPREAD.replace("EscherPolicy", "Pod"), "an object is not an EscherPolicy"),
         (SPREAD.replace("  name: spread", "  names: spread"), "has no metadata.name"),
         (SPREAD.replace("maxSkew", "max_skew"), "spec.parameters.max_skew is not known; write maxSkew"),
         (SPREAD.replace("matchLabels", "labels"), "spec.selector.labels is not known; write matchLabels"),
         (SPREAD.replace("spec:", "specs:"), "policy spread has no spec"),
-        ('{"apiVersion": "escher.dev/v1alpha1", "kind": "Pod \\ud83d\\ude00"}', "an object is no EscherPolicy"),
-        ('{"kind": "half of a character: \\ud83d"}', "it has text that is no Unicode"),
+        ('{"apiVersion": "escher.dev/v1alpha1", "kind": "Pod \\ud83d\\ude00"}', "an object is not an EscherPolicy"),
+        ('{"kind": "half of a character: \\ud83d"}', "it has text that is not Unicode"),
     ],
 )
 async def test_a_file_that_is_none_is_wrong_use(escher: Escher, world: World, file: Path, text: str, said: str) -> None:

@@ -228,7 +228,7 @@ async def test_one_that_leads_lets_another_before_those_have_left_who_keep_their
             return (await service.client.get("/readyz")).json().get("leading") is True
 
         async def given_back() -> bool:
-            return any("the lease is given back" in line for line in service.log)
+            return any("the lease is released" in line for line in service.log)
 
         await service.until(leads)
         reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
@@ -375,11 +375,16 @@ def refused(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[int, list
         ("certificate", "absent", None, r"tls_key = \S*/absent: No such file or directory"),
         ("certificate", "key", "absent", r"tls_client_ca = \S*/absent: No such file or directory"),
         ("folder", "key", None, r"tls_certificate = \S*: Is a directory"),
-        ("garbage", "key", None, r"tls_certificate = \S*/garbage: no certificate \(PEM\) is in it"),
-        ("certificate", "garbage", None, r"tls_key = \S*/garbage: no private key \(PEM\) that can be used is in it"),
-        ("certificate", "key", "garbage", r"tls_client_ca = \S*/garbage: no certificate \(PEM\) is in it"),
+        ("garbage", "key", None, r"tls_certificate = \S*/garbage: it has no certificate \(PEM\)"),
+        ("certificate", "garbage", None, r"tls_key = \S*/garbage: it has no usable private key \(PEM\)"),
+        ("certificate", "key", "garbage", r"tls_client_ca = \S*/garbage: it has no certificate \(PEM\)"),
         ("certificate", "other_key", None, r"tls_key = \S*/other.key: it is not the key of tls_certificate = \S*"),
-        ("certificate", "locked_key", None, r"tls_key = \S*/locked.key: it is encrypted; give one .*no pass phrase"),
+        (
+            "certificate",
+            "locked_key",
+            None,
+            r"tls_key = \S*/locked.key: it is encrypted; give one without a passphrase",
+        ),
     ],
 )
 def test_certificates_that_cannot_be_used_are_named_in_one_line(

@@ -105,11 +105,14 @@ async def test_nothing_is_left_of_a_dump_that_fails(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["state", "state.json"], "state.json is a file to write the state to: give --dump with it"),
-        (["state", "--dump", "--node", "n1"], "--dump is of the whole state, and goes with no other option"),
+        (["state", "state.json"], "state.json is a file for a state dump: give --dump with it"),
+        (["state", "--dump", "--node", "n1"], "--dump writes the whole state; the only other options"),
         (["state", "--dump", "/nowhere/state.json"], "--dump is /nowhere/state.json: No such file or directory"),
         (["explain", "gang", "g", "--state", "/nowhere"], "--state is /nowhere: No such file or directory"),
-        (["what-if", "--drain", "n1", "--state", "/dev/null"], "--state is /dev/null: it is no state dump: write one"),
+        (
+            ["what-if", "--drain", "n1", "--state", "/dev/null"],
+            "--state is /dev/null: it is not a state dump: write one",
+        ),
     ],
 )
 async def test_what_cannot_be_done_is_told(escher: Escher, arguments: list[str], said: str) -> None:

@@ -100,7 +100,7 @@ async def test_a_collector_that_is_away_costs_a_line_of_the_log_and_nothing_else
             async def complained() -> bool:
                 asked = {"Pod": member, "Nodes": None, "NodeNames": ["n1"]}
                 assert (await service.client.post("/scheduler/filter", json=asked)).status_code == 200
-                return any("the collector takes no spans" in line for line in service.log)
+                return any("the collector accepts no spans" in line for line in service.log)
 
             await service.until(complained)
 
@@ -112,7 +112,7 @@ async def test_a_collector_that_is_away_costs_a_line_of_the_log_and_nothing_else
             service.process.send_signal(signal.SIGTERM)
             assert await service.process.wait() == 0
     told = "".join(service.log)
-    assert told.count("the collector takes no spans") == 1
+    assert told.count("the collector accepts no spans") == 1
     assert "ERROR" not in told
     assert "Traceback" not in told
 
@@ -121,4 +121,4 @@ def test_a_protocol_that_escher_does_not_speak_is_wrong_use(tmp_path: Path, monk
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
     code, told = refused(monkeypatch, *settings(tmp_path))
     assert code == 2
-    assert told[0].startswith("escher serve: OTEL_EXPORTER_OTLP_PROTOCOL = 'grpc': Escher speaks http/protobuf alone")
+    assert told[0].startswith("escher serve: OTEL_EXPORTER_OTLP_PROTOCOL = 'grpc': Escher supports only http/protobuf")

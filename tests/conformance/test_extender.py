@@ -148,7 +148,7 @@ def test_reasons_of_the_extender_are_told_with_those_of_the_scheduler(site: Site
     site.nodes(2)
     [lost] = site.create(site.pod("a", LEDGER, **{site.key("r"): 1}))
     said = site.until_rejected(lost)
-    assert "2 ephemeral resources asked for do not exist on this node" in said
+    assert "2 requested ephemeral resources do not exist on this node" in said
     assert site.until_told("FailedScheduling", lost)["note"] == said
 
 

@@ -271,5 +271,5 @@ def test_the_fit_of_the_ledgers_profile_leaves_our_domain_to_the_ledger(site: Si
     site.put("a", LEDGER, **{site.key("r"): 2})
     [lost] = site.create(site.pod("b", LEDGER, **{site.key("r"): 1}))
     counted = reasons(site.until_rejected(lost))
-    assert counted["ephemeral resources asked for are not free on this node"] == 1
+    assert counted["requested ephemeral resources are not free on this node"] == 1
     assert not any(reason.startswith("Insufficient") for reason in counted)

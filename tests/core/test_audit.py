@@ -72,20 +72,20 @@ def turns(world: GangWorld) -> Queue:
 def test_a_gang_that_waits_in_a_place_that_is_no_longer_its_own(world: GangWorld) -> None:
     train = world.scheduler.cache.gangs.by_key[TRAIN]
     train.terms = replace(train.terms, claims=5)
-    assert found(world) == [("queue", "default/train has changed since it was put in its place")]
+    assert found(world) == [("queue", "default/train has changed since it was queued")]
 
 
 def test_room_that_is_saved_for_a_gang_that_does_not_wait(world: GangWorld) -> None:
     world.create(*gang_pods("other", 1, FULL))
     turns(world).saved.gang = world.scheduler.cache.gangs.by_key[GangKey("default", "other")]
-    assert ("queue", "room is saved for default/other, which does not wait") in found(world)
+    assert ("queue", "the backfill reservation is for default/other, which does not wait") in found(world)
 
 
 def test_a_queue_that_lacks_one_who_waits(world: GangWorld) -> None:
     [queue] = turns(world)._queues.values()
     anew = list(queue)
     queue.clear()
-    assert found(world) == [("queue", f"queue [], by the entries {anew}")]
+    assert found(world) == [("queue", f"queue [], from the entries {anew}")]
 
 
 def test_copies_whose_total_is_not_their_sum(world: GangWorld) -> None:

@@ -11,14 +11,14 @@ import pytest
 
 from extender.core.cluster import Node, Pod
 from extender.core.fit import node_matching
-from extender.core.fit.equivalence import EquivalenceClass
+from extender.core.fit.equivalence import MOST_KINDS, TOO_VARIED, EquivalenceClass
 from extender.core.fit.fit import Asked
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.queue import fit_index
 from extender.core.gangs.queue.fit_index import CouldFit
 from extender.core.gangs.queue.queue import BackfillTrigger
-from extender.core.gangs.state.gang import NO_ROOM, Gang
+from extender.core.gangs.state.gang import NO_ROOM, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.gangs.state.trial_snapshot import Room
 from extender.core.ledger.ledger import Ledger
@@ -253,6 +253,50 @@ class TestAGangOfManyKinds:
         world.do(world.scheduler.filter(members[0], [NodeName("n0")]))
         assert self.phase(world) is Phase.PLANNED
         assert len(looks) <= 2 * self.KINDS
+        world.check()
+
+
+class TestAGangOfTooManyKinds:
+    """It is not planned, and nothing looks at its kinds while it waits."""
+
+    def stage(self, world: GangWorld, kinds: int, things: int = 0) -> Gang:
+        world.do(replaced(world.scheduler, Node, [node(f"n{number}") for number in range(NODES)]))
+        terms = tuple(SelectorTerm((Requirement(f"key-{number}", "DoesNotExist"),)) for number in range(things // 2))
+        ask = gang_ask("g", kinds)
+        for index in range(kinds):
+            member = pod(f"g-{index}", {"cpu": 1 + index}, gang=ask, created=index, affinity=terms)
+            world.do(world.scheduler.observe(member))
+        world.do(world.scheduler.filter(member, list(world.scheduler.cache.nodes)))
+        world.do_the_rest()
+        [gang] = world.scheduler.cache.gangs.by_key.values()
+        return gang
+
+    @pytest.mark.parametrize(("kinds", "things"), [(MOST_KINDS, 0), (MOST_KINDS // 11, 160)])
+    def test_as_many_as_are_allowed_are_planned(self, world: GangWorld, kinds: int, things: int) -> None:
+        assert self.stage(world, kinds, things).phase is Phase.PLANNED
+        world.check()
+
+    @pytest.mark.parametrize(("kinds", "things"), [(MOST_KINDS + 1, 0), (MOST_KINDS // 11 + 1, 160)])
+    def test_one_more_is_not(self, world: GangWorld, monkeypatch: pytest.MonkeyPatch, kinds: int, things: int) -> None:
+        gang = self.stage(world, kinds, things)
+        assert gang.phase is Phase.WAITING
+        assert gang.wait.shortfall is not None
+        assert gang.wait.shortfall.rule == TOO_VARIED
+        assert world.scheduler.cache.gangs.planning.why_not(gang, world.clock.steady()) == UNPLANNED
+        looks = list[str]()
+        TestAGangOfManyKinds()._count(monkeypatch, fit_index, "copies", looks)
+        world.do(world.scheduler.observe(node("n0", {"cpu": 9000})))
+        world.do_the_rest()
+        assert looks == []
+        world.check()
+
+    def test_it_is_planned_once_a_member_of_a_kind_too_many_goes(self, world: GangWorld) -> None:
+        gang = self.stage(world, MOST_KINDS + 1)
+        for uid in list(gang.roster.members)[:1]:
+            world.do(world.scheduler.forget(gone(uid)))
+        world.do(world.scheduler.observe(pod("g-more", {"cpu": 2}, gang=gang_ask("g", MOST_KINDS + 1), created=999)))
+        world.do_the_rest()
+        assert gang.phase is Phase.PLANNED
         world.check()
 
 

@@ -244,7 +244,7 @@ class TestAPlanThatWouldTakeTooLong:
         told = Explain(world.scheduler.cache).gang(GangKey("default", "train"))
         assert together.TOO_LARGE in told.summary
         assert UNPLANNED in told.summary
-        assert told.remedies[0].startswith("have fewer of its members")
+        assert told.remedies[0].startswith("give its members fewer different specs")
         world.check()
 
     def test_is_looked_for_again_when_a_node_has_gained_room(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_what_was_written_is_told_and_of_what_is_long_the_first_40_characters() 
     assert isinstance(members, MalformedAsk)
     assert isinstance(timeout, MalformedAsk)
     assert members.reason == f"annotation {MIN} is '{'x' * 40}', not a whole number from 1 to 10000"
-    assert timeout.reason == f"annotation {TIMEOUT} is '{'x' * 40}', not a whole number of seconds from 1"
+    assert timeout.reason == f"annotation {TIMEOUT} is '{'x' * 40}', not a whole number of seconds, 1 or more"
 
 
 def test_an_empty_annotation_without_label_and_controller_is_told_as_it_is() -> None:
@@ -117,7 +117,7 @@ def test_a_time_out_at_or_above_the_schedulers_http_time_out_is_refused_with_bot
     ask = read("train", "8", timeout)
     assert_malformed(ask, TIMEOUT, timeout)
     assert isinstance(ask, MalformedAsk)
-    assert ask.reason == f"annotation {TIMEOUT} is {timeout}, which is not below the scheduler's httpTimeout of 60 s"
+    assert ask.reason == f"annotation {TIMEOUT} is {timeout} s, but must be below kube-scheduler's httpTimeout of 60 s"
     assert "write less than 60, or raise httpTimeout" in ask.remedy
 
 

@@ -61,8 +61,8 @@ def test_it_is_explained_with_numbers(world: GangWorld) -> None:
     explain = Explain(world.scheduler.cache)
     told = explain.gang(GangKey("a", "second"))
     assert "requested: gang_places=2, used: gang_places=3, limited: gang_places=4" in told.summary
-    assert "wait until others of namespace a are gone" in told.remedies[0]
-    assert "lower the quorum to 4" in explain.gang(GangKey("a", "never")).remedies[0]
+    assert "wait until others of its namespace end, or raise isolation.namespaces.a.gang_places" in told.remedies[0]
+    assert "set gang-min-member to 4" in explain.gang(GangKey("a", "never")).remedies[0]
 
 
 def test_others_of_its_shape_do_not_wait_behind_it(world: GangWorld) -> None:

@@ -846,7 +846,7 @@ def test_a_member_that_is_being_bound_is_not_sent_elsewhere(world: GangWorld) ->
     world.create(*members)
     world.bring(members)
     assert world.opened[members[0].uid] == names[0]
-    assert reason_of(world.do(world.scheduler.permit(members[0].uid, names[2]))) == "the pod goes to n0 already"
+    assert reason_of(world.do(world.scheduler.permit(members[0].uid, names[2]))) == "the pod is already assigned to n0"
     world.schedule()
     assert world.pods[members[0].uid].node == names[0]
 

@@ -97,7 +97,7 @@ class TestMembersThatAskForDifferentThings:
         world.schedule()
         assert none_is_bound(world)
         assert world.gangs == {"train": Phase.WAITING}
-        assert world.turned_back_for[0] == "the members that came do not fit into the gang's plan"
+        assert world.turned_back_for[0] == "the new members do not fit into the gang's plan"
         world.add_node(node("third"))
         world.schedule()
         assert world.bound("train") == 4

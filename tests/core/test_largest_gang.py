@@ -38,15 +38,15 @@ def test_a_larger_one_is_refused_with_the_limit_and_told_so_once_for_each_pod(wo
     world.create(*members)
     reasons = {why for each in members for why in world.filter(each, list(world.nodes)).unresolvable.values()}
     assert len(reasons) == 1
-    assert "3 at most" in reasons.pop()
+    assert "more than 3 members together" in reasons.pop()
     assert len(world.refused) == 4
     assert "RLIMIT_NOFILE" in world.refused[0].ask.reason
     assert not world.gangs
     assert not list(world.scheduler.cache.ledger.rows.holdings())
     told = Explain(world.scheduler.cache).pod("default", "train-0")
     assert told.waits
-    assert "3 at most" in told.summary
-    assert "raise the limit" in told.remedies[0]
+    assert "more than 3 members together" in told.summary
+    assert "raise connections_limit" in told.remedies[0]
 
 
 def test_one_at_our_gate_is_told_of_though_no_filter_comes(world: GangWorld) -> None:

@@ -58,7 +58,7 @@ def test_a_name_that_is_no_dns_label_is_refused_with_what_would_be(name: str) ->
 
 
 def test_no_shared_resource_is_called_like_what_has_kube_scheduler_call_us() -> None:
-    with pytest.raises(InvalidName, match=r"name 'managed' is taken: pods ask for escher.dev/managed so that"):
+    with pytest.raises(InvalidName, match=r"name 'managed' is reserved: kube-scheduler asks Escher about pods that"):
         ephemeral_name("team-a", "managed", shared=True)
     assert ephemeral_name("team-a", "managed").key() == "escher.dev/team-a.managed"
 

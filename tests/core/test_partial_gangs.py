@@ -22,11 +22,11 @@ class TestAProof:
     def test_names_three_of_those_that_are_not_bound_and_counts_the_others(self) -> None:
         members = gang_pods("train", 5)
         assert str(Proof("a.1", 5, 5, (), tuple(members[:3]), 0)) == (
-            "attempt a.1: 5 of 5 were needed; not bound: default/train-0, default/train-1, default/train-2"
+            "attempt a.1: 5 of 5 members were needed; not bound: default/train-0, default/train-1, default/train-2"
         )
         assert str(Proof("a.1", 5, 5, (), tuple(members), 2)) == (
-            "attempt a.1: 5 of 5 were needed; not bound: default/train-0, default/train-1, default/train-2 and 2 more; "
-            "refused for good: 2"
+            "attempt a.1: 5 of 5 members were needed; not bound: default/train-0, default/train-1, default/train-2 "
+            "and 2 more; refused permanently: 2"
         )
 
     def test_counts_the_one_that_it_does_not_name(self) -> None:
@@ -34,7 +34,7 @@ class TestAProof:
         assert str(Proof("a.1", 4, 5, (), tuple(members), 0)).endswith("default/train-2 and 1 more")
 
     def test_may_be_refusals_alone(self) -> None:
-        assert str(Proof("a.1", 2, 3, (), (), 2)) == "attempt a.1: 2 of 3 were needed; refused for good: 2"
+        assert str(Proof("a.1", 2, 3, (), (), 2)) == "attempt a.1: 2 of 3 members were needed; refused permanently: 2"
 
 
 class TestGoneOnWith:

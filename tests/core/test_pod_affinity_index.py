@@ -171,14 +171,14 @@ def test_what_differs_is_a_violation() -> None:
     def told(bound: dict[PodUid, Pod]) -> list[tuple[str, str]]:
         return [(each.invariant, each.detail) for each in found.violations(bound)]
 
-    assert told({}) == [("bystanders", "['uid-train-0'] stand; bound are []")]
+    assert told({}) == [("bystanders", "['uid-train-0'] indexed; bound are []")]
     [(invariant, detail)] = told({PodUid("uid-train-0"): on("n2")})
     assert invariant == "bystanders"
-    assert detail.endswith("{'n1': 1}; counted anew {'n2': 1}")
+    assert detail.endswith("{'n1': 1}; recounted {'n2': 1}")
     for what in (ports(80), apart()):
         [(invariant, detail)] = told({PodUid("uid-train-0"): on("n1", constraints=what)})
         assert invariant == "bystanders"
-        assert detail.startswith("{}, {}; anew {")
+        assert detail.startswith("{}, {}; again {")
 
 
 def test_around_those_that_leave_count_once_and_those_that_come_all() -> None:

@@ -197,7 +197,7 @@ def test_a_senseless_quorum_is_named(world: GangWorld, quorum: int) -> None:
     [member] = members(1)
     world.create(member)
     [reason] = set(world.filter(member, list(world.nodes)).unresolvable.values())
-    assert reason == "the pod's PodGroup has a minMember that is not from 1 to 10000"
+    assert reason == "spec.minMember of the pod's PodGroup is not from 1 to 10000"
 
 
 def test_nothing_is_remembered_of_pods_that_are_gone(world: GangWorld) -> None:

@@ -208,7 +208,7 @@ def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
     del place.pods[daemon.uid]
     [violation] = place.staying.violations()
     assert violation.invariant == "staying"
-    assert violation.detail == "n0: {inf: {'cpu': 1000, 'pods': 1}}, by the pods None"
+    assert violation.detail == "n0: {inf: {'cpu': 1000, 'pods': 1}}, recounted None"
     # It is judged as those are that it is compared with.
     place.pods[daemon.uid] = daemon
     for other in (Place(preempts=False), Place()):

@@ -359,13 +359,13 @@ class TestTheAccount:
 
     def test_the_audit_sees_what_nobody_counts_and_what_lasts_too_long(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
-        uncounted = "50% of a resource is saved, and nobody counts for how long"
+        uncounted = "50% of a resource is reserved, and its time is not counted"
         assert list(savings.violations(saving=False)) == [Violation("saved_share", uncounted)]
         for passed in (0, 101):
             savings.heed_time(NOW + passed)
             assert list(savings.violations(saving=True)) == []
         savings.heed_time(NOW + 102)
         assert list(savings.violations(saving=True)) == [
-            Violation("saved_share", "50% of a resource saved for 102 s"),
+            Violation("saved_share", "50% of a resource reserved for 102 s"),
             Violation("saved_share", "no progress for 102 s"),
         ]

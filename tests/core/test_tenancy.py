@@ -181,8 +181,8 @@ def test_a_pod_that_waits_is_explained_in_the_same_words(world: GangWorld) -> No
     found = explain.pod("default", "p")
     assert FOREIGN in found.summary
     assert found.remedies == [
-        "have the owner of escher.dev/team-b.x export it to namespace default (spec.exportTo), or ask for a resource of"
-        " your own namespace or for a shared one"
+        "let the owner of escher.dev/team-b.x export it to namespace default (spec.exportTo), or request a resource of"
+        " your own namespace or a shared one"
     ]
     gang = explain.gang(GangKey("default", "train"))
     assert [group.detail for group in gang.groups] == [FOREIGN]

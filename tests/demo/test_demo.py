@@ -67,7 +67,7 @@ def test_the_demo_comes_out_as_promised_on_the_embedded_cluster() -> None:
     assert "Why does this one wait?" in story
     told = " ".join(story.split())
     assert "8 of 8 nodes have one of its pods" in told
-    assert re.search(r"→ pod default/web-\d on node-0 ends", told)
+    assert re.search(r"→ end pod default/web-\d on node-0", told)
     assert "near-data (data-locality: data2 is on no node)" in told
     assert "│ apart (anti-affinity) │ 9 pods │ never │" in told
     assert story.rstrip().splitlines()[-1].startswith("All as promised")

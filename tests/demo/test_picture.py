@@ -10,7 +10,7 @@ A, B = Place("A", Held.BOUND), Place("B", Held.BOUND)
 PLANNED, GHOST = Place("B", Held.PLANNED), Place("B", Held.GHOST)
 JOBS = (
     JobSeen("A", "extender-a", 24, 24, state="bound after 212 ms"),
-    JobSeen("B", "extender-b", 24, 0, 6, state="waiting", why="room for 8 of 24 members; the next asks for 4 cpu"),
+    JobSeen("B", "extender-b", 24, 0, 6, state="waiting", why="8 of 24 members fit; the next requests 4 cpu"),
 )
 SIXTEEN = tuple(
     NodeSeen(
@@ -37,7 +37,7 @@ def test_sixteen_nodes_at_80_columns() -> None:
   node-0   AA AA AA AA AA AA AA AA AA AA Ab Ab Ab b· b· ··
 
   A extender-a   ━━━━━━━━━━━━━━━━  24 of 24  bound after 212 ms
-  B extender-b   ━━━━────────────   0 of 24  waiting: room for 8 of 24 members;…
+  B extender-b   ━━━━────────────   0 of 24  waiting: 8 of 24 members fit; the …
   B waits …"""
     )
 

@@ -39,9 +39,9 @@ HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfigura
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("", "it holds no KubeSchedulerConfiguration, nor a ConfigMap with one"),
-        ("kind: Deployment", "it holds no KubeSchedulerConfiguration"),
-        ("a: [", "it is no YAML"),
+        ("", "it has no KubeSchedulerConfiguration and no ConfigMap with one"),
+        ("kind: Deployment", "it has no KubeSchedulerConfiguration"),
+        ("a: [", "it is not YAML"),
         (f"{HEAD}extenders: none\n", "extenders: expected `array | null`, got `str`"),
         (f"{HEAD}extenders: [{{weight: heavy}}]\n", "extenders[0].weight: expected `float | null`, got `str`"),
         (f"{HEAD}profiles: [null]\n", "profiles[0]: expected `object`, got `null`"),

@@ -63,7 +63,7 @@ def test_what_it_cannot_read_and_what_it_does_meanwhile_are_read() -> None:
     ready = {"status": "ok", "without": ["jobs"], "lost": {"poddisruptionbudgets": loss}}
     found, _ = read_service(ADDRESS, asked(readyz=Answer(200, ready)))
     assert found.without == ("jobs",)
-    assert found.lost == {"poddisruptionbudgets": "for 95 s (forbidden): until it can be, no gang preempts"}
+    assert found.lost == {"poddisruptionbudgets": "for 95 s (forbidden): until it can, no gang preempts"}
 
 
 def test_over_https_the_end_of_its_certificate_is_read() -> None:
@@ -87,7 +87,7 @@ def test_nobody_there_is_told_and_nothing_is_known() -> None:
 @pytest.mark.parametrize("answer", [Answer(404, {}), Answer(200, {}), Answer(200, {"version": 3})])
 def test_somebody_else_who_answers_is_no_service(answer: Answer) -> None:
     found, unread = read_service(ADDRESS, asked(version=answer))
-    assert "no Escher service" in found.unreachable
+    assert "not an Escher service" in found.unreachable
     assert set(unread) == set(PARTS)
 
 

@@ -60,7 +60,7 @@ def test_pods_at_the_gate_are_told_when_no_service_is_there_that_would_take_it_o
     set_up.unread = dict.fromkeys(PARTS, "no service answers")
     report = looked_at(set_up)
     assert [each.check for each in report.findings] == ["gate-without-service", "service-unreachable"]
-    assert "team/late-0 wait at our gate" in report.findings[0].wrong
+    assert "team/late-0 wait at Escher's gate" in report.findings[0].wrong
     assert "escher doctor --release-gates" in report.findings[0].mend
     set_up.pods.pop(2)
     assert found(set_up) == {"service-unreachable"}

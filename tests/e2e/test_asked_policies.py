@@ -102,7 +102,7 @@ def test_who_only_names_it_is_told_to_ask(arena: Arena, escher: Escher) -> None:
     arena.nodes(1)
     escher.put_policy("one", "queue")
     names = arena.create(arena.pod("names", cpu="10m", annotations={"escher.dev/policy": "one"}))
-    assert "policy one is one that is asked: naming it is not enough" in arena.until_rejected(names)["names"]
+    assert "naming policy one is not enough: ask it for each task" in arena.until_rejected(names)["names"]
 
 
 @pytest.fixture(scope="module")

@@ -268,7 +268,7 @@ def test_what_a_tenant_forges_of_a_transaction_moves_nothing_of_others_and_nothi
         return [each["status"]["conditions"][0]["message"] for each in left if each.get("status")]
 
     eventually(lambda: len(told()) == 2, what="what is said of both")
-    assert all("Nothing is taken back by it" in each for each in told())
+    assert all("Escher rolls nothing back by it" in each for each in told())
     kept = {"escher.dev/ten-x.data": "1", "escher.dev/ten-y.data": "1"}
     capacity = cluster.admin.get("/api/v1/nodes/node-0")["status"]["capacity"]
     assert {key: units for key, units in capacity.items() if key.startswith("escher.dev/ten-")} == kept

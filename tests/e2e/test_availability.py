@@ -95,7 +95,7 @@ def test_one_that_was_stopped_and_wakes_when_another_leads_writes_nothing_more(c
         until_bound(cluster, "first", "second")
         assert partly_bound(cluster.admin.list_all(PODS)) == []
         assert observer.report().over_allocated() == []
-    assert "this replica does not lead any more" in cluster.log("service")
+    assert "this replica is no longer the leader" in cluster.log("service")
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def test_a_node_is_lost_to_a_member_at_the_barrier_which_goes_elsewhere(arena: A
     late = arena.create(arena.gang("train", 4, cpu=8)[3])
     bound = arena.until_bound([*early, *late])
     assert lost not in bound.values()
-    assert "the room planned on this node was taken by others" in refusals(arena)
+    assert "other pods took the capacity planned on this node" in refusals(arena)
     assert told(arena) == set()
     arena.assert_witnessed()
 

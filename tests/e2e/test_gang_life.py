@@ -63,9 +63,9 @@ class TestWaking:
         assert wakes_of(arena.report(), arena, waiting.members) == [0, 0, 0, 0]
         state = arena.gang_state("train")
         assert (state["phase"], state["quorum"], len(state["members"])) == ("waiting", 4, 4)
-        assert "room for 3 of 4 members" in state["reason"]
+        assert "3 of 4 members fit" in state["reason"]
         last = max(arena.events("GangWaiting"), key=lambda each: str(each["eventTime"]))
-        assert "room for 3 of 4 members; the next asks for 8 cpu, and a node has at most 0 free" in last["note"]
+        assert "3 of 4 members fit; the next requests 8 cpu, and a node has at most 0 free" in last["note"]
 
     @pytest.mark.parametrize("change", ["node added", "pod deleted", "node given more", "taint removed"])
     def test_what_makes_room_wakes_every_member_once(self, arena: Arena, scheduler: str, change: str) -> None:

@@ -53,8 +53,8 @@ def test_one_that_waits_is_never_tried_says_why_and_comes_when_there_is_room(are
     waits(arena, "train")
     [told] = eventually(lambda: arena.events("GangWaiting"), what="the event") or []
     assert told["regarding"]["name"] == "train-0"
-    assert "room for 2 of 3 members" in told["note"]
-    assert "room for 2 of 3 members" in arena.gang_state("train")["reason"]
+    assert "2 of 3 members fit" in told["note"]
+    assert "2 of 3 members fit" in arena.gang_state("train")["reason"]
     # Pods that come and go wake whoever kube-scheduler has turned away; these it has not even seen.
     for number in range(3):
         passing = arena.create(arena.pod(f"passing-{number}", cpu=1))

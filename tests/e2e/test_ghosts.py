@@ -176,8 +176,8 @@ async def test_a_member_whose_room_is_taken_by_a_pod_of_higher_priority_goes_and
         }
         cluster.admin.post(PODS, intruder)
         await until(lambda: len(cluster.admin.list_all(PODS, labelSelector="escher.dev/gang=train")) == 1, what="one")
-        assert any("was preempted" in each or "deleted by others" in each for each in run.troubles)
-        assert any("is evicted: its room was taken" in each for each in run.troubles)
+        assert any("was preempted" in each or "deleted by another client" in each for each in run.troubles)
+        assert any("is evicted: its capacity was taken" in each for each in run.troubles)
         await until(lambda: running(cluster, "intruder"), what="the stronger pod")
         for pod in cluster.admin.list_all(PODS, labelSelector="escher.dev/gang=train"):
             cluster.admin.delete(f"{PODS}/{pod['metadata']['name']}", gracePeriodSeconds=0)

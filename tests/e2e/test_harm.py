@@ -88,7 +88,7 @@ def test_a_healthy_member_that_the_service_evicts_as_a_part_is_seen(
     names = arena.create(*arena.gang("train", 3))
     arena.until_bound(names)
     eventually(lambda: running(arena, names), what="the gang running")
-    say(as_service, arena, "train-0", "GangEvicted", "gang train: the rest of 3 did not follow in time")
+    say(as_service, arena, "train-0", "GangEvicted", "gang train: the rest of 3 were not bound in time")
     evict(as_service, arena, "train-0")
     eventually(lambda: "train-0" not in arena.pods(), what="the end of the pod")
     witness.finish()

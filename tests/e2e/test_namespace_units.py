@@ -71,7 +71,7 @@ def test_a_pod_that_names_anothers_units_is_refused_and_one_that_they_are_export
         assert service.put(at, json=body).status_code == 200
         assert tried(pod("waits", THEIRS), "")[0] == 201
         path = "/v1/namespaces/team-a/pods/waits/explain"
-        reason = "the pod asks for ephemeral resources of another namespace, which does not export them to its own"
+        reason = "the pod requests ephemeral resources of another namespace that are not exported to its namespace"
         eventually(lambda: reason in service.get(path).text, what="the pod being refused")
         node = "/api/v1/namespaces/team-a/pods/waits"
         assert "nodeName" not in admin.get(node)["spec"]

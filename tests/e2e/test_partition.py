@@ -133,5 +133,5 @@ def test_a_leader_of_which_only_the_lease_is_answered_gives_it_back_to_one_that_
     create(cluster, "first")
     eventually(lambda: cluster.holder() not in ("", BEHIND), within=60, what="the other leads")
     eventually(partial(whole, cluster, "first"), within=60, what="the gang is whole")
-    assert "came through" in cluster.log("service")
+    assert "reached the API server" in cluster.log("service")
     assert partly_bound(cluster.admin.list_all(PODS)) == []

@@ -129,7 +129,7 @@ def test_what_is_bad_is_refused_and_the_last_good_one_stays_in_force(policies: P
     assert policies.told("a") == before
     policies.apply("a", {**AS_KUBECTL, "selector": {"matchLabels": {"a b": "c"}}})
     ready = policies.until_ready("a", False)
-    assert (ready["reason"], "what it said before stays in force" in ready["message"]) == ("Invalid", True)
+    assert (ready["reason"], "the former spec stays in force" in ready["message"]) == ("Invalid", True)
     assert policies.told("a")["in_force"] == before["in_force"]
     assert policies.stored("a")["status"]["inForce"] == AS_KUBECTL
 

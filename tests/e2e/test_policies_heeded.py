@@ -14,7 +14,7 @@ from tests.e2e.workload import Arena, stays
 pytestmark = pytest.mark.timeout(300)
 
 POLICY = "escher.dev/policy"
-APART = "a pod that it keeps apart from this one is in the same place"
+APART = "a pod that must stay apart from this one is in the same topology domain"
 
 
 def put(arena: Arena, name: str, kind: str, selector: Json | None = None, **parameters: Any) -> None:

@@ -78,7 +78,7 @@ def test_policies_are_named_by_annotation_and_make_one_ask() -> None:
 
 
 def test_what_is_more_than_a_policy_is_no_choice() -> None:
-    with pytest.raises(Contradiction, match="gang 'train' of 8 is no choice"):
+    with pytest.raises(Contradiction, match="gang 'train' of 8 cannot be an alternative"):
         ESCHER.policy("apart") | ESCHER.gang("train", 8)
     with pytest.raises(Contradiction, match="'escher-ledger'"):
         ESCHER.policy("apart") & ESCHER.gang("train", 8, scheduler_name="escher-ledger")
@@ -172,7 +172,7 @@ def test_quantities_that_are_the_same_are_no_contradiction() -> None:
     ],
 )
 def test_a_pod_that_says_something_else_already_is_refused(changed: dict[str, Any], field: str) -> None:
-    with pytest.raises(Contradiction, match=r"the pod says .* already, and gang 'train' of 8 asks for") as refused:
+    with pytest.raises(Contradiction, match=r"the pod already has .*, but gang 'train' of 8 asks for") as refused:
         ESCHER.gang("train", 8, {"cpu": "4"}).attach({**pod(), **changed})
     assert refused.value.field == field
 
@@ -187,7 +187,7 @@ def test_a_pod_that_names_kubernetes_own_default_has_not_chosen_a_scheduler() ->
     [
         (lambda: ESCHER.gang("Train", 8), "gang 'Train'"),
         (lambda: ESCHER.gang("train", 0), "size is 0"),
-        (lambda: ESCHER.gang("train", 8, {}), "without resources"),
+        (lambda: ESCHER.gang("train", 8, {}), "has no resources"),
         (lambda: ESCHER.gang("train", 8, {"cpu": "much"}), "'much' is not a quantity"),
         (lambda: ESCHER.gang("train", 8, timeout_seconds=0), "timeout_seconds is 0"),
         (lambda: ESCHER.gang("train", 8, scheduler_name="escher-resources"), "see escher_k8s.esl"),  # type: ignore[arg-type]
@@ -260,5 +260,5 @@ def test_a_pod_template_is_a_pod_too_and_may_be_bare() -> None:
 
 
 def test_a_models_contradictions_are_told_as_a_manifests() -> None:
-    with pytest.raises(Contradiction, match=r"^spec\.schedulerName: the pod says 'mine' already"):
+    with pytest.raises(Contradiction, match=r"^spec\.schedulerName: the pod already has 'mine'"):
         FULL[0].attach(model(scheduler_name="mine"))

@@ -212,7 +212,7 @@ def test_several_policies_make_one_ask_and_one_that_pods_name_is_an_alternative(
     both = (near & fair).attach(_pod("a"))["metadata"]
     assert both["annotations"] == {"escher.dev/policy": "near"}
     assert both["labels"] == {"esl.escher.dev/fair": "a", "group.escher.dev/fair": "web"}
-    with pytest.raises(Invalid, match="'eve' is no user") as refused:
+    with pytest.raises(Invalid, match="'eve' is not a user") as refused:
         client.ask(lambda escher: escher.ask_policy("fair", "a", "eve"))
     assert refused.value.field == "task.group"
     with pytest.raises(NotFound):
@@ -224,7 +224,7 @@ def test_several_policies_make_one_ask_and_one_that_pods_name_is_an_alternative(
 def test_one_whose_name_is_taken_is_not_in_force(client: Client) -> None:
     client.ask(lambda escher: escher.set_resource("mine--unit", 1, node_spec="node-1"))
     client.ask(lambda escher: escher.put_policy("mine", "queue"))
-    with pytest.raises(NotInForce, match="team-a/mine--unit is there already, and of no policy"):
+    with pytest.raises(NotInForce, match="team-a/mine--unit already exists and belongs to no policy"):
         client.ask(lambda escher: escher.ask_policy("mine", "a"))
     client.ask(lambda escher: escher.delete_policy("mine"))
     client.ask(lambda escher: escher.delete_resource("mine--unit"))
@@ -362,8 +362,8 @@ def _answering(answer: httpx.Response | Exception) -> Escher:
         (httpx.Response(409, json={"type": "urn:escher:problem:being-deleted", "title": "x"}), BeingDeleted, "^x$"),
         (httpx.Response(418, json=[1]), Problem, "the service answers 418"),
         (httpx.Response(301), Problem, "the service answers 301"),
-        (httpx.Response(200, text="hello"), Unreachable, "no Escher service"),
-        (httpx.Response(200, json={"key": 4}), Unreachable, "no Escher service"),
+        (httpx.Response(200, text="hello"), Unreachable, "not an Escher service"),
+        (httpx.Response(200, json={"key": 4}), Unreachable, "not an Escher service"),
         (httpx.ConnectError("refused"), Unreached, "http://escher.test cannot be reached: refused"),
         (httpx.ReadTimeout("slow"), Unreachable, "did not answer in time"),
     ],

@@ -92,7 +92,7 @@ def test_a_pod_that_does_not_know_its_namespace_is_told_so(client: Client, monke
 
 def test_outside_a_pod_the_service_refuses(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSTNAME", "there")
-    with pytest.raises(Invalid, match="the caller's own node is unknown"):
+    with pytest.raises(Invalid, match="the caller's node is unknown"):
         where(client)
 
 

@@ -68,7 +68,7 @@ def test_a_file_that_is_away_is_an_error_unless_it_is_the_pods_own(tmp_path: Pat
 
 @pytest.mark.parametrize("text", ["", "two words", "line\nbreak", "münze"])
 def test_what_is_no_token_is_told_and_not_shown(text: str) -> None:
-    with pytest.raises(EscherError, match="is no bearer token") as told:
+    with pytest.raises(EscherError, match="is not a bearer token") as told:
         Token(text).header()
     assert not text or text not in str(told.value)
 

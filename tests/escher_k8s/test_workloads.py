@@ -170,7 +170,7 @@ def test_what_a_template_says_already_is_told_where_it_stands(workload: Json, fi
     if not field:
         workload["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["schedulerName"] = "mine"
         field = "spec.replicatedJobs[0].template.spec.template.spec.schedulerName"
-    with pytest.raises(Contradiction, match=r"the pod says .* already") as refused:
+    with pytest.raises(Contradiction, match=r"the pod already has .*") as refused:
         ask.attach(workload)
     assert refused.value.field.startswith(field)
 
@@ -210,9 +210,9 @@ def test_members_that_differ_get_an_ask_each_of_one_gang() -> None:
 @pytest.mark.parametrize(
     ("thing", "said"),
     [
-        (3, "a int is no pod"),
+        (3, "a int is not a pod"),
         ({"spec": {"template": template()}}, "write its kind"),
-        ({"kind": "Service", "spec": {}}, "a Service without spec.containers is no pod; give a pod, .* JobSet"),
+        ({"kind": "Service", "spec": {}}, "a Service without spec.containers is not a pod; give a pod, .* JobSet"),
         ({"kind": "Job", "spec": {}}, "a Job without spec.template.spec.containers"),
         ({"kind": "JobSet", "spec": {}}, "without spec.replicatedJobs"),
         (kubernetes.V1Job(), "a Job without spec.template.spec.containers"),
@@ -233,7 +233,7 @@ def test_what_has_no_template_to_ask_by_is_told(thing: Any, said: str) -> None:
 @pytest.mark.parametrize(
     ("workload", "field", "said"),
     [
-        (job(4), "spec.parallelism", r"the Job has at most 4 pods at once, and gang 'train' places 8 together or none"),
+        (job(4), "spec.parallelism", r"the Job has at most 4 pods at once, but gang 'train' places 8 together or none"),
         (job(None), "spec.parallelism", "at most 1 pod at once"),
         (job(8, completions=3), "spec.parallelism", "at most 3 pods at once"),
         (cron_job(4), "spec.jobTemplate.spec.parallelism", "the CronJob has at most 4"),
@@ -279,7 +279,7 @@ def test_jobs_that_wait_for_others_of_their_gang_do_not_count() -> None:
 def test_members_from_elsewhere_are_counted_where_they_are_told_of() -> None:
     gang = ESCHER.gang("train", 8)
     assert gang.attach(job(4), others=4)
-    with pytest.raises(Contradiction, match="places 8, 3 of them from elsewhere, together"):
+    with pytest.raises(Contradiction, match="places 8, 3 of them from other workloads, together"):
         gang.attach(job(4), others=3)
     assert gang.attach(replicated("StatefulSet", 1), others=7)
     for others in (-1, True):

@@ -170,7 +170,7 @@ def test_the_rule_of_the_book_never_comes_to_rest_and_ours_does() -> None:
 
 @pytest.mark.parametrize(("floor", "slack"), [(0, 1), (1, -1)])
 def test_floor_and_slack_that_mean_nothing_are_refused(floor: int, slack: int) -> None:
-    with pytest.raises(ValueError, match="floor is at least 1 and slack at least 0"):
+    with pytest.raises(ValueError, match="floor must be at least 1 and slack at least 0"):
         DynamicBalance("even", floor=floor, slack=slack)
 
 

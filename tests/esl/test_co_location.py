@@ -158,7 +158,7 @@ def test_a_known_group_whose_node_is_lost_goes_to_another_as_a_whole() -> None:
 
 
 def test_a_group_has_a_member() -> None:
-    with pytest.raises(ValueError, match="groups of 0"):
+    with pytest.raises(ValueError, match="groups of size 0"):
         KnownGroup("near", size=0, needs={})
 
 

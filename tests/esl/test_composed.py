@@ -168,7 +168,7 @@ def test_a_released_task_is_known_to_no_part() -> None:
 def test_what_no_node_can_ever_have_is_told_at_once_with_numbers_and_only_once() -> None:
     world = begun(AllOf("both", Pinned("p", "n1"), Pinned("q", "n2")), {"n1": 8, "n2": 8})
     world.ask("t")
-    expected = "no node can ever take task 't'. Of 2 nodes have policy p: 1; policy q: 1; none has all of it"
+    expected = "no node can ever take task 't'. Of 2 nodes: policy p: 1; policy q: 1; none meets all"
     assert [(notice.policy, notice.task, notice.text) for notice in world.notices] == [("both", "t", expected)]
     world.pass_time(100)
     world.ask("t")
@@ -181,9 +181,8 @@ def test_physical_needs_and_node_labels_count_beside_the_policies() -> None:
     world.ask("fits", needs={CPU: 8 * MILLI})
     world.ask("labelled", needs={CPU: 5 * MILLI}, node_labels={"zone": "a"})
     assert [notice.text for notice in world.notices] == [
-        "no node can ever take task 'big'. Of 3 nodes have cpu 9: 1; policy p: 2; none has all of it",
-        "no node can ever take task 'labelled'. Of 3 nodes have cpu 5: 2; labels zone=a: 1; policy p: 2;"
-        " none has all of it",
+        "no node can ever take task 'big'. Of 3 nodes: cpu 9: 1; policy p: 2; none meets all",
+        "no node can ever take task 'labelled'. Of 3 nodes: cpu 5: 2; labels zone=a: 1; policy p: 2; none meets all",
     ]
 
 
@@ -231,7 +230,7 @@ def test_of_alternatives_one_that_is_possible_is_enough() -> None:
     world = begun(AnyOf("either", Pinned("p", "n9"), Pinned("q", "n8")), {"n1": 8})
     world.ask("t", needs={CPU: MILLI})
     assert [notice.text for notice in world.notices] == [
-        "no node can ever take task 't'. Of 1 nodes have cpu 1: 1; policy p or q: 0; none has all of it"
+        "no node can ever take task 't'. Of 1 nodes: cpu 1: 1; policy p or q: 0; none meets all"
     ]
 
 
@@ -243,7 +242,7 @@ def test_a_known_group_for_all_of_which_no_node_is_large_enough_is_told_until_on
     world = begun(together_on("n1", "n3"), {"n1": 3, "n2": 8})
     world.launch("a", "g", cpu=2)
     world.launch("b", "g", cpu=2)
-    why = "Of 2 nodes have cpu 2: 2; policy near: 1; policy p: 1; none has all of it"
+    why = "Of 2 nodes: cpu 2: 2; policy near: 1; policy p: 1; none meets all"
     assert [notice.text for notice in world.notices] == [f"no node can ever take task '{name}'. {why}" for name in "ab"]
     world.add_node(nodes({"n3": 8})[0])
     # Nobody comes to n2, which has room for all too: the other is tried after a while.
@@ -269,7 +268,7 @@ def test_a_known_group_that_has_a_node_is_not_told_however_full_or_small_that_be
 @pytest.mark.parametrize(
     ("parts", "why"),
     [
-        ([], "is of nothing"),
+        ([], "has no parts"),
         ([Pinned("a"), AllOf("b", Pinned("a"))], "two policies have the name 'a'"),
         ([Pinned("whole")], "two policies have the name 'whole'"),
         ([AntiAffinity("a", namespace="other")], "policy 'a' has namespace 'other', and 'whole' has 'default'"),

@@ -205,7 +205,7 @@ def test_nothing_is_left_when_nobody_stores_or_reads_any_more() -> None:
 
 def test_a_task_that_does_not_say_what_it_reads_is_refused() -> None:
     world = PolicyWorld(near(), named(n1=8))
-    with pytest.raises(InvalidName, match="is to be the name of the data"):
+    with pytest.raises(InvalidName, match="must be the name of the data"):
         world.launch("r")
     world.settle()
     assert (world.units, world.esl.tasks) == ({}, {})

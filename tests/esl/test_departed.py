@@ -103,7 +103,7 @@ class TestWhatIsInherited:
         confirmed = esl.handle(_gone(KEY), 2.0)
         assert deletions(confirmed) == ["one"]
         [report] = esl.handle(PodGone("default", "one"), 3.0)
-        assert report == Report(GangKey("default", "train"), News.ENDED, "left behind by a run before", "aaaaaa01")
+        assert report == Report(GangKey("default", "train"), News.ENDED, "left behind by an earlier run", "aaaaaa01")
         assert not esl.inherited
 
     def test_is_left_to_members_that_run_until_they_have_ended(self) -> None:
@@ -122,7 +122,7 @@ class TestWhatIsInherited:
         if not lost_before:
             effects = esl.handle(PodGone("default", "one"), 1.0)
         assert [each.detail for each in effects if isinstance(each, Report)] == [
-            "train-0 runs on room that nobody holds"
+            "train-0 runs on capacity that no ghost holds"
         ]
         esl.handle(PodGone("default", "other"), 2.0)
         assert esl.inherited == {"aaaaaa01"}

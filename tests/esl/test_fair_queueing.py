@@ -149,7 +149,7 @@ def test_what_makes_no_sense_is_refused(slots: int, weights: dict[str, int]) -> 
 
 
 def test_a_task_of_no_queue_is_refused() -> None:
-    with pytest.raises(ValueError, match="is no queue; there are a, b"):
+    with pytest.raises(ValueError, match="is not a queue; the queues are a, b"):
         world_of(1, a=1, b=1).ask("t", "c")
 
 

@@ -186,7 +186,7 @@ def test_of_a_user_that_is_gone_whoever_waits_is_told() -> None:
     world.perform(esl.remove_user("a", now=world.now))
     world.settle()
     assert [(notice.task, notice.text) for notice in world.notices] == [
-        ("t", "user a is gone: a task of it that waits does so in vain")
+        ("t", "user a was removed: its waiting task cannot start")
     ]
     assert shares(world, "a", "one") == (0, 2)
 
@@ -197,11 +197,11 @@ def test_what_makes_no_sense_is_refused_and_leaves_no_trace() -> None:
     before = dict(esl.users)
     refused: list[tuple[Callable[[], object], str]] = [
         (lambda: esl.create_user("b", 0, now=1.0), "weight of user 'b' is 0"),
-        (lambda: esl.create_user("b", 1, "nobody", now=1.0), "who is not there"),
+        (lambda: esl.create_user("b", 1, "nobody", now=1.0), "which does not exist"),
         (lambda: esl.create_user("a", 1, "two", now=1.0), "cannot become 'two'"),
         (lambda: esl.create_user("B b", 1, now=1.0), "is not a DNS label"),
         (lambda: esl.remove_user("one", now=1.0), "has children: a"),
-        (lambda: esl.ask(Task("t", "nobody"), 1.0), "is no user"),
+        (lambda: esl.ask(Task("t", "nobody"), 1.0), "is not a user"),
     ]
     for call, why in refused:
         with pytest.raises(ValueError, match=why):

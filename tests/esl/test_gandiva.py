@@ -174,7 +174,7 @@ def test_a_checkpoint_is_not_wanted_any_more_when_the_node_fills_up_and_an_answe
     occupy(world, "other", "n2", 1)
     world.settle()
     assert application.esl.checkpoints == {}
-    assert world.notices[-1].text == "checkpoint 1 of job job is not wanted any more; its tasks go on"
+    assert world.notices[-1].text == "checkpoint 1 of job job is no longer wanted; its tasks go on"
     world.delete("other")
     world.settle()
     assert application.esl.checkpoints == {"job": 2}
@@ -232,7 +232,7 @@ def test_a_task_that_is_gone_is_not_launched_again_unless_it_was_stopped_by_us()
     world.delete("pack--t0")
     world.pass_time(100)
     assert "pack--t0" not in world.pods
-    assert world.notices[-1].text == "pod pack--t0 ran and is gone; release and ask again to have it anew"
+    assert world.notices[-1].text == "pod pack--t0 ran and is gone; release and ask again to recreate it"
 
 
 def test_an_application_that_dies_in_the_middle_of_a_move_finds_its_job_and_launches_what_is_not_there() -> None:

@@ -131,7 +131,7 @@ def test_each_run_has_keys_of_its_own() -> None:
 
 def test_members_of_ghosts_are_not_made_from_an_ask_that_nobody_runs() -> None:
     ask = gang("train", 2, {"cpu": "1"})
-    with pytest.raises(ValueError, match="make them from the `spec` of its run"):
+    with pytest.raises(ValueError, match="create them from the `spec` of its run"):
         ask.requirement(0, Approach.EXTENDED_RESOURCES)
     assert ask.requirement(0, Approach.EXTENDER).resources == {"cpu": "1"}
 
@@ -182,10 +182,10 @@ def test_a_name_that_is_too_long_is_refused_with_limit_and_length() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ({"size": 0, "each": {"cpu": "1"}}, "write 1 to"),
+        ({"size": 0, "each": {"cpu": "1"}}, "numbers from 1 to"),
         ({"size": 2, "each": [{"cpu": "1"}]}, "size is 2 with 1 bundles"),
-        ({"size": 2, "each": {}}, "without resources"),
-        ({"size": 2, "each": {"app.escher.dev/default.x": "1"}}, "set, not held"),
+        ({"size": 2, "each": {}}, "has no resources"),
+        ({"size": 2, "each": {"app.escher.dev/default.x": "1"}}, "ghosts cannot hold"),
         ({"size": 2, "each": [{"cpu": "1"}, {"cpu": "2"}], "one_key": True}, "equal bundles"),
         ({"size": 1, "each": {"cpu": "1"}, "name": "A"}, "not a DNS label"),
         ({"size": 1, "each": {"cpu": "1"}, "namespace": "a.b"}, "not a DNS label"),

@@ -61,7 +61,7 @@ class TestALostGhost:
         assert play.reports[-1] == (
             "train",
             News.INCOMPLETE,
-            f"ghost {ghost.name} was deleted by others; another takes its place",
+            f"ghost {ghost.name} was deleted by another client; a new ghost replaces it",
         )
 
     def test_whose_replacement_is_refused_is_replaced_again_after_a_pause_that_grows(self) -> None:
@@ -91,7 +91,7 @@ class TestALostGhost:
                 effects = play.pass_time(60)
         assert play.esl.phase(train.gang) is GhostPhase.ENDED
         assert play.reports[-1][1] is News.FAILED
-        assert "exceeded quota; it was replaced 3 times in vain" in play.reports[-1][2]
+        assert "exceeded quota; it was replaced 3 times without effect" in play.reports[-1][2]
 
     def test_is_not_counted_with_one_that_was_lost_long_before(self) -> None:
         play, train = held(attempts=2, longest_pause=60, idle=10_000)
@@ -108,7 +108,7 @@ class TestALostGhost:
         effects = play.pass_time(10)
         assert deleted(effects) == [second.name]
         assert creations(effects) == []
-        assert "was not bound in time; another follows" in play.reports[-1][2]
+        assert "was not bound in time; a new ghost follows" in play.reports[-1][2]
         assert made(play.pass_time(1.5)) == ["train"]
 
     def test_before_any_member_is_bound_keeps_all_from_it_until_it_is_replaced(self) -> None:
@@ -140,7 +140,7 @@ class TestTheMemberOfALostGhost:
         gone = play.drop(play.ghosts[0].name)
         assert writes(gone) == [RemoveCapacity(N1, train.key(0))]
         assert [why for _, each, why in play.reports if each is News.INCOMPLETE][-1] == (
-            "train-0 runs on room that nobody holds"
+            "train-0 runs on capacity that no ghost holds"
         )
         assert evicted(play.pass_time(9)) == []
         play.confirm(*play.bind(play.ghosts[-1], N2))
@@ -192,7 +192,7 @@ class TestTheMemberOfALostGhost:
         play.drop(play.ghosts[0].name)
         [eviction] = [each for each in play.pass_time(10) if isinstance(each, EvictMember)]
         play.refuse(eviction)
-        assert play.reports[-1] == ("train", News.INCOMPLETE, "train-0 runs on without room: forbidden")
+        assert play.reports[-1] == ("train", News.INCOMPLETE, "train-0 still runs without held capacity: forbidden")
 
 
 class TestAResourceThatOthersChange:
@@ -274,7 +274,7 @@ class TestMembersThatFail:
         gone = play.pass_time(60)
         play.confirm(*gone)
         play.drop(play.ghosts[0].name)
-        assert play.reports[-1] == ("train", News.FAILED, "no member lived for 60 s, and 1 have failed")
+        assert play.reports[-1] == ("train", News.FAILED, "no member existed for 60 s, and 1 have failed")
 
     def test_in_part_are_waited_for_though_the_others_have_succeeded(self) -> None:
         play, train = held(2)

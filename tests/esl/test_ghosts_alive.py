@@ -184,7 +184,7 @@ class TestKilled:
                     held.set()
                     report = await run.ended()
                     assert report.news is News.FAILED
-                    assert "taken for dead" in report.detail
+                    assert "took it for dead" in report.detail
                     # And it goes on under another name.
                     again = one.start(ask())
                     await again.reserved()
@@ -300,8 +300,10 @@ class TestTaken:
                     await stage.simulation.create(pod, POD)
                     report = await run.ended()
                     assert report.news is News.ENDED
-                    assert "was preempted" in " ".join(run.troubles) or "deleted by others" in " ".join(run.troubles)
-                    assert "is evicted: its room was taken" in " ".join(run.troubles)
+                    assert "was preempted" in " ".join(run.troubles) or "deleted by another client" in " ".join(
+                        run.troubles
+                    )
+                    assert "is evicted: its capacity was taken" in " ".join(run.troubles)
                 assert stage.nothing_left()
 
         play(story())
@@ -341,7 +343,7 @@ def test_an_ask_with_a_token_that_has_been_before_is_refused_while_anything_is_l
 
             assert await killed(first, work(), door)
             async with ExtendedResourceGangs(stage.door(), seed=2) as second:
-                with pytest.raises(ValueError, match="run 'mine' has been before, and has left 3 ghosts"):
+                with pytest.raises(ValueError, match="run 'mine' was used before, and has left 3 ghosts"):
                     second.start(mine)
                 await stage.until(lambda: not stage.ghosts(), COLLECTED_WITHIN)
                 report = await second.run(mine, stage.launch)

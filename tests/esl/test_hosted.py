@@ -43,7 +43,7 @@ def test_each_is_the_esl_of_its_type_in_the_services_domain_and_for_its_schedule
 
 
 def test_one_made_for_another_type_is_not_changed_to_this() -> None:
-    with pytest.raises(TypeError, match="Queue does not carry out Signal"):
+    with pytest.raises(TypeError, match="Queue does not implement Signal"):
         hosted.change(hosted.made("team", "p", policy_types.Queue()), CHAIN, 0.0)
 
 
@@ -78,7 +78,7 @@ def test_a_refused_change_leaves_the_esl_as_it_was() -> None:
         changed(world, policy_types.Signal((Successor("b", ("b",)),)))
     assert world.esl.would_require(Task("b")).resources == {"escher.dev/default.p--a": "1"}
     fair = made(Shares((policy_types.User("a"),)))
-    with pytest.raises(ValueError, match=r"parameters\.users: user 'a' is led back to by its parents: a -> b -> a"):
+    with pytest.raises(ValueError, match=r"parameters\.users: the parents of user 'a' form a cycle: a -> b -> a"):
         changed(fair, Shares((policy_types.User("a", parent="b"), policy_types.User("b", parent="a"))))
     assert isinstance(fair.esl, FairShare)
     assert fair.esl.users == {"a": User(1)}
@@ -90,5 +90,5 @@ def test_users_that_are_gone_are_told_of_by_those_of_their_tasks_that_wait() -> 
     for name, user in (("t1", "a"), ("t2", "b")):
         fair.ask(Task(name, user), 0.0)
     [notice] = fair.set_users({"b": User(2)}, now=1.0)
-    assert str(notice).count("user a is gone") == 1
+    assert str(notice).count("user a was removed") == 1
     assert fair.users == {"b": User(2)}

@@ -67,7 +67,7 @@ def test_a_named_node_that_is_not_there_yet_is_waited_for() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"node": "n1", "beside": "t"}])
 def test_a_place_is_named_in_one_way(given: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="one of both"):
+    with pytest.raises(ValueError, match="give exactly one"):
         Locality("disk", **given)
 
 

@@ -117,7 +117,7 @@ def test_what_cannot_be_there_is_told() -> None:
     async def story(stage: PolicyStage) -> None:
         told: list[Notice] = []
         apart = of("extender", AntiAffinity, "apart")
-        with pytest.raises(ValueError, match=r"of domain 'app\.escher\.dev'; here it has to be 'escher\.dev'"):
+        with pytest.raises(ValueError, match=r"has domain 'app\.escher\.dev'; here it must be 'escher\.dev'"):
             stage.space("extender", [AntiAffinity("apart")])
         async with stage.space("extender", [apart], on_notice=told.append) as policies:
             for n in range(3):
@@ -126,7 +126,7 @@ def test_what_cannot_be_there_is_told() -> None:
             await asyncio.sleep(30)
             assert len(stage.units()) == 2
             [notice] = told
-            assert "node-0 has 2 ephemeral resources, and may have 2 (max_ephemeral_resources_per_node)" in notice.text
+            assert "node-0 has 2 ephemeral resources; the limit is 2 (max_ephemeral_resources_per_node)" in notice.text
 
     on_stage(story, nodes=1, settings=Settings.model_validate({"max_ephemeral_resources_per_node": 2}))
 

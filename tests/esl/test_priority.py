@@ -163,7 +163,7 @@ def test_two_tasks_have_two_tickets_and_one_task_the_same_whoever_asks() -> None
 
 @pytest.mark.parametrize("units", [0, 1001])
 def test_what_no_node_has_cannot_be_asked_for(units: int) -> None:
-    with pytest.raises(ValueError, match="it is from 1 to 1000"):
+    with pytest.raises(ValueError, match="write 1 to 1000"):
         Priority("first", {"g": units})
 
 

@@ -154,7 +154,7 @@ def test_a_task_that_ran_and_was_evicted_is_told_of_and_runs_again_only_when_it_
     world.pass_time(100)
     assert runs(world, "t") == ["n1"]
     assert [notice.text for notice in world.notices] == [
-        "pod soft--t ran and is gone; release and ask again to have it anew"
+        "pod soft--t ran and is gone; release and ask again to recreate it"
     ]
     world.release("t")
     world.ask("t")
@@ -228,7 +228,7 @@ def test_a_launch_that_is_refused_is_told_of_and_tried_again() -> None:
     world.refuse = lambda effect: "quota exceeded" if isinstance(effect, LaunchTask) else ""
     world.ask("t")
     world.settle()
-    assert [notice.text for notice in world.notices] == ["pod soft--t cannot be made: quota exceeded"]
+    assert [notice.text for notice in world.notices] == ["pod soft--t cannot be created: quota exceeded"]
     world.refuse = lambda effect: ""
     world.pass_time(5)
     assert runs(world, "t") == ["n1"]
@@ -240,7 +240,7 @@ def test_a_pod_of_somebody_else_by_the_name_is_left_alone_and_told_of() -> None:
     world.ask("t")
     world.pass_time(20)
     assert world.pods["soft--t"] == foreign
-    assert world.notices[0].text == "pod soft--t cannot be made: another pod has that name"
+    assert world.notices[0].text == "pod soft--t cannot be created: another pod has that name"
     world.delete("soft--t")
     world.pass_time(20)
     assert runs(world, "t") == ["n1"]

@@ -127,7 +127,7 @@ class TestDone:
             requirement = await policies.ask(told, Task("t"))
             await policies.do(lambda now: [launch("t", requirement)])
             await stage.until(told.refused, 5, "the refusal")
-            assert told.refused()[0].why == "nobody has said from which template task 't' is made"
+            assert told.refused()[0].why == "no template is known for task 't'"
             assert stage.all(POD) == []
 
         play(played(space, story))
@@ -383,6 +383,6 @@ def test_a_policy_makes_no_ghosts_and_a_space_on_a_port_says_so() -> None:
                 evict = EvictMember("default", "t", PodUid("u"))
                 await space.do(lambda now: [evict])
                 await stage.until(told.refused, 5, "the refusal")
-                assert told.refused() == [EffectRefused(evict, "a policy has no ghosts, and evicts nobody")]
+                assert told.refused() == [EffectRefused(evict, "a policy has no ghosts and evicts no pods")]
 
     play(story())

@@ -221,7 +221,7 @@ class Chronicle:
         self.audit("create", f"{name}.{self._asked}", by, resource="events", code=201, sent=sent)
 
     def evict_part(self, name: str) -> None:
-        self.state(name, "GangEvicted", "gang default/g: the rest of 4 did not follow in time; this one is evicted")
+        self.state(name, "GangEvicted", "gang default/g: the rest of 4 were not bound in time; this one is evicted")
         self.evict(name)
 
     def preempt(self, name: str, of: str = "gang default/top") -> None:

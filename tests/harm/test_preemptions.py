@@ -183,7 +183,7 @@ def test_a_pod_is_not_deleted_that_could_be_evicted_nor_unsaid_nor_where_budgets
 
 def test_no_part_of_a_gang_is_deleted_past_its_budget() -> None:
     chronicle = guarded(0)
-    note = "gang default/g: the rest of 4 did not follow in time, despite disruption budget default/guard"
+    note = "gang default/g: the rest of 4 were not bound in time, despite disruption budget default/guard"
     chronicle.state("low-0", "GangEvicted", note)
     chronicle.delete("low-0", "escher")
     top_is_bound(chronicle)

@@ -267,7 +267,7 @@ async def test_a_stream_that_falls_silent_is_given_up() -> None:
     hang = asyncio.Event()
     got: list[bytes] = []
     async with connected(streaming(b"one\n", hang=hang)) as connection:
-        with pytest.raises(Silent, match=r"nothing for 0\.02 s"):
+        with pytest.raises(Silent, match=r"no data for 0\.02 s"):
             await read(connection, got, silence=0.02)
         hang.set()
     assert got == [b"one"]

@@ -89,9 +89,7 @@ async def test_what_was_turned_away_is_loaded_anew_but_not_again_so_soon() -> No
     time.now += 60
     with capture_logs() as logs:
         assert not await credentials.renew(Papers("first", None))
-    assert [each["event"] for each in logs] == [
-        "credentials are of no use with the API server, and there are no newer ones"
-    ]
+    assert [each["event"] for each in logs] == ["the API server rejects the credentials, and there are no newer ones"]
     tokens.append("second")
     time.now += 5
     assert not await credentials.renew(Papers("first", None))

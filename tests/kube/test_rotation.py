@@ -244,7 +244,9 @@ class TestACertificateFile:
             put_file(tmp_path / "client.crt", certificate)
             with capture_logs() as logs:
                 assert await at_once(connection) == {b"old"}
-            assert [each["event"] for each in logs] == ["credentials could not be renewed; going on with the old ones"]
+            assert [each["event"] for each in logs] == [
+                "credentials could not be renewed; Escher keeps using the old ones"
+            ]
             put_file(tmp_path / "client.key", key)
             assert await at_once(connection) == {b"new"}
 
@@ -532,7 +534,7 @@ class TestAKubeconfig:
         kubeconfig(tmp_path, {"token": "others"}, server="http://127.0.0.1:8002")
         with capture_logs() as logs:
             assert (await credentials.papers()).authorization == "Bearer mine"
-        assert "restart to go there" in logs[0]["why"]
+        assert "restart Escher to connect there" in logs[0]["why"]
 
 
 class TestAWatch:

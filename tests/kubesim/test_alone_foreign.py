@@ -62,7 +62,7 @@ async def test_no_pod_leaves_for_one_that_asks_for_foreign_units_and_it_is_told_
         assert (made.runs("low-"), of_team_run(made)) == (2, 0)
         assert made.sim.application.scheduler.cache.gangs.by_key == {}, "it is no gang of one"
         assert FOREIGN in why(made, "high")
-        assert f"have the owner of {LICENCE} export it to namespace team" in why(made, "high")
+        assert f"let the owner of {LICENCE} export it to namespace team" in why(made, "high")
         await export(made, "team")
         # No unit is free, so the export wakes no pod: kube-scheduler asks again in five minutes.
         await until(lambda: of_team_run(made) == 1, within=400)
@@ -88,7 +88,7 @@ async def test_no_pod_leaves_for_units_of_its_own_namespace_where_it_asks_for_fo
         assert [each["metadata"]["name"] for each in made.store.list(POD, "team") if each["spec"].get("nodeName")] == [
             "low"
         ]
-        assert f"have the owner of {LICENCE} export it to namespace team" in why(made, "high-0")
+        assert f"let the owner of {LICENCE} export it to namespace team" in why(made, "high-0")
 
 
 async def test_an_export_that_ends_while_the_victim_takes_its_time_leaves_the_unit_to_others() -> None:

@@ -221,7 +221,7 @@ def spec(share: int, **more: Any) -> ToySpec:
 async def test_what_is_well_is_in_force_and_says_so(town: Town) -> None:
     await town.says(40)
     assert town.toys.in_force.get(NAME) == Toy("red", 0.4)
-    assert town.ready() == ("True", "InForce", "what the spec says is in force")
+    assert town.ready() == ("True", "InForce", "the spec is in force")
     await town.says(50)
     assert town.share() == 0.5
     assert town.ready()[:2] == ("True", "InForce")
@@ -236,7 +236,7 @@ async def test_a_bad_edit_is_known_and_refused_and_the_last_good_one_stays_in_fo
         assert entry is not None
         assert entry.item.spec == spec(bad)
         assert town.share() == 0.4
-        said = f"spec.share is {bad}; write 1 to 100; what it said before stays in force"
+        said = f"spec.share is {bad}; write 1 to 100; the former spec stays in force"
         assert town.ready() == ("False", "OutOfRange", said)
     await town.says(60)
     assert town.share() == 0.6

@@ -284,7 +284,7 @@ async def test_a_node_that_can_have_no_more_keys_is_told() -> None:
         await cluster.told("slots", "a")
         await asyncio.sleep(5)
         [notice] = (await cluster.told("slots", "a"))["notices"]
-        assert "node-0 has 1 ephemeral resources, and may have 1" in notice
+        assert "node-0 has 1 ephemeral resources; the limit is 1" in notice
 
 
 async def test_a_name_that_is_taken_is_left_alone_and_nobody_is_told_to_wait_for_it() -> None:
@@ -293,7 +293,7 @@ async def test_a_name_that_is_taken_is_left_alone_and_nobody_is_told_to_wait_for
         await cluster.put("slots", "queue")
         refused = await cluster.ask("POST", "/slots:ask", {"task": {"name": "a"}})
         problem(refused, 409, "name")
-        said = "team/slots--unit is there already, and of no policy: delete it, or give the policy another name"
+        said = "team/slots--unit already exists and belongs to no policy: delete it, or give the policy another name"
         assert said in refused.json()["detail"]
         assert said in (await cluster.ok("GET", "/slots"))["message"]
         await cluster.ok("DELETE", "/slots")
@@ -331,7 +331,7 @@ async def test_a_policy_that_goes_while_it_is_asked_is_told_to_who_asks() -> Non
         waiting = asyncio.create_task(asks.ask_policy(Identity(TEAM, "slots"), Task("a")))
         await asyncio.sleep(1)
         await cluster.ok("DELETE", "/slots")
-        with pytest.raises(NotYet, match="begins anew; ask again"):
+        with pytest.raises(NotYet, match="restarts; ask again"):
             await waiting
         await asyncio.sleep(60)
         assert cluster.objects() == {}
@@ -362,7 +362,7 @@ async def test_more_tasks_than_a_policy_remembers_are_told_to_come_again(monkeyp
         refused = await cluster.ask("POST", "/slots:ask", {"task": {"name": "c"}})
         problem(refused, 503, "name")
         assert refused.headers["retry-after"] == "30"
-        assert "has 2 tasks that are not over" in refused.json()["detail"]
+        assert "has 2 unfinished tasks" in refused.json()["detail"]
 
 
 async def test_a_policy_that_is_not_at_work_yet_is_asked_again() -> None:
@@ -377,7 +377,7 @@ async def test_a_policy_that_is_not_at_work_yet_is_asked_again() -> None:
         asks.put(Identity(TEAM, "slots"), PolicyInForce(policy_types.Queue()))
         running = asyncio.create_task(asks.run())
         began = asyncio.get_running_loop().time()
-        with pytest.raises(NotYet, match="policy team/slots is not at work yet; ask again"):
+        with pytest.raises(NotYet, match="policy team/slots has not started yet; ask again"):
             await asks.ask_policy(Identity(TEAM, "slots"), Task("a"))
         assert asyncio.get_running_loop().time() == began + 2
         running.cancel()

@@ -175,7 +175,7 @@ async def test_who_only_names_it_is_told_to_ask() -> None:
     async with asking() as cluster:
         await cluster.put("slots", "queue")
         await cluster.create("names", **{"escher.dev/policy": "slots"})
-        await cluster.until(lambda: "policy slots is one that is asked" in cluster.reasons("names"), what="the event")
+        await cluster.until(lambda: "naming policy slots is not enough" in cluster.reasons("names"), what="the event")
         answer = await cluster.told("slots", "asks")
         await cluster.create("asks", {**answer, "annotations": {"escher.dev/policy": "slots"}})
         await cluster.until(lambda: cluster.node_of("asks"), what="who has asked")
@@ -192,7 +192,7 @@ BAD_ASKS: list[tuple[object, str, str]] = [
     ({"task": {"name": "A"}}, "task.name", "'A' is not a DNS label"),
     ({"task": {"name": 4}}, "task.name", "not 4"),
     ({"task": {"name": "a", "group": "b c"}}, "task.group", "'b c' is not a DNS label"),
-    ({"task": {"name": "a", "nedes": {}}}, "task.nedes", "is not known here"),
+    ({"task": {"name": "a", "nedes": {}}}, "task.nedes", "is an unknown field"),
     ({"task": {"name": "a", "needs": {"cpu": "x"}}}, "task.needs", "cpu"),
     ({"task": {"name": "a", "node_labels": {"zone": 1}}}, "task.node_labels.zone", "not 1"),
 ]
@@ -218,19 +218,19 @@ async def test_a_bad_ask_is_told_its_field_and_value() -> None:
                 "parameters": {"successors": [{"name": "a", "after": ["b"]}, {"name": "b", "after": ["a"]}]},
             },
             "parameters.successors",
-            "a, b would wait for each other for ever",
+            "a, b would wait for each other forever",
         ),
         (
             "graph",
             {"type": "signal", "parameters": {"successors": [{"name": "a", "after": ["b"]}] * 2}},
             "parameters.successors",
-            "'a' is there twice",
+            "'a' is listed twice",
         ),
         (
             "fair",
             {"type": "shares", "parameters": {"users": [{"name": "a", "parent": "b"}]}},
             "parameters.users",
-            "parent of user 'a' is 'b', who is not there",
+            "parent of user 'a' is 'b', which does not exist",
         ),
         (
             "fair",

@@ -112,7 +112,7 @@ async def test_what_comes_back_again_and_again_is_told() -> None:
 
         await back(0)
         left = await cleanup.removed(simulation.requests, back)
-        assert str(left) == "1 nodes with resources of ours"
+        assert str(left) == "1 nodes with Escher's resources"
 
 
 class WithDeployments:

@@ -77,9 +77,9 @@ async def test_one_that_cannot_says_why_holds_nothing_and_stands_in_nobodys_way(
         conditions = [each["status"]["conditions"] for each in pods(simulation, "never").values()]
         assert all(HOPELESS in str(each) for each in conditions)
         told = Explain(scheduler.cache).gang(GangKey("default", "never"))
-        assert "required pod anti-affinity keeps the next from every node that has room" in told.summary
-        assert "no place if the nodes were empty either" in told.summary
-        assert any(remedy.startswith("loosen what its members require") for remedy in told.remedies)
+        assert "required pod anti-affinity excludes the next from every node with free capacity" in told.summary
+        assert "it would not fit on empty nodes either" in told.summary
+        assert any(remedy.startswith("relax what its members require") for remedy in told.remedies)
 
 
 @pytest.mark.anyio

@@ -81,7 +81,7 @@ async def test_our_gate_on_a_pod_of_a_group_whose_kind_was_never_there_is_told_o
     async with Simulation(nodes=2) as simulation:
         await of_group(simulation, 9, gated=True)
         await asyncio.sleep(30)
-        assert [note for note in told(simulation, "mpi-9") if "on a pod that is in no gang" in note]
+        assert [note for note in told(simulation, "mpi-9") if "but is in no gang" in note]
 
 
 def told(simulation: Simulation, name: str) -> list[str]:

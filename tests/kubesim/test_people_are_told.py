@@ -62,7 +62,8 @@ async def test_a_pod_that_is_kept_apart_is_told_once_and_helped_by_what_explain_
         town.create(labelled(town.pod(f"web-{number}", 1), "web"))
         await asyncio.sleep(2)
     await asyncio.sleep(2400)
-    said = "policy web (anti-affinity): a pod that it keeps apart from this one is in the same place (3 of 3 nodes)"
+    why = "a pod that must stay apart from this one is in the same topology domain"
+    said = f"policy web (anti-affinity): {why} (3 of 3 nodes)"
     assert notes(town, "PolicyWaiting") == [("web-3", said)]
 
     town.crash(for_seconds=5)
@@ -74,9 +75,9 @@ async def test_a_pod_that_is_kept_apart_is_told_once_and_helped_by_what_explain_
     assert [(group.policy, group.type, group.count) for group in told.groups] == [("web", "anti-affinity", 3)]
     assert told.since is not None
     assert told.reason_since is not None
-    assert told.tried[0].said.startswith("pod default/web-")
-    assert told.tried[0].said.endswith(" ends")
-    town.delete(told.tried[0].said.split()[1].removeprefix("default/"))
+    assert told.tried[0].said.startswith("end pod default/web-")
+    assert " on n" in told.tried[0].said
+    town.delete(told.tried[0].said.split()[2].removeprefix("default/"))
     await asyncio.sleep(30)
     assert node_of(town, "web-3") is not None
 
@@ -90,6 +91,6 @@ async def test_a_gang_of_which_one_too_many_is_to_be_apart_is_told_of_a_node_tha
 
     told = await explained(town, "train", gang=True)
     assert "required pod anti-affinity of policy train" in told.summary
-    assert "1 more node like n0, with 1 cpu free" in [each.said for each in told.tried]
+    assert "add 1 node like n0, with 1 cpu free" in [each.said for each in told.tried]
     town.add_node("n3")
     await town.until_bound(4, within=30)

@@ -138,8 +138,8 @@ async def test_a_put_replaces_all_and_a_repeated_one_changes_nothing(cluster: Cl
     [
         ({}, "type", "type is missing"),
         ({"type": 4}, "type", "not 4"),
-        ({"type": "anti-affinty"}, "type", "'anti-affinty' is none; write one of anti-affinity, balance"),
-        ({"type": "balance", "parameter": {}}, "parameter", "is not known here"),
+        ({"type": "anti-affinty"}, "type", "'anti-affinty' does not exist; write one of anti-affinity, balance"),
+        ({"type": "balance", "parameter": {}}, "parameter", "is an unknown field"),
         ({"type": "balance", "parameters": []}, "parameters", "not []"),
         ({"type": "balance", "parameters": {"maxSkew": 1}}, "parameters.maxSkew", "it may have tasks, max_skew"),
         ({"type": "bin-packing", "parameters": {"size": 1}}, "parameters.size", "it has none"),
@@ -156,14 +156,22 @@ async def test_a_put_replaces_all_and_a_repeated_one_changes_nothing(cluster: Cl
         ({"type": "objective", "parameters": {"label": "a", "prefer": "best"}}, "parameters.prefer", "not 'best'"),
         ({"type": "priority", "parameters": {"priority": -1001}}, "parameters.priority", "-1000, not -1001"),
         ({"type": "soft", "parameters": {"preferences": ["a"] * 33}}, "parameters.preferences", "at most 32"),
-        ({"type": "balance", "selector": {"labels": {}}}, "selector.labels", "is not known here"),
-        ({"type": "balance", "selector": {"match_labels": {"a b": "c"}}}, "selector.match_labels['a b']", "no label"),
+        ({"type": "balance", "selector": {"labels": {}}}, "selector.labels", "is an unknown field"),
+        (
+            {"type": "balance", "selector": {"match_labels": {"a b": "c"}}},
+            "selector.match_labels['a b']",
+            "not a label key",
+        ),
         ({"type": "balance", "selector": {"match_labels": {"a": "b c"}}}, "selector.match_labels['a']", "'b c'"),
-        ({"type": "balance", "selector": {"match_labels": {"/a": ""}}}, "selector.match_labels['/a']", "no prefix"),
+        (
+            {"type": "balance", "selector": {"match_labels": {"/a": ""}}},
+            "selector.match_labels['/a']",
+            "not a label prefix",
+        ),
         (
             {"type": "balance", "selector": {"match_expressions": [{"key": "a", "operator": "Is"}]}},
             "selector.match_expressions[0].operator",
-            "'Is' is none; write one of In, NotIn",
+            "'Is' does not exist; write one of In, NotIn",
         ),
         (
             {"type": "balance", "selector": {"match_expressions": [{"key": "a", "operator": "In"}]}},
@@ -232,7 +240,7 @@ async def test_a_dry_run_says_what_would_be_and_changes_nothing(cluster: Cluster
 async def test_validating_needs_no_name_and_stores_nothing(cluster: Cluster) -> None:
     told = await cluster.ok("POST", ":validate", {"type": "soft", "parameters": {"preferences": ["near"]}})
     assert (told["name"], told["version"], told["ready"]) == ("", "", True)
-    assert told["message"].endswith("it names near, which is not there")
+    assert told["message"].endswith("it names near, which does not exist")
     assert (await cluster.ok("GET", ""))["items"] == []
     problem(await cluster.ask("POST", ":validate", {**BALANCE, "name": "A"}), 422, "name")
 
@@ -300,8 +308,8 @@ async def test_after_a_bad_kubectl_apply_the_last_good_one_stays_in_force(cluste
     assert cluster.heeded("a") == policy
     status, reason, message = await cluster.ready("a")
     assert (status, reason) == ("False", "Invalid")
-    assert message.startswith("spec.selector.matchLabels['a b']: 'a b' is no label; write letters")
-    assert "what it said before stays in force" in message
+    assert message.startswith("spec.selector.matchLabels['a b']: 'a b' is not a label key; write letters")
+    assert "the former spec stays in force" in message
     assert (await cluster.stored("a"))["status"]["inForce"] == AS_KUBECTL
     told = await cluster.ok("GET", "/a")
     assert (told["ready"], told["in_force"]["parameters"]["tasks"]) == (False, 4)
@@ -338,21 +346,21 @@ async def test_who_names_what_is_not_there_is_in_force_and_told_until_it_comes(c
     await asyncio.sleep(1)
     status, _, message = await cluster.ready("a")
     assert status == "True"
-    assert message.endswith("it names near, which is not there, and far, which is not there")
+    assert message.endswith("it names near, which does not exist, and far, which does not exist")
     await cluster.ok("PUT", "/near", {"type": "bin-packing"})
     await asyncio.sleep(1)
-    assert (await cluster.ready("a"))[2].endswith("it names far, which is not there")
+    assert (await cluster.ready("a"))[2].endswith("it names far, which does not exist")
     await cluster.kubectl("far", {"type": "bin-packing"})
     assert "names" not in (await cluster.ready("a"))[2]
     await cluster.ask("DELETE", "/near")
     await asyncio.sleep(1)
-    assert (await cluster.ready("a"))[2].endswith("it names near, which is not there")
+    assert (await cluster.ready("a"))[2].endswith("it names near, which does not exist")
 
 
 async def test_a_parent_that_is_no_fair_share_is_told(cluster: Cluster) -> None:
     await cluster.ok("PUT", "/all", {"type": "bin-packing"})
     told = await cluster.ok("PUT", "/a", {"type": "fair-share", "parameters": {"parent": "all"}})
-    assert told["message"].endswith("it names all, which is no fair share")
+    assert told["message"].endswith("it names all, which is not a fair share")
 
 
 async def test_one_that_is_named_twice_is_no_matter(cluster: Cluster) -> None:
@@ -367,7 +375,7 @@ async def test_of_a_long_circle_both_ends_are_told(cluster: Cluster) -> None:
         await cluster.ok("PUT", f"/p{number}", share(f"p{number + 1}"))
     told = problem(await cluster.ask("PUT", "/p12", share("p0")), 422, "parameters.parent")
     assert told["detail"] == (
-        "parameters.parent: p12 -> p0 -> p1 -> p2 -> p3 -> p4 -> ... -> p11 -> p12 leads back; name another"
+        "parameters.parent: p12 -> p0 -> p1 -> p2 -> p3 -> p4 -> ... -> p11 -> p12 is a cycle; name another"
     )
 
 
@@ -380,15 +388,15 @@ async def test_whoever_closes_a_circle_of_parents_is_refused(cluster: Cluster) -
     await cluster.ok("PUT", "/a", share("b"))
     await cluster.ok("PUT", "/b", share("c"))
     told = problem(await cluster.ask("PUT", "/c", share("a")), 422, "parameters.parent")
-    assert told["detail"] == "parameters.parent: c -> a -> b -> c leads back; name another"
+    assert told["detail"] == "parameters.parent: c -> a -> b -> c is a cycle; name another"
     problem(await cluster.ask("POST", ":validate", {**share("a"), "name": "c"}), 422, "parameters.parent")
     await cluster.ok("PUT", "/c", {"type": "fair-share"})
     await cluster.kubectl("c", share("a", 7))
     assert await cluster.ready("c") == (
         "False",
         "Circle",
-        "parameters.parent: c -> a -> b -> c leads back; name another; what it said before stays in force; "
-        "it governs 0 pods",
+        "parameters.parent: c -> a -> b -> c is a cycle; name another; the former spec stays in force; "
+        "it matches 0 pods",
     )
     policy = cluster.heeded("c")
     assert policy is not None
@@ -444,13 +452,13 @@ async def test_the_status_says_how_many_pods_a_policy_governs(cluster: Cluster) 
         await cluster.simulation.create(each, POD)
     await asyncio.sleep(1)
     told = await cluster.ok("PUT", "/a", BALANCE)
-    assert (told["pods"], told["message"]) == (4, "what the spec says is in force; it governs 4 pods")
+    assert (told["pods"], told["message"]) == (4, "the spec is in force; it matches 4 pods")
     assert (await cluster.ok("PUT", "/b", {"type": "bin-packing"}))["pods"] == 2
     assert (await cluster.ok("PUT", "/all", {"type": "bin-packing", "selector": {}}))["pods"] == 5
     await cluster.simulation.ask("DELETE", "/api/v1/namespaces/team/pods/one")
     await asyncio.sleep(150)
     assert (await cluster.stored("a"))["status"]["pods"] == 3
-    assert (await cluster.ready("a"))[2].endswith("it governs 3 pods")
+    assert (await cluster.ready("a"))[2].endswith("it matches 3 pods")
 
 
 async def test_pods_that_come_and_go_have_no_status_written_more_than_once_a_minute(cluster: Cluster) -> None:
@@ -496,7 +504,9 @@ async def test_a_service_in_a_cluster_without_the_kind_runs_and_has_it_once_it_i
 WEB = {"match_labels": {"app": "web"}}
 APART = {"type": "anti-affinity", "selector": WEB}
 NEAR = {"type": "co-location", "selector": WEB}
-NO_TWO = "selects the same pods, of which no two can ever be there: all in one kubernetes.io/hostname, and apart in it"
+NO_TWO = (
+    "selects the same pods, and no two of these can ever be placed: all in one kubernetes.io/hostname, and apart in it"
+)
 
 
 async def test_what_two_policies_say_of_the_same_pods_and_can_never_be_is_told_by_both_while_it_is_so(

@@ -139,7 +139,7 @@ async def test_nobody_leaves_for_a_gang_that_asks_for_what_cannot_be_planned_and
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evicted == {}
         assert made.runs("low-") == 4
-        assert "it requires what Escher cannot plan (volume claims)" in made.explained("top")
+        assert "it has requirements that Escher cannot plan (volume claims)" in made.explained("top")
 
 
 async def test_nobody_leaves_for_a_gang_that_could_be_placed_nowhere() -> None:
@@ -163,7 +163,7 @@ async def test_pods_of_other_schedulers_are_victims_only_where_a_setting_says_so
             assert made.evictions("web-") <= 4 * most
             assert bool(made.evicted) is allowed
             if not allowed:
-                assert "those of other schedulers" in made.explained("top")
+                assert "pods of other schedulers" in made.explained("top")
 
 
 async def test_pods_of_a_daemon_set_never_leave() -> None:
@@ -192,7 +192,7 @@ async def test_a_gang_that_its_budget_does_not_let_go_as_a_whole_loses_nobody() 
         await asyncio.sleep(HALF_AN_HOUR)
         assert made.evicted == {}
         assert made.runs("low-") == 4
-        assert "4 a disruption budget's" in made.explained("top")
+        assert "4 under a disruption budget" in made.explained("top")
 
 
 async def test_a_gang_whose_budget_lets_all_of_it_go_leaves() -> None:

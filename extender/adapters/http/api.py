@@ -134,11 +134,11 @@ def _v1() -> APIRouter:
     Endpoints are `async def` only: a `def` endpoint would run in a thread, beside the thread that owns the ledger."""
     errors = documented(
         {
-            401: "It is not known who calls: a token, or a certificate, is needed",
-            403: "The caller has not the right in `missing`; or it is beyond the namespace's quota, with the numbers in"
-            " `quota`; or outside of its scheduling domain",
-            404: "What is asked for is not there",
-            422: "A value cannot be accepted; `field` names it",
+            401: "The caller is unknown: a token or a certificate is needed",
+            403: "The caller lacks the right in `missing`; or the namespace's quota is exceeded, with the numbers in"
+            " `quota`; or the request is outside its scheduling domain",
+            404: "The requested object does not exist",
+            422: "A value is invalid; `field` names it",
             429: "The caller has made too many calls",
         }
     )
@@ -218,10 +218,10 @@ async def _http(request: Request, error: Any) -> Response:
     headers = dict(refused.headers or {})
     kind = _OF_STATUS.get(refused.status_code)
     if kind is ProblemKind.NOT_FOUND:
-        return _answer(Problem(kind, f"there is nothing at {quoted(request.url.path)}", headers=headers))
+        return _answer(Problem(kind, f"no resource exists at {quoted(request.url.path)}", headers=headers))
     if kind is ProblemKind.WRONG_METHOD:
         allowed = headers.get("allow") or headers.get("Allow") or "another method"
-        return _answer(Problem(kind, f"{request.method} is not possible here; {allowed} is", headers=headers))
+        return _answer(Problem(kind, f"{request.method} is not allowed here; use {allowed}", headers=headers))
     if kind is not None:
         return _answer(Problem(kind, str(refused.detail), headers=headers))
     title = HTTPStatus(refused.status_code).phrase

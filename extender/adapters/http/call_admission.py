@@ -99,12 +99,12 @@ class Entry:
         peer = peer_of(scope)
         if self.may_schedule(peer):
             return
-        shown = f"the certificate of {peer.name!r}" if peer.verified else "no certificate that could be verified"
+        shown = f"the certificate of {peer.name!r}" if peer.verified else "no verified certificate"
         wanted = " or ".join(map(repr, sorted(self.schedulers or ())))
         raise Problem(
             ProblemKind.NOT_ALLOWED,
-            f"this connection has shown {shown}; verbs are for {wanted} (setting tls_scheduler_names), with a "
-            "certificate of an authority in tls_client_ca",
+            f"this connection presented {shown}; verbs are only for {wanted} (setting tls_scheduler_names), with a "
+            "certificate from a CA in tls_client_ca",
         )
 
     async def admit(self, scope: Scope) -> Admitted:
@@ -131,7 +131,7 @@ class Entry:
         if self.certificates and not peer.verified:
             raise Problem(
                 ProblemKind.UNAUTHENTICATED,
-                "this connection has shown no certificate; one of an authority in tls_client_ca is needed",
+                "this connection presented no certificate; present one from a CA in tls_client_ca",
             )
         if peer.verified:
             return Caller(peer.name), ("certificate", peer.name)
@@ -148,10 +148,10 @@ class Entry:
                 self._take(("address", address_of(scope)))
             caller = await _answered(authority.who(token))
             if caller is None:
-                raise _unknown("the API server knows no owner of this token: it may have ended, or be for others")
+                raise _unknown("the API server rejects this token: it may have expired, or be for another audience")
         except Problem as problem:
             if problem.kind is ProblemKind.UNAUTHENTICATED and peer_of(scope).verified:
-                problem.detail += "; a certificate is for the verbs alone"
+                problem.detail += "; a certificate is only for the verbs"
             raise
         return caller
 
@@ -163,7 +163,7 @@ class Entry:
             kind, name = client
             raise Problem(
                 ProblemKind.TOO_MANY,
-                f"{kind} {name!r} has made too many calls (settings api_qps, api_burst)",
+                f"{kind} {name!r} made too many calls (settings api_qps, api_burst)",
                 headers={"Retry-After": str(max(1, math.ceil(wait)))},
             )
 
@@ -174,11 +174,11 @@ async def _answered(asking: Awaitable[_T]) -> _T:
         return await asking
     except Unavailable as error:
         seconds = max(1, math.ceil(error.retry_after or 1))
-        told = f"the API server does not say who may do what: {error}"
+        told = f"the API server does not answer access reviews: {error}"
         raise Problem(ProblemKind.UNAVAILABLE, told, headers={"Retry-After": str(seconds)}) from None
     except Refused as error:
-        _log.error("the API server does not let the service ask who may do what", why=str(error))
-        told = "the service may not ask the API server who may do what (create tokenreviews and subjectaccessreviews)"
+        _log.error("the API server forbids the service to create access reviews", why=str(error))
+        told = "the service may not create tokenreviews and subjectaccessreviews at the API server"
         raise Problem(ProblemKind.UNAVAILABLE, told, headers={"Retry-After": "10"}) from None
 
 
@@ -186,11 +186,11 @@ def _token(scope: Scope) -> str:
     """Returns the bearer token. Raises Problem."""
     given = [value for name, value in scope["headers"] if name == b"authorization"]
     if not given:
-        raise _unknown("a token is needed: send the header Authorization: Bearer ..., as of a service account")
+        raise _unknown("a token is needed: send the header Authorization: Bearer ..., such as a service account's")
     kind, _, token = given[0].partition(b" ")
     token = token.strip()
     if len(given) > 1 or kind.lower() != b"bearer" or not _TOKEN.fullmatch(token):
-        raise _unknown("the header Authorization has no bearer token, or there are several")
+        raise _unknown("the header Authorization has no bearer token, or is repeated")
     return str(token, "ascii")
 
 

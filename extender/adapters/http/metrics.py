@@ -86,9 +86,9 @@ def verb_metrics(registry: CollectorRegistry) -> dict[str, VerbMetrics]:
     """Registers and returns the metrics of every verb, which show 0 before the first call."""
     duration = _Histograms(
         "escher_extender_duration_seconds",
-        "From the last byte of a call of kube-scheduler to the first of its answer; bind waits for its gang in it.",
+        "Seconds from a kube-scheduler call's last byte to its answer's first; bind includes the wait for its gang.",
         _SECONDS,
         registry,
     )
-    nodes = _Histograms("escher_extender_nodes", "Nodes named in a call of kube-scheduler.", _NODES, registry)
+    nodes = _Histograms("escher_extender_nodes", "Nodes named in a kube-scheduler call.", _NODES, registry)
     return {verb: VerbMetrics(duration.of[verb], nodes.of[verb]) for verb in VERBS}

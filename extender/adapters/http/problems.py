@@ -22,26 +22,26 @@ class ProblemKind(Enum):
 
     NOT_HTTP = ("not-http", 400, "The request is not HTTP")
     NOT_JSON = ("not-json", 400, "The body is not JSON")
-    WRONG_SHAPE = ("wrong-shape", 400, "The body is not what this call takes")
-    UNAUTHENTICATED = ("unauthenticated", 401, "It is not known who calls")
+    WRONG_SHAPE = ("wrong-shape", 400, "The body has the wrong structure")
+    UNAUTHENTICATED = ("unauthenticated", 401, "The caller is unknown")
     NOT_ALLOWED = ("not-allowed", 403, "Not allowed")
-    OUTSIDE_DOMAIN = ("outside-domain", 403, "Outside of the namespace's scheduling domain")
+    OUTSIDE_DOMAIN = ("outside-domain", 403, "Outside the namespace's scheduling domain")
     QUOTA_EXCEEDED = ("quota-exceeded", 403, "The namespace's quota is exceeded")
-    NOT_FOUND = ("not-found", 404, "Not there")
+    NOT_FOUND = ("not-found", 404, "Not found")
     WRONG_METHOD = ("wrong-method", 405, "Wrong method")
     TOO_SLOW = ("too-slow", 408, "The request did not arrive in time")
     CONFLICT = ("conflict", 409, "The transaction conflicts")
     NOT_IN_FORCE = ("not-in-force", 409, "The policy is not in force")
-    BEING_DELETED = ("being-deleted", 409, "It is being deleted")
+    BEING_DELETED = ("being-deleted", 409, "The object is being deleted")
     VERSION_CONFLICT = ("version-conflict", 412, "Not at the expected version")
     TOO_LARGE = ("too-large", 413, "The body is too large")
-    INVALID = ("invalid", 422, "A value cannot be accepted")
+    INVALID = ("invalid", 422, "A value is invalid")
     HEAD_TOO_LARGE = ("head-too-large", 431, "The request's head is too large")
     TOO_MANY = ("too-many", 429, "Too many calls")
-    INTERNAL = ("internal", 500, "An error inside the service")
+    INTERNAL = ("internal", 500, "Internal error")
     NOT_READY = ("not-ready", 503, "The service is not ready")
-    NOT_LEADING = ("not-leading", 503, "Another replica decides")
-    BUSY = ("busy", 503, "The service has too much to do at once")
+    NOT_LEADING = ("not-leading", 503, "Another replica leads")
+    BUSY = ("busy", 503, "The service is overloaded")
     UNAVAILABLE = ("unavailable", 503, "The Kubernetes API server cannot be reached")
 
     @property
@@ -123,7 +123,7 @@ def complaint(field: str, error: Any) -> str:
         case "missing":
             return f"{field} is missing"
         case "extra_forbidden":
-            return f"{field} is not known here"
+            return f"{field} is an unknown field"
         case "value_error":
             return f"{field}: {what}"
     return f"{field}: {what}, not {quoted(error.get('input'))}"
@@ -137,7 +137,7 @@ _DETAILS = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "field": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "The part of the request at fault"},
+        "field": {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "The invalid part of the request"},
     },
 }
 
@@ -152,12 +152,12 @@ def documented(answers: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
 
 ANYWHERE = documented(
     {
-        400: "Not HTTP, not JSON, or of another shape",
+        400: "Not HTTP, not JSON, or of the wrong structure",
         408: "The request did not arrive in time",
         413: "The body is too large",
         431: "Request line and headers are too large",
-        500: "A defect of the service's own, of which its log tells",
-        503: "Not ready, another replica decides, too busy, or the Kubernetes API server cannot be reached",
+        500: "An internal error of the service; its log has the traceback",
+        503: "Not ready, another replica leads, overloaded, or the Kubernetes API server cannot be reached",
     }
 )
 """Problems that may answer any call."""

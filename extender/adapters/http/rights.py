@@ -115,7 +115,7 @@ def admitted_in(request: Request) -> Admitted:
         return found
     if request.app.state.behind_entry:
         # A caller that was not admitted is never treated as an admitted one.
-        raise RuntimeError("a request has come past the entry")
+        raise RuntimeError("a request bypassed the entry")
     return Admitted()
 
 

@@ -51,8 +51,8 @@ class Exported:
 
     def __init__(self, exporter: SpanExporter, resource: Resource, most: int = _HELD, together: int = _SENT) -> None:
         """`most`: spans held until they are sent; `together`: spans a batch. Raises ValueError."""
-        self._lost = Counter("escher_spans_lost", "Spans that no collector has taken", registry=None)
-        self._taken = Counter("escher_spans_exported", "Spans that a collector has taken", registry=None)
+        self._lost = Counter("escher_spans_lost", "Spans that no collector accepted", registry=None)
+        self._taken = Counter("escher_spans_exported", "Spans that a collector accepted", registry=None)
         self._held = _Held(exporter, most, together, self._taken.inc, self._lost.inc)
         # The service ends it. Python must not wait for anything when it exits.
         self.provider = TracerProvider(resource=resource, shutdown_on_exit=False)
@@ -62,19 +62,19 @@ class Exported:
     def of(cls, environment: Mapping[str, str]) -> Self | None:
         """Returns it as the environment says; None if that turns traces off. Raises BadSettings."""
         if environment.get(OTEL_SDK_DISABLED, "").strip().lower() == "true":
-            _log.warning("there are no traces", because=f"{OTEL_SDK_DISABLED}=true")
+            _log.warning("tracing is off", because=f"{OTEL_SDK_DISABLED}=true")
             return None
         exporter = environment.get(OTEL_TRACES_EXPORTER, "").strip() or "otlp"
         if exporter == "none":
-            _log.warning("there are no traces", because=f"{OTEL_TRACES_EXPORTER}=none")
+            _log.warning("tracing is off", because=f"{OTEL_TRACES_EXPORTER}=none")
             return None
         if exporter != "otlp":
-            raise BadSettings(f"{OTEL_TRACES_EXPORTER} = {exporter!r}: Escher has otlp alone; set that, or none")
+            raise BadSettings(f"{OTEL_TRACES_EXPORTER} = {exporter!r}: Escher supports only otlp; set that, or none")
         for name in (OTEL_EXPORTER_OTLP_TRACES_PROTOCOL, OTEL_EXPORTER_OTLP_PROTOCOL):
             if (protocol := environment.get(name, "").strip() or _PROTOCOL) != _PROTOCOL:
                 raise BadSettings(
-                    f"{name} = {protocol!r}: Escher speaks {_PROTOCOL} alone; set that, and the collector's address "
-                    "for it, whose port is mostly 4318"
+                    f"{name} = {protocol!r}: Escher supports only {_PROTOCOL}; set that, and the collector's address "
+                    "for it (usually port 4318)"
                 )
             if environment.get(name):
                 break
@@ -83,7 +83,7 @@ class Exported:
             together = int(environment.get(OTEL_BSP_MAX_EXPORT_BATCH_SIZE) or min(_SENT, most))
             return cls(OTLPSpanExporter(), resource_of(environment), most, together)
         except (ValueError, RuntimeError, ImportError, OSError) as error:
-            raise BadSettings(f"tracing: a variable OTEL_* cannot be used: {error}") from error
+            raise BadSettings(f"tracing: an OTEL_* variable cannot be used: {error}") from error
 
     def tracing(self) -> Tracing:
         """Returns what makes spans that are sent here."""
@@ -109,7 +109,7 @@ class Exported:
         try:
             await over.wait()
         except asyncio.CancelledError:
-            _log.warning("the collector has not taken all spans in time", lost=self._held.count)
+            _log.warning("the collector did not accept all spans in time", lost=self._held.count)
             raise
 
 
@@ -217,7 +217,7 @@ class _Said:
             return
         self._failing = not taken
         if taken:
-            _log.info("the collector takes spans again")
+            _log.info("the collector accepts spans again")
         else:
             self._at = now
-            _log.warning("the collector takes no spans: they are lost until it does", why=_reason.last)
+            _log.warning("the collector accepts no spans: they are lost until it does", why=_reason.last)

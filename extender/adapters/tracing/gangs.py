@@ -75,12 +75,12 @@ class GangSpans:
         def both(gang: GangKey, reason: str) -> None:
             if other is not None:
                 other(gang, reason)
-            self._end(gang, "given up", reason or "it is planned anew")
+            self._end(gang, "given up", reason or "it is planned again")
 
         return both
 
     def _begin(self, gang: GangKey) -> None:
-        self._end(gang, "given up", "it is planned anew")
+        self._end(gang, "given up", "it is planned again")
         # It has a trace of its own, because it belongs to all of its members alike.
         here = call().get_span_context()
         links = [Link(here, {words.LINK: "planned by"})] if here.is_valid else []

@@ -23,7 +23,7 @@ def exported(settings: Settings, environment: Mapping[str, str]) -> Exported | N
         from extender.adapters.tracing.export import Exported as Found
     except ImportError as error:
         raise BadSettings(
-            f"tracing = {settings.tracing!r}: what it needs is not installed ({error}); "
+            f"tracing = {settings.tracing!r}: its packages are not installed ({error}); "
             "install escher-kubernetes[otel], or set tracing: none"
         ) from error
     return Found.of(environment)

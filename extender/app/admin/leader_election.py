@@ -122,9 +122,9 @@ class LeaderElection:
                 if self._election.record.holder == self._election.me:
                     await self._ballot.write(self._election.released(in_vain=in_vain), changes_hands=False)
         except (Unavailable, Refused) as error:
-            _log.warning("the lease could not be given back, and runs out by itself", why=str(error))
+            _log.warning("the lease could not be released; it expires by itself", why=str(error))
         else:
-            _log.info("the lease is given back")
+            _log.info("the lease is released")
         finally:
             self._over.set()
 
@@ -137,7 +137,7 @@ class LeaderElection:
             return
         self._election.saw(record, self._clock())
         if record.holder != before:
-            _log.info("who leads", leader=record.holder or "nobody", at=record.at)
+            _log.info("who leads", leader=record.holder or "none", at=record.at)
 
     async def _write(self) -> None:
         wanted, sent = self._election.wanted(), self._clock()
@@ -158,7 +158,7 @@ class LeaderElection:
             return
         self._election.wrote(written, sent, self._clock())
         if self.leads and not self._has_won:
-            _log.info("leads from now on", changes=written.transitions)
+            _log.info("became the leader", changes=written.transitions)
             self._has_won = True
             self._won()
 
@@ -170,10 +170,10 @@ class LeaderElection:
         said = f"{type(error).__name__}: {error}"
         tell = _log.info if said == self._refused else _log.warning
         self._refused = said
-        tell("the lease could not be asked for", why=str(error))
+        tell("the lease could not be read or written", why=str(error))
 
     def _why(self) -> str:
         record = self._election.record
         if record.holder != self._election.me:
-            return f"the lease names {record.holder or 'nobody'} now"
-        return f"the lease could not be renewed in time: {self._refused or 'this process was held up'}"
+            return f"the lease names {record.holder or 'no replica'} now"
+        return f"the lease could not be renewed in time: {self._refused or 'this process did not run'}"

@@ -71,7 +71,7 @@ class SwitchSettings:
         switches, unclear = switches_of(namespace.labels)
         if unclear != self._unclear.get(namespace.name, []):
             _log.warning(
-                "labels are not understood: their acts are forbidden", namespace=namespace.name, labels=unclear
+                "labels are invalid: the actions that they name are forbidden", namespace=namespace.name, labels=unclear
             )
             self._unclear[namespace.name] = unclear
         if not unclear:
@@ -90,4 +90,4 @@ class SwitchSettings:
 
 
 def _tell(where: str, switches: Switches) -> None:
-    _log.warning("the safety switches were changed", where=where, changed=switches.off() or "all as by default")
+    _log.warning("the safety switches were changed", where=where, changed=switches.off() or "all at their defaults")

@@ -186,7 +186,7 @@ class Cache:
     def require_whole(self) -> None:
         """Raises Unavailable while a list is being taken in."""
         if not self.whole:
-            raise Unavailable("a list of all pods is being taken in", retry_after=1.0)
+            raise Unavailable("Escher is reading a list of all pods", retry_after=1.0)
 
     def has_left(self, node: NodeName) -> bool:
         """Whether the node has left for good: see `removed_nodes`."""

@@ -34,7 +34,7 @@ class DryRun:
 
     def overfull(self, pod: Pod, node: NodeName) -> Withheld:
         """The pod is bound to a node that has no room for it, as far as Escher knows."""
-        return Withheld(Act.REFUSE, pod.namespace, None, (str(pod), f"no room on {node}"))
+        return Withheld(Act.REFUSE, pod.namespace, None, (str(pod), f"does not fit on {node}"))
 
     def would_refuse(self, pod: Pod, sent: Sequence[NodeName], now: float) -> str:
         """Why the pod would be refused; empty if it would not be."""

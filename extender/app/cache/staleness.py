@@ -16,7 +16,7 @@ import structlog
 
 _log = structlog.get_logger(__name__)
 
-STALE = "what Escher knows of the cluster is too old: nothing new is planned before it hears from the API server again"
+STALE = "Escher's data about the cluster is too old: nothing new is planned until the API server reports again"
 """Message to kube-scheduler. It is constant, because a message that changes would wake the pod."""
 _STALE_AFTER = 300.0
 _LOOKS_EVERY = 5.0
@@ -73,14 +73,14 @@ class Staleness:
         if self._oldest() <= (self.limit or _STALE_AFTER):
             return self._told_of_lost()
         kind, age = max(self.ages().items(), key=lambda each: each[1])
-        comes = "nothing new is planned before it hears of them again" if self.is_stale() else "this may be wrong"
-        return f"what Escher knows of {kind} is {age:.0f} s old: {comes}"
+        comes = "nothing new is planned until the API server reports again" if self.is_stale() else "this may be wrong"
+        return f"Escher's data about {kind} is {age:.0f} s old: {comes}"
 
     def _told_of_lost(self) -> str:
         if not self.is_uncertain():
             return ""
         kind, lost = max(self._lost_for().items(), key=lambda each: each[1])
-        return f"Escher could not follow {kind} for {lost:.0f} s: nothing is evicted before it can again"
+        return f"Escher could not watch {kind} for {lost:.0f} s: nothing is evicted until it can again"
 
     async def watch(self, changed: Callable[[], None], uncertain: Callable[[bool], None] = lambda is_so: None) -> None:
         """Calls `changed` when facts become too old or young again, until it is cancelled.
@@ -98,7 +98,7 @@ class Staleness:
                 if was:
                     _log.error("nothing new is planned", why=self.told())
                 else:
-                    _log.info("what is known of the cluster is of today again")
+                    _log.info("Escher's data about the cluster is up to date again")
                 changed()
             # Young facts cannot be too old at the next looks.
             left = min(self.limit - self._oldest(), DESTROYS_WITHIN - self._lost_longest())

@@ -19,7 +19,7 @@ from extender.app.contracts.effects import BindAnswered
 from extender.core.policy import Permit, Refuse, Wait
 from extender.kube.names import NodeName, PodUid
 
-OVERFULL = "the node has no room for the pod, as far as Escher knows: it is tried again"
+OVERFULL = "the pod does not fit on the node, as far as Escher knows: it is tried again"
 WAITS = 2.0
 """Seconds: news of the watch are late by milliseconds, or by a second on a busy machine."""
 

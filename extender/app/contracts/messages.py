@@ -7,6 +7,7 @@ from types import NoneType
 
 from extender.core.affinity.affinity_rules import APART, NEAR, SPREAD, TOO_MANY
 from extender.core.budgets import Overlapping, Spent
+from extender.core.fit.equivalence import TOO_VARIED
 from extender.core.gangs.placement.affinity_packing import TOO_LARGE
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import QUARANTINE, Gang
@@ -38,11 +39,11 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
             return QUARANTINE
         case Phase.PLANNED:
             here = gang.roster.placed + len(gang.barrier.arrived)
-            room = "room is held"
+            room = "capacity is reserved"
             if gang.plan.intends:
-                room = "there is room, claimed as they come,"
+                room = "there is capacity, reserved as they arrive,"
             elif gang.plan.unheld and gang.missing:
-                room = "there is room, held for those that exist,"
+                room = "there is capacity, reserved for those that exist,"
             return f"{room} for all {gang.terms.quorum}; {here} of them are ready to be bound"
     if gang.missing:
         absent, gated = gang.absent, gang.missing - gang.absent
@@ -56,14 +57,12 @@ def why_gang_waits(gang: Gang, *, saved: bool = False) -> str:
         member = next(gang.roster.unplaced(), None)
         short = in_words(gang.wait.shortfall, () if member is None else member.governed)
         if saved:
-            return f"it is its turn, and what comes free is saved for it: {short}"
+            return f"it has a backfill reservation for capacity that becomes free: {short}"
         if gang.wait.rounds_lost:
             times = _times(gang.wait.rounds_lost)
-            return f"{short}; room was saved for it {times}, which led to nothing, and others have their turn"
+            return f"{short}; its backfill reservation had no effect {times}, and other gangs have their turn"
         return short
-    return (
-        f"{gang.needed} of {gang.terms.quorum} members have no place yet, and have not been tried since the last change"
-    )
+    return f"{gang.needed} of {gang.terms.quorum} members have no node yet, and were not tried since the last change"
 
 
 def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
@@ -73,28 +72,28 @@ def what_runs(gang: Gang, *, in_doubt: bool = False) -> str:
         return ""
     bound = f"{staying} of {gang.terms.quorum} {_verb(staying, 'is', 'are')} bound"
     if gang.standing is Standing.RAN:
-        return f"{bound}: it has run as a whole and has lost members; who is left runs on"
+        return f"{bound}: the whole gang ran before and lost members; the others keep running"
     if in_doubt:
-        return f"{bound}, and nothing tells whether it ever ran as a whole: they are left alone"
-    return f"{bound}, and the others have {gang.terms.timeout:g} s to follow; if they do not, these are evicted"
+        return f"{bound}, and Escher does not know whether the whole gang ever ran: it does not evict them"
+    return f"{bound}, and the others have {gang.terms.timeout:g} s to be bound; otherwise these are evicted"
 
 
 def in_words(shortfall: Shortfall, governed: Sequence[MatchedPolicy] = (), *, alone: bool = False) -> str:
     """Says why no plan was found for pods that `governed` matches. `alone`: a pod in no gang."""
-    found, one = ("", "it") if alone else (f"room for {shortfall.placed} of {shortfall.asked} members; ", "the next")
-    if shortfall.rule in (TOO_LARGE, TOO_MANY):
+    found, one = ("", "it") if alone else (f"{shortfall.placed} of {shortfall.asked} members fit; ", "the next")
+    if shortfall.rule in (TOO_LARGE, TOO_MANY, TOO_VARIED):
         return f"{found}{shortfall.rule}"
     if shortfall.rule:
         said = " or ".join(each.name for each, _ in of_type(governed, _RULES.get(shortfall.rule, NoneType)))
         by = f" of policy {said}" if said else ""
-        return f"{found}{shortfall.rule}{by} keeps {one} from every node that has room"
+        return f"{found}{shortfall.rule}{by} excludes {one} from every node with free capacity"
     if shortfall.cause is None:
-        return "no node may take it" if alone else f"{found}no other node may take one"
+        return "no node accepts it" if alone else f"{found}no other node accepts a member"
     cause, free = shortfall.cause, number(shortfall.cause.resource, shortfall.cause.free)
-    asks = f"{found}{one} asks for {amount(cause.resource, cause.asked)}"
+    asks = f"{found}{one} requests {amount(cause.resource, cause.asked)}"
     if not shortfall.others:
         return f"{asks}, and a node has at most {free} free"
-    return f"{asks}, of which some nodes have at most {free} free; others lack {' or '.join(shortfall.others)}"
+    return f"{asks}; some nodes have at most {free} free, others lack {' or '.join(shortfall.others)}"
 
 
 def in_short(objection: Spent | Overlapping) -> str:
@@ -103,7 +102,7 @@ def in_short(objection: Spent | Overlapping) -> str:
         case Spent(budget, asked, allowed):
             return f"disruption budget {budget} allows {allowed} of the {asked} evictions"
         case Overlapping(pod, budgets):
-            return f"pod {pod} is under {len(budgets)} disruption budgets, which evicts nobody: {', '.join(budgets)}"
+            return f"pod {pod} has {len(budgets)} disruption budgets, so it cannot be evicted: {', '.join(budgets)}"
 
 
 def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
@@ -111,42 +110,41 @@ def why_nobody_leaves(why: WhyNot, now: float) -> tuple[str, str]:
     match why:
         case BudgetsUnknown():
             return (
-                "nobody is evicted for it: the disruption budgets are not known yet",
-                "let Escher get, list and watch poddisruptionbudgets",
+                "no pod is evicted for it: Escher has not read the disruption budgets yet",
+                "allow Escher to get, list and watch poddisruptionbudgets",
             )
         case UnknownAsks(asks):
             return (
-                f"nobody is evicted for it: it requires what Escher cannot plan ({', '.join(asks)})",
-                f"to let it preempt, do without: {', '.join(asks)}",
+                f"no pod is evicted for it: it has requirements that Escher cannot plan ({', '.join(asks)})",
+                f"to let it preempt, remove: {', '.join(asks)}",
             )
         case Exhausted(preemptions, pods, bounds, of_namespace):
             times, whose = (NAMESPACE_TIMES, "gangs of its namespace") if of_namespace else (1, "it or gangs now gone")
             return (
-                f"nobody is evicted for it: within an hour {preemptions} preemptions, of {pods} pods, were in vain for"
-                f" {whose} (at most {times * bounds.preemptions}, of {times * bounds.pods} pods)",
-                "see why it did not run after these; or raise the bounds in Escher's settings",
+                f"no pod is evicted for it: within an hour {preemptions} preemptions of {pods} pods had no effect for"
+                f" {whose} (limit: {times * bounds.preemptions}, of {times * bounds.pods} pods)",
+                "find why it did not run after these, or raise the limits in Escher's settings",
             )
         case InVain(times, until):
             wait = f", at the earliest in {until - now:.0f} s" if until > now else ""
             return (
-                f"nobody is evicted for it: {_times(times)} others had left, and it could not be bound all the same; it"
-                f" preempts again when something has changed{wait}",
-                "see what kept its members from their nodes: `kubectl describe pod` tells of rules that only"
-                " kube-scheduler knows",
+                f"no pod is evicted for it: it was not bound although victims left {_times(times)}; it"
+                f" preempts again after a change{wait}",
+                "find what keeps its members from their nodes: `kubectl describe pod` shows kube-scheduler's reasons",
             )
         case NobodySuffices(protected):
             if not protected:
                 return "", ""
             said = ", ".join(f"{count} {reason}" for reason, count in sorted(protected.items()))
-            return f"pods of lower priority that are not evicted for it: {said}", ""
+            return f"pods of lower priority that cannot be evicted for it: {said}", ""
 
 
 def left_in_part(unfinished: Unfinished) -> tuple[str, str]:
     """Says what happened to a gang that was evicted only in part, and what would help."""
     gone = f"{unfinished.left} of its {unfinished.size} members"
     return (
-        f"{gone} were evicted for {unfinished.by}, the others could not be: {unfinished.why}",
-        "create the members again that were evicted, or delete the others",
+        f"{gone} were evicted for {unfinished.by}; the others could not be evicted: {unfinished.why}",
+        "create the evicted members again, or delete the others",
     )
 
 

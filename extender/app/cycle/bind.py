@@ -19,8 +19,8 @@ from extender.core.policy import Allow, Permit, Refuse, Wait
 from extender.kube.names import CPU, MEMORY, PODS, NodeName, PodUid
 
 GONE = "the pod is deleted or has finished"
-KNOWN_ANEW = "policies of the pod's namespace have changed, and Escher goes through its pods: it is tried again"
-PARTLY_KNOWN = "Escher is taking in a list of all pods: the pod is tried again"
+KNOWN_ANEW = "policies of the pod's namespace have changed and Escher is matching its pods: the pod is tried again"
+PARTLY_KNOWN = "Escher is reading a list of all pods: the pod is tried again"
 
 
 class Binds:
@@ -93,7 +93,7 @@ class Binds:
         """As `permit`, for a pod that no policy owns."""
         uid, ledger = pod.uid, self._cache.ledger
         if pod.node is not None:
-            return Refuse(f"the pod is bound to {pod.node} already")
+            return Refuse(f"the pod is already bound to {pod.node}")
         held = ledger.holding(uid)
         if held is not None and held.node == node:
             ledger.keep(uid, None)

@@ -27,10 +27,10 @@ from extender.core.policies.policy_matching import MOST_GOVERNING, bare, governe
 from extender.core.policy import Refuse
 from extender.kube.names import NodeName
 
-BOUND = "the pod is bound to another node already"
+BOUND = "the pod is already bound to another node"
 GATED = "the pod has scheduling gates"
 UNMANAGED = (
-    f"Escher has to bind the pod, which does not ask for {MANAGED}: apply deploy/policies/mark-pods.yaml, make it anew"
+    f"Escher must bind the pod, but it lacks {MANAGED}: apply deploy/policies/mark-pods.yaml and create it again"
 )
 _ROUNDS = 8
 """Rounds through all nodes for one pod's samples; other pods' samples take a part of each."""

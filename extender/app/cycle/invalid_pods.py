@@ -17,7 +17,7 @@ from extender.core.gangs.state.pod_groups import PodGroups
 from extender.core.names import MANAGED
 from extender.kube.names import PodUid
 
-_MARK_IT = f"apply deploy/policies/mark-pods.yaml, which has new pods ask for {MANAGED}, and make the pod anew"
+_MARK_IT = f"apply deploy/policies/mark-pods.yaml, which adds {MANAGED} to new pods, and create the pod again"
 _REMEMBERED = 16_384
 
 

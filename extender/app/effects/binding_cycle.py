@@ -25,7 +25,7 @@ from extender.core.policy import Allow, Refuse, Wait
 from extender.kube.errors import Gone, Occupied, Refused, Unavailable
 from extender.kube.names import NodeName, PodUid
 
-CAME_TWICE = "the pod's last bind was refused, and filter was not called since: this call has come twice"
+CAME_TWICE = "the pod's last bind was refused, and filter was not called since: this call is a repetition"
 _REMEMBERED = 4096
 
 

@@ -172,12 +172,12 @@ class Effects:
                 about = "PolicyWaiting" if gang is None else "PodWaiting" if lone_pod(gang) else "GangWaiting"
                 self._telling.tell(pod, EventType.WARNING, about, note)
             case RoomSaved(key, needed, members):
-                note = f"{called(key, named(key))}: its turn has come: what comes free is saved for its {needed} places"
+                note = f"{called(key, named(key))}: it has a backfill reservation for its {needed} places"
                 for pod in members:
                     self._telling.tell(pod, EventType.NORMAL, "GangRoomSaved", note)
             case TurnLost(key, seconds, members):
-                given_back = "what was saved for it led to nothing and is given back"
-                note = f"{called(key, named(key))}: {given_back}; none is saved for {seconds:g} s"
+                given_back = "its backfill reservation had no effect and is released"
+                note = f"{called(key, named(key))}: {given_back}; it gets none for {seconds:g} s"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangTurnLost", note)
             case EvictFor():
@@ -196,12 +196,12 @@ class Effects:
                     self._telling.tell(pod, EventType.WARNING, "GangTimedOut", note)
             case GangInPart(key, quorum, members, seconds):
                 bound = f"{len(members)} of {quorum} members are bound"
-                note = f"{called(key, named(key))}: {bound}; the others have {seconds:g} s to follow"
+                note = f"{called(key, named(key))}: {bound}; the others have {seconds:g} s to be bound"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInPart", note)
             case GangInDoubt(key, quorum, members):
-                bound = f"{len(members)} of {quorum} members are bound, and whether it ever ran is not known"
-                note = f"{called(key, named(key))}: {bound}; they are left alone. To start it anew, delete them"
+                bound = f"{len(members)} of {quorum} members are bound, and Escher does not know whether it ever ran"
+                note = f"{called(key, named(key))}: {bound}; Escher does not evict them. To start it again, delete them"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangInDoubt", note)
             case VoidAttempts(_, members):
@@ -210,8 +210,8 @@ class Effects:
             case EvictMembers(key, quorum, members, proof):
                 self._start(self._evict_part(key, quorum, members, proof))
             case GangQuarantined(key, members, defect):
-                _log.error("a gang cannot be handled, and is left as it is", gang=str(key), exc_info=defect)
-                note = f"{called(key, named(key))}: Escher has met a defect of its own with it; please report its log"
+                _log.error("an internal error with a gang: Escher no longer handles it", gang=str(key), exc_info=defect)
+                note = f"{called(key, named(key))}: internal error in Escher; please report Escher's log"
                 for pod in members:
                     self._telling.tell(pod, EventType.WARNING, "GangQuarantined", note)
             case AskRefused(pod, ask):
@@ -236,12 +236,12 @@ class Effects:
                 # The safety switch was set during the check.
                 why = "a safety switch forbids it"
             if why:
-                _log.warning("a gang's part is left alone", gang=str(key), why=why)
+                _log.warning("a gang's bound members are not evicted", gang=str(key), why=why)
                 for pod in members:
                     self.do(self._scheduler.heed(NotEvicted(pod.uid)))
                 return
             name = self._scheduler.cache.gangs.naming.of(key)
-            note = f"{called(key, name)}: the rest of {quorum} did not follow in time; this one is evicted"
+            note = f"{called(key, name)}: the rest of {quorum} were not bound in time; this one is evicted"
             share.evicted += sum(await asyncio.gather(*(self._evict_member(pod, str(proof), note) for pod in members)))
 
     async def _disproved(self, members: Sequence[Pod], proof: Proof) -> str:

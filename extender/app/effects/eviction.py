@@ -63,7 +63,7 @@ kube-scheduler clears it at each failed try, but not while a victim is about to 
 """
 _ASKED_ABOUT = 16
 """Number of members for which Escher checks, before a unit is evicted, whether they still wait."""
-_UNWANTED = "it is not wanted any more"
+_UNWANTED = "the eviction is no longer needed"
 
 _Start = Callable[[Coroutine[Any, Any, None]], None]
 
@@ -194,7 +194,7 @@ class Evicting:
         """Returns whether each budget-protected pod may be deleted: a right may be missing."""
         why = await self._check.refusal(order.victims)
         if why:
-            _log.warning("no budget is broken, and no pod evicted", gang=str(order.gang), why=why)
+            _log.warning("no pod is evicted: one with a budget cannot be deleted", gang=str(order.gang), why=why)
             self._told(UnitStays(order.gang, order.victims, 0, why))
         return not why
 
@@ -285,7 +285,7 @@ class Evicting:
         while pods:
             pod = pods[0]
             budget = protected.get(pod.uid)
-            despite = f", despite disruption budget {budget}: there is no room without" if budget is not None else ""
+            despite = f", despite disruption budget {budget}: no other eviction suffices" if budget is not None else ""
             said = f"{told}{despite}"
             try:
                 if not begun:
@@ -366,7 +366,7 @@ class Evicting:
         if gang is not None and not gang.needed:
             # Its controller has made it whole again.
             return
-        note = f"{left} of {size} members of its gang were evicted {why}; this one could not be and stays: {error}"
+        note = f"{left} of {size} members of its gang were evicted {why}; this one could not be evicted: {error}"
         for pod in rest:
             self._telling.tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
 

@@ -107,7 +107,7 @@ class EscherPolicies:
             parameter = "parent" if isinstance(policy.parameters, FairShare) else "preferences"
             field = f"parameters.{parameter}"
             way = circle if len(circle) <= _SHOWN else [*circle[: _SHOWN - 2], "...", *circle[-2:]]
-            return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} leads back; name another", field=field)
+            return NotInForce(CIRCLE, f"{field}: {' -> '.join(way)} is a cycle; name another", field=field)
         # The status of a policy that was in force before a restart says so: the quota does not refuse it.
         over = self.quota.over(item.name) if former is None and item.in_force is None else None
         return policy if over is None else NotInForce(QUOTA_EXCEEDED, str(over), field="name")
@@ -187,7 +187,7 @@ class EscherPolicies:
         policy = self.tending.in_force.get(name)
         if policy is None:
             state = self.get_policy(name)
-            raise management.NotInForce("name", str(name), f"nothing of policy {name} is in force: {state.message}")
+            raise management.NotInForce("name", str(name), f"policy {name} is not in force: {state.message}")
         return policy
 
     async def change_policy(
@@ -234,7 +234,7 @@ class EscherPolicies:
     def _state(self, entry: Entry[Object]) -> PolicyState:
         item = entry.item
         if item.deleting:
-            held = f"; {', '.join(item.finalizers)} holds it" if item.finalizers else ""
+            held = f"; finalizers: {', '.join(item.finalizers)}" if item.finalizers else ""
             gone: Standing[PolicySpec] = Standing(False, "BeingDeleted", f"it is being deleted{held}")
             state = _stands(item.name, item.spec, gone, None)
         else:
@@ -250,7 +250,7 @@ class EscherPolicies:
 
     def _must_be_installed(self) -> None:
         if not self._installed():
-            said = f"this cluster has no {KIND} objects, or none that we may read"
+            said = f"this cluster has no kind {KIND}, or Escher may not read it"
             raise NotFound("kind", KIND, f"{said}: apply deploy/crds, and see the permissions in docs/operations.md")
 
 

@@ -133,7 +133,7 @@ class EslController:
             try:
                 await self._host(host, parameters)
             except Exception:
-                _log.exception("a policy is begun anew after a defect", policy=str(host.name))
+                _log.exception("a policy is restarted after a defect", policy=str(host.name))
                 await asyncio.sleep(back_off.failed(None))
             finally:
                 host.at_work = None
@@ -213,10 +213,10 @@ class EslController:
                 if self._is_nobodys(resource):
                     name = Identity(resource.name.namespace, resource.name.name)
                     await resources.remove_of_policy(name, resource.policy)
-                    _log.info("removed what a policy had set", policy=resource.policy, resource=str(name))
+                    _log.info("removed a resource that a policy had set", policy=resource.policy, resource=str(name))
             except (Unavailable, Invalid, Refused) as error:
                 removed = False
-                _log.info("what a policy had set is removed later", resource=str(resource.name), why=str(error))
+                _log.info("a policy's resource is removed later", resource=str(resource.name), why=str(error))
         return removed
 
     # -- asks ----------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class EslController:
             if host is not None and host.at_work is None:
                 await _either(host.begun, within=_BEGUN_WITHIN_SECONDS)
             if host is None or host.at_work is None or host.at_work[0].failed.is_set():
-                raise NotYet("name", str(name), f"policy {name} is not at work yet; ask again", retry_after=1)
+                raise NotYet("name", str(name), f"policy {name} has not started yet; ask again", retry_after=1)
             return await self._answer(host, *host.at_work, task, dry_run)
         except InvalidName as error:
             field = {"task": "task.name", "group": "task.group"}.get(error.field, "task.name")
@@ -243,7 +243,7 @@ class EslController:
             if (said := space.others.get(ResourceKey(key))) is not None:
                 raise NotInForce("name", str(host.name), f"policy {host.name} cannot be carried out: {said}")
         if task.name not in esl.tasks and len(esl.tasks) >= MOST_TASKS:
-            said = f"policy {host.name} has {len(esl.tasks)} tasks that are not over, and remembers no more; ask later"
+            said = f"policy {host.name} has {len(esl.tasks)} unfinished tasks, the most that it can have; ask later"
             raise NotYet("name", str(host.name), said, retry_after=30)
         if not dry_run:
             effects = await space.ask_together(esl, task)

@@ -63,7 +63,7 @@ _log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _TRY_AGAIN_SECONDS = 30.0
-_NO_PODS = "the service makes and deletes no pods of applications: run this policy in the application"
+_NO_PODS = "Escher does not create or delete pods of applications: run this policy in the application"
 
 
 class EslHost:
@@ -102,7 +102,7 @@ class EslHost:
         several, domain = Several(policies, namespace), self.cache.ledger.capacity.domain
         for policy in several.policies:
             if policy.domain != domain:
-                raise ValueError(f"policy {policy.name!r} is of domain {policy.domain!r}; here it has to be {domain!r}")
+                raise ValueError(f"policy {policy.name!r} has domain {policy.domain!r}; here it must be {domain!r}")
         return HostedPolicies(self, several, namespace, keep, end_within, on_notice, mark)
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:
@@ -227,7 +227,7 @@ class HostedPolicies(PolicyAsks):
                 await self._work.until(lambda: self._policies.ended, self._end_within)
         except TimeoutError:
             names = [policy.name for policy in self._policies.policies]
-            _log.error("resources of policies stay; the next to run these will remove them", policies=names)
+            _log.error("resources of policies remain until a process runs these policies again", policies=names)
         finally:
             self._hosting.spaces.remove(self)
             await self._work.end()
@@ -250,7 +250,7 @@ class HostedPolicies(PolicyAsks):
         with await self._work.turn() as now:
             del self._taking[policy.name]
             if self.failed.is_set() or self not in self._hosting.spaces:
-                raise NotYet("name", policy.name, f"policy {policy.name} begins anew; ask again", retry_after=1)
+                raise NotYet("name", policy.name, f"policy {policy.name} restarts; ask again", retry_after=1)
             try:
                 effects = policy.take(tasks, now)
                 self.perform(effects)
@@ -402,4 +402,4 @@ class HostedPolicies(PolicyAsks):
 
     def _failed(self, error: BaseException) -> None:
         self.failed.set()
-        _log.error("a defect: these policies are no longer followed", namespace=self.namespace, exc_info=error)
+        _log.error("a defect: these policies have stopped", namespace=self.namespace, exc_info=error)

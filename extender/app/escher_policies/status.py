@@ -166,7 +166,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
     def of(self, name: Identity, policy: PolicyInForce) -> Standing[PolicySpec]:
         """Returns the status that a policy would have if it existed."""
         count = self._pods(name, policy)
-        message = _worded("what the spec says can be in force", count, self._doubts(name, policy))
+        message = _worded("the spec can come into force", count, self._doubts(name, policy))
         return Standing(True, "InForce", message, counts={"pods": count})
 
     def is_as_said(self, item: Object, status: Standing[PolicySpec]) -> bool:
@@ -204,7 +204,7 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
         for key, others in self._at_odds(name, policy).items():
             shown = [*others[:_SHOWN], *([f"{len(others) - _SHOWN} more"] if len(others) > _SHOWN else [])]
             select = f"{', '.join(shown)} select{'s' if len(others) == 1 else ''} the same pods"
-            words.append(f"{select}, of which no two can ever be there: all in one {key}, and apart in it")
+            words.append(f"{select}, and no two of these can ever be placed: all in one {key}, and apart in it")
         return words
 
     def _at_odds(self, name: Identity, policy: PolicyInForce | None) -> Mapping[str, Sequence[str]]:
@@ -226,13 +226,13 @@ class PolicyStatus(Standings[PolicySpec, PolicyInForce]):
             for each in others:
                 there = self._policies.get(Identity(name.namespace, each))
                 if there is None:
-                    words.append(f"{each}, which is not there")
+                    words.append(f"{each}, which does not exist")
                 elif parameter == "parent" and not isinstance(there.parameters, FairShare):
-                    words.append(f"{each}, which is no fair share")
+                    words.append(f"{each}, which is not a fair share")
                 elif isinstance(there.parameters, Hosted):
-                    words.append(f"{each}, which governs nobody, for it is asked")
+                    words.append(f"{each}, which matches no pods, because it is asked")
         return words
 
 
 def _worded(message: str, count: int, doubts: Sequence[str]) -> str:
-    return "; ".join([message, f"it governs {count} pod{'' if count == 1 else 's'}", *doubts])
+    return "; ".join([message, f"it matches {count} pod{'' if count == 1 else 's'}", *doubts])

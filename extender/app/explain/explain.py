@@ -104,7 +104,7 @@ class Explain:
         told = self._cache.staleness.told() if explanation.waits else ""
         if not told:
             return explanation
-        remedy = "see whether Escher can reach the API server: its log, and the ages in /readyz"
+        remedy = "check whether Escher can reach the API server: see its log, and the ages in /readyz"
         summary = f"{explanation.summary}; {told}"
         return replace(explanation, summary=summary, remedies=[remedy, *explanation.remedies])
 
@@ -115,8 +115,8 @@ class Explain:
         if pod.deleting:
             return _rests(subject, "is being deleted")
         if not self._cache.ours(pod):
-            summary = f"is the scheduler {pod.scheduler}'s, which does not ask Escher: why it waits is not known here"
-            remedy = "name the scheduler in the setting scheduler_names, if it is a profile that calls Escher"
+            summary = f"has schedulerName {pod.scheduler}, which does not call Escher: why it waits is unknown here"
+            remedy = "if that is a profile that calls Escher, add it to the setting scheduler_names"
             return _waits(subject, summary, remedy)
         if self._cache.safety_switches.observes(pod.namespace):
             return self._observed(subject, pod)
@@ -127,10 +127,10 @@ class Explain:
             of_gang = self._gang(gang)
             return replace(of_gang, subject=subject, waits=True, summary=f"{of_gang.subject} {of_gang.summary}")
         if pod.gated or pod.at_our_gate:
-            summary = "waits: it has scheduling gates, and no scheduler looks at it until they are removed"
+            summary = "waits: it has scheduling gates, and schedulers ignore it until these are removed"
             return _waits(subject, summary, "remove its scheduling gates")
         if (held := self._cache.ledger.holding(pod.uid)) is not None:
-            return _waits(subject, f"its room is held on {held.node} until it is bound")
+            return _waits(subject, f"waits: its capacity on {held.node} is reserved until it is bound")
         judged = self._nodes.judge(pod)
         summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
         never = None if judged.fitting else self._cache.policies.judging.why_never(pod)
@@ -148,9 +148,9 @@ class Explain:
         """Says what filter would answer if it refused pods."""
         now = self._cache.clock.steady()
         would = self._cache.observing.would_refuse(pod, list(self._cache.nodes), now)
-        said = f"it would be turned away: {would}" if would else "it would pass"
-        summary = f"is left to kube-scheduler, for Escher only observes here; {said}"
-        return _waits(subject, summary, "`kubectl describe pod` tells why kube-scheduler has not placed it")
+        said = f"it would be refused: {would}" if would else "it would pass"
+        summary = f"is left to kube-scheduler, because Escher only observes here; {said}"
+        return _waits(subject, summary, "`kubectl describe pod` shows why kube-scheduler has not placed it")
 
     # -- gangs ---------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class Explain:
             case Phase.BINDING:
                 return _rests(subject, f"is being bound: {len(gang.barrier.writing)} Bindings are under way")
             case Phase.QUARANTINED:
-                remedy = "report what Escher's log says of it; to start it anew, delete its pods and create them again"
+                remedy = "report Escher's log; to start the gang again, delete its pods and create them again"
                 return _waits(subject, f"waits: {QUARANTINE}", remedy)
         if (
             self._cache.safety_switches.observes(key.namespace)
@@ -176,7 +176,7 @@ class Explain:
                 by = "a pod or gang of another namespace"
             explanation = _adding(explanation, *left_in_part(replace(unfinished, by=by)))
         in_doubt = key in self._cache.gangs.quorums.in_doubt
-        remedy = "to start it anew, delete its pods: Escher does not, for they may be what is left of one that ran"
+        remedy = "to start it again, delete its pods: Escher does not, because they may be the rest of a gang that ran"
         return _adding(explanation, what_runs(gang, in_doubt=in_doubt), remedy if in_doubt else "")
 
     def _waiting(self, gang: Gang, subject: str) -> Explanation:
@@ -184,12 +184,12 @@ class Explain:
         if gang.missing:
             absent, remedies = gang.absent, list[str]()
             if absent < gang.missing:
-                remedies.append("remove the scheduling gates of its members; Escher takes off its own")
+                remedies.append("remove the scheduling gates of its members; Escher removes its own")
             if absent:
                 remedies.append(f"create members ({absent} more), or lower the annotation escher.dev/gang-min-member")
             return _waits(subject, f"waits: {reason}", *remedies)
         if gang.phase is Phase.PLANNED:
-            remedy = "wait: kube-scheduler is on its way with the others; if it is not, look at those that are pending"
+            remedy = "wait: kube-scheduler is scheduling the others; if it is not, look at the pending ones"
             return _waits(subject, f"waits: {reason}", remedy)
         return self._without_room(gang, subject, reason)
 
@@ -201,31 +201,31 @@ class Explain:
         fitting, remedies = judged.fitting, self._remedies(template, Judged(judged.groups, []))
         if gang.wait.shortfall is None and judged.groups and not fitting:
             # No plan was looked for: no node can have a member.
-            reason = f"none of {len(self._cache.nodes)} nodes can have one of its {gang.needed} members"
+            reason = f"none of {len(self._cache.nodes)} nodes can run one of its {gang.needed} members"
         if template.governed:
-            reason = f"{reason}; policies that govern it: {self._numbers.summed_up(template)}"
+            reason = f"{reason}; policies that match it: {self._numbers.summed_up(template)}"
         over = self._cache.gangs.waiting.quota.over(gang)
         if over is not None:
             return self._over_quota(subject, over)
         why_not = self._cache.gangs.planning.why_not(gang, self._cache.clock.steady())
         if why_not == HOPELESS:
-            reason = f"{reason}; it would have no place if the nodes were empty either"
-            remedies.insert(0, "loosen what its members require of each other, or add or label nodes")
+            reason = f"{reason}; it would not fit on empty nodes either"
+            remedies.insert(0, "relax what its members require of each other, or add or label nodes")
         elif why_not == UNPLANNED:
             reason = f"{reason}; {why_not}"
-            remedies.insert(0, "have fewer of its members, or of what they require of others, differ")
+            remedies.insert(0, "give its members fewer different specs and fewer different rules about other pods")
         elif why_not in (GIVES_WAY, GOVERNED_ANEW):
             reason = f"{reason}; {why_not}"
         elif why_not in (REFUSED_ELSEWHERE, NOT_BROUGHT):
             reason = f"{reason}; {why_not}, and it is planned again after a pause"
-            remedies.insert(0, "look at `kubectl describe pod` of its members: there kube-scheduler tells its reason")
+            remedies.insert(0, "look at `kubectl describe pod` of its members: it shows kube-scheduler's reason")
         if fitting:
-            reason = f"{reason} ({len(fitting)} of {len(self._cache.nodes)} nodes have room for one member)"
+            reason = f"{reason} (one member alone fits on {len(fitting)} of {len(self._cache.nodes)} nodes)"
             shortfall = gang.wait.shortfall
             if shortfall is not None and shortfall.cause is not None:
                 each = amount(shortfall.cause.resource, shortfall.cause.asked)
                 more = f"{gang.needed - shortfall.placed} more members"
-                remedies.insert(0, f"free or add {each} for each of {more}, or lower the quorum")
+                remedies.insert(0, f"free or add {each} for each of {more}, or lower gang-min-member")
         is_done, helps = what_is_done(self._cache, gang)
         reason, remedies = "; ".join([reason, *is_done]), [*remedies, *helps]
         found = _waits(subject, f"waits: {reason}", *remedies)
@@ -233,10 +233,12 @@ class Explain:
 
     def _over_quota(self, subject: str, over: Over) -> Explanation:
         remedy = (
-            f"wait until others of namespace {over.namespace} are gone, or raise isolation's {over.of.value} for it"
+            f"wait until others of its namespace end, or raise isolation.namespaces.{over.namespace}.{over.of.value}"
         )
         if over.asked > over.limit:
-            remedy = f"lower the quorum to {over.limit}, or raise isolation's {over.of.value} for {over.namespace}"
+            remedy = (
+                f"set gang-min-member to {over.limit}, or raise isolation.namespaces.{over.namespace}.{over.of.value}"
+            )
         return _waits(subject, f"waits: {OVER_QUOTA}; {over}", f"{remedy}; `escher quota` shows it")
 
     # -- nodes ---------------------------------------------------------------------------------------------------
@@ -246,8 +248,8 @@ class Explain:
         if not total:
             return "waits: the cluster has no nodes"
         if fitting:
-            return f"waits for kube-scheduler: {len(fitting)} of {total} nodes have room, such as {fitting[0]}"
-        return f"waits: none of {total} nodes can have it. " + "; ".join(
+            return f"waits for kube-scheduler: {len(fitting)} of {total} nodes fit it, such as {fitting[0]}"
+        return f"waits: none of {total} nodes can run it. " + "; ".join(
             f"{len(group.nodes)}: {group.detail()}" for group in groups
         )
 
@@ -255,38 +257,36 @@ class Explain:
 
     def _remedies(self, pod: Pod, judged: Judged) -> list[str]:
         if judged.fitting:
-            return [
-                "wait: kube-scheduler tries it again soon; `kubectl describe pod` tells of rules that only it knows"
-            ]
+            return ["wait: kube-scheduler tries it again soon; `kubectl describe pod` shows kube-scheduler's reasons"]
         missing, others = list[str](), list[str]()
         for group in judged.groups:
             withheld = "" if group.best is None else self.why_withheld(group.best.resource)
             if group.best is not None and withheld:
-                missing.append(f"{group.best.resource} is not wholly in force: {withheld}; see `escher quota`")
+                missing.append(f"{group.best.resource} is not fully in force: {withheld}; see `escher quota`")
             elif group.best is not None and group.rule == ABSENT:
                 missing.append(self._create(group.best))
             elif group.best is not None:
                 others.append(self._make_room(group, group.best))
             elif group.rule == NAMED and not group.policy:
-                others.append("have fewer policies govern it: by escher.dev/policy, or by their selectors")
+                others.append("let fewer policies match it: change escher.dev/policy, or the policies' selectors")
             elif group.rule == NAMED:
                 there = group.policy in self._cache.policy_matching.in_force(pod.namespace)
-                to_do = f"ask it: escher policy ask {group.policy} --task NAME" if there else "create it"
-                others.append(f"policy {group.policy}: {to_do}; or do without it")
+                to_do = f"run escher policy ask {group.policy} --task NAME" if there else "create it"
+                others.append(f"policy {group.policy}: {to_do}, or remove it from the pod")
             elif group.rule.startswith(POLICIES):
-                others.append("change that policy, or add nodes where it lets the pod be")
+                others.append("change that policy, or add nodes that it allows")
             elif group.rule == TENANT_UNITS:
                 key = self._cache.tenancy.foreign(pod.namespace, pod.requests)
                 others.append(
-                    f"have the owner of {key} export it to namespace {pod.namespace} (spec.exportTo), or ask for a"
-                    " resource of your own namespace or for a shared one"
+                    f"let the owner of {key} export it to namespace {pod.namespace} (spec.exportTo), or request a"
+                    " resource of your own namespace or a shared one"
                 )
             elif group.rule == CORDONED:
                 others.append(f"uncordon a node, such as {min(group.nodes)}")
             elif group.rule == TAINTED:
-                others.append(f"tolerate the taints of a node, or remove them, such as those of {min(group.nodes)}")
+                others.append(f"tolerate or remove the taints of a node, such as {min(group.nodes)}")
             else:
-                others.append("loosen the pod's node selector or affinity, or label a node to match it")
+                others.append("relax the pod's node selector or affinity, or label a node to match it")
         return missing + others
 
     def _create(self, short: Short) -> str:
@@ -306,8 +306,8 @@ class Explain:
         if in_domain(short.resource, self._cache.ledger.capacity.domain):
             told = f"raise its capacity: {told}"
         elif group.rule == NO_ROOM:
-            told = f"a larger node, or room: {told}"
-        return f"{told}; held there by {holders}" if holders else told
+            told = f"add a larger node, or free capacity: {told}"
+        return f"{told}; used there by {holders}" if holders else told
 
     def _holders(self, node: NodeName, resource: ResourceKey) -> str:
         row = self._cache.ledger.rows[node]
@@ -321,7 +321,7 @@ class Explain:
         pod = self._cache.pods.get(PodUid(holding.holder))
         namespace = namespace_of(holding) if pod is None else pod.namespace
         if self._within not in (None, namespace):
-            return "others of another namespace"
+            return "holders in another namespace"
         if pod is not None:
             return f"pod {pod}"
         if is_claim(holding):

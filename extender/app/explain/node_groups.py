@@ -55,7 +55,7 @@ class Group:
             return f"{self.said}; {self.numbers}" if self.numbers else self.said
         if self.rule == ABSENT:
             return f"{short.resource} does not exist on them"
-        most = f"asked {amount(short.resource, short.asked)}, at most {number(short.resource, short.free)} free"
+        most = f"requested {amount(short.resource, short.asked)}, at most {number(short.resource, short.free)} free"
         return f"{self.said}: {most} (on {self.best_node})"
 
     def shown(self, of_type: str = "") -> NodeGroup:
@@ -130,4 +130,4 @@ def _first_rule(
         if rejection is not None:
             return (ABSENT if rejection.reason == NOT_THERE else name), rejection
     short = room(node.name)
-    return ("" if short is None else NO_ROOM), Refuse("they have too little room", short)
+    return ("" if short is None else NO_ROOM), Refuse("they have too little free capacity", short)

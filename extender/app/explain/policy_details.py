@@ -44,7 +44,7 @@ class Places:
 
     @property
     def word(self) -> str:
-        return "nodes" if self.key == HOSTNAME else f"places by {self.key}"
+        return "nodes" if self.key == HOSTNAME else f"domains of {self.key}"
 
     @property
     def taken(self) -> list[str]:
@@ -128,7 +128,7 @@ class PolicyNumbers:
         places = self.places(pod, (policy,), near.topology_key)
         if places.counts:
             where = max(places.counts, key=lambda value: (places.counts[value], value))
-            return f"{sum(places.counts.values())} of its pods are there, on {where}"
+            return f"{sum(places.counts.values())} of its pods are placed, on {where}"
         if near.size < 2:
             return ""
         need, room = asked_of(pod.requests), dict[str, int]()
@@ -136,10 +136,10 @@ class PolicyNumbers:
             rows = (self._cache.ledger.rows[name] for name in names)
             room[value] = sum(copies(row.capacity, row.held, need, None, near.size) for row in rows)
         if not room:
-            return f"room for {near.size} like it is needed in one of {places.word}, and there is none"
+            return f"capacity for {near.size} such pods is needed in one of the {places.word}, and there is none"
         best = max(room, key=lambda value: (room[value], value))
         said = f"{min(room[best], near.size)}, on {best}"
-        return f"room for {near.size} like it is needed in one of {len(places.nodes)} {places.word}; most is {said}"
+        return f"capacity for {near.size} such pods is needed in one of {len(places.nodes)} {places.word}; best: {said}"
 
     def _even(self, places: Places, even: Balance) -> str:
         counts = sorted(((places.counts.get(value, 0), value) for value in places.nodes), reverse=True)
@@ -149,8 +149,8 @@ class PolicyNumbers:
             most = -(-even.tasks // max(1, len(places.nodes)))
             rule = f"at most {most} of its {even.tasks} pods in each of {len(places.nodes)} {places.word}"
         else:
-            rule = f"at most {even.max_skew} more in one of {len(places.nodes)} {places.word} than where fewest are"
-        return f"{rule}; there are: {there}{more}" if there else rule
+            rule = f"at most {even.max_skew} more in one of {len(places.nodes)} {places.word} than in the emptiest"
+        return f"{rule}; now: {there}{more}" if there else rule
 
     # -- the rest ------------------------------------------------------------------------------------------------
 

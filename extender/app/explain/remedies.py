@@ -96,11 +96,9 @@ class Remedies:
     def _uncordoned(self, judged: Judged, count: int) -> Iterator[Ladder]:
         names = sorted(name for group in judged.groups if group.rule == CORDONED for name in group.nodes)
         for name in names[:_FEW]:
-            yield _one(f"node {name} is uncordoned", Uncordoned(name))
+            yield _one(f"uncordon node {name}", Uncordoned(name))
         if count > 1 and len(names) > 1:
-            yield _enough(
-                names, lambda some: Remedy(f"{_listed('node', some)} are uncordoned", _each(Uncordoned, some))
-            )
+            yield _enough(names, lambda some: Remedy(f"uncordon {_listed('node', some)}", _each(Uncordoned, some)))
 
     def _added(self, pod: Pod, gang: Gang | None, count: int) -> Iterator[Ladder]:
         """Nodes like those that could have such pods, also in topology domains of their own."""
@@ -110,13 +108,13 @@ class Remedies:
         with_free = f", with {asked} free" if asked else ""
         for like, per_node in islice(self._kinds(pod), 2):
             for own in dict.fromkeys(((), self._keys(pod))):
-                apart = f", each with a {' and '.join(own)} of its own" if own else ""
+                apart = f", each with its own {' and '.join(own)}" if own else ""
 
                 def more(
                     number: int, like: NodeName = like, own: tuple[str, ...] = own, said: str = f"{with_free}{apart}"
                 ) -> Remedy:
-                    nodes = "1 more node" if number == 1 else f"{number} more nodes"
-                    return Remedy(f"{nodes} like {like}{said}", (Added(like, number, own),))
+                    nodes = "1 node" if number == 1 else f"{number} nodes"
+                    return Remedy(f"add {nodes} like {like}{said}", (Added(like, number, own),))
 
                 most = count if gang is not None else min(_MOST_ENDING, 1 + self._others_waiting(pod))
                 lacking = count if gang is None or gang.wait.shortfall is None else count - gang.wait.shortfall.placed
@@ -181,9 +179,9 @@ class Remedies:
             names = sorted({data for node in some for data in missing[node]})
             on = f"{'node' if len(some) == 1 else 'nodes'} {', '.join(some)}"
             supposed = [Offered(EphemeralName(pod.namespace, d), node, 1) for node in some for d in missing[node]]
-            each = ", each as by" if len(supposed) > 1 else ":"
+            each = ", for example:" if len(supposed) > 1 else ":"
             how = f"escher resource set --namespace {pod.namespace} {names[0]} 1 --node {some[0]}"
-            return Remedy(f"{' and '.join(names)} above 0 on {on}{each} {how}", supposed)
+            return Remedy(f"set {' and '.join(names)} above 0 on {on}{each} {how}", supposed)
 
         if nodes and count == 1:
             for node in nodes:
@@ -211,7 +209,7 @@ class Remedies:
                 if namespace == pod.namespace and not any(map(is_claim, holdings)):
                     continue
                 names = sorted(map(self._holder_in_words, holdings))
-                what = f"namespace {namespace} releases {resource} on {group.best_node}"
+                what = f"let namespace {namespace} release {resource} on {group.best_node}"
                 yield _one(f"{what} ({_some(names)})", *map(self._let_go, holdings))
 
     def _ephemeral(self, judged: Judged) -> Iterator[tuple[Group, ResourceKey]]:
@@ -242,7 +240,7 @@ class Remedies:
 
     def _set(self, resource: ResourceKey, name: EphemeralName, units: int, nodes: Sequence[NodeName]) -> str:
         where = f"--shared {name.name}" if name.shared else f"--namespace {name.namespace} {name.name}"
-        return f"{resource} is {units} on {nodes[0]}: escher resource set {where} {units} --node {nodes[0]}"
+        return f"set {resource} to {units} on {nodes[0]}: escher resource set {where} {units} --node {nodes[0]}"
 
     # -- resident pods -------------------------------------------------------------------------------------------
 
@@ -265,8 +263,8 @@ class Remedies:
                 yield unit
 
     def _all_end(self, units: Sequence[Sequence[Pod]]) -> Remedy:
-        said = " and ".join(self._end_in_words(unit).removesuffix(" ends") for unit in units)
-        return Remedy(f"{said} end", [each for unit in units for each in self._ending(unit)])
+        said = " and ".join(self._end_in_words(unit).removeprefix("end ") for unit in units)
+        return Remedy(f"end {said}", [each for unit in units for each in self._ending(unit)])
 
     def _ending(self, unit: Sequence[Pod]) -> list[Supposed]:
         return [Ended(pod.namespace, pod.name) for pod in unit]
@@ -274,8 +272,8 @@ class Remedies:
     def _end_in_words(self, unit: Sequence[Pod]) -> str:
         gang = self._cache.gangs.of(unit[0].uid)
         if gang is not None:
-            return f"gang {self._cache.gangs.naming.spoken(gang.key)} ({len(unit)} pods) ends"
-        return f"pod {unit[0]} on {unit[0].node} ends"
+            return f"end gang {self._cache.gangs.naming.spoken(gang.key)} ({len(unit)} pods)"
+        return f"end pod {unit[0]} on {unit[0].node}"
 
     def _unit(self, pod: Pod) -> list[Pod]:
         """Returns the pods that end together with it; none if it would be created again."""
@@ -334,7 +332,7 @@ class Remedies:
         quorum, short, key = gang.terms.quorum, gang.wait.shortfall, self._cache.gangs.naming.spoken(gang.key)
 
         def fewer(by: int) -> Remedy:
-            return Remedy(f"quorum {quorum - by} would fit now", (QuorumSet(key, quorum - by),))
+            return Remedy(f"set gang-min-member to {quorum - by}", (QuorumSet(key, quorum - by),))
 
         if (most := quorum - max(1, gang.roster.placed + 1)) > 0:
             yield Ladder(fewer, 1, most, min(most, max(1, short.asked - short.placed if short is not None else 1)))
@@ -347,33 +345,33 @@ class Remedies:
                 case Balance(tasks=tasks) as even:
                     places = len(self._numbers.places(pod, (each.name,), even.topology_key).nodes)
                     more = -(-tasks // max(1, places)) * places + 1
-                    yield self._changed(pod, each.name, replace(even, tasks=more), f"has tasks {more}")
+                    yield self._changed(pod, each.name, replace(even, tasks=more), f"tasks to {more}")
                 case CoLocation(size=size) as near if size > 1:
                     for less in (size // 2, 0):
-                        yield self._changed(pod, each.name, replace(near, size=less), f"has size {less}")
+                        yield self._changed(pod, each.name, replace(near, size=less), f"size to {less}")
                 case AntiAffinity(topology_key=key) as apart if key != HOSTNAME:
                     by_node = replace(apart, topology_key=HOSTNAME)
-                    yield self._changed(pod, each.name, by_node, f"has topology_key {HOSTNAME}")
+                    yield self._changed(pod, each.name, by_node, f"topology_key to {HOSTNAME}")
                 case DataLocality(required=True) as data:
                     preferring = replace(data, required=False)
-                    yield self._changed(pod, each.name, preferring, "has required false, and prefers such nodes")
+                    yield self._changed(pod, each.name, preferring, "required to false (it then prefers such nodes)")
                 case _:
                     pass
         for each in pod.governed:
             if isinstance(each.parameters, AntiAffinity | Balance | CoLocation | DataLocality):
-                yield _one(f"policy {each.name} is removed", PolicySet(pod.namespace, each.name, None))
+                yield _one(f"remove policy {each.name}", PolicySet(pod.namespace, each.name, None))
 
     def _skewed(self, pod: Pod, policy: str, even: Balance) -> Ladder:
         def rung(more: int) -> Remedy:
             skew = even.max_skew + more
-            return self._changed(pod, policy, replace(even, max_skew=skew), f"allows max_skew {skew}").rung(1)
+            return self._changed(pod, policy, replace(even, max_skew=skew), f"max_skew to {skew}").rung(1)
 
         return Ladder(rung, 1, _MOST_SKEW, 1)
 
     def _changed(self, pod: Pod, policy: str, parameters: Parameters, said: str) -> Ladder:
         in_force = self._cache.policy_matching.in_force(pod.namespace)[policy]
         changed = replace(in_force, parameters=parameters)
-        return _one(f"policy {policy} {said}", PolicySet(pod.namespace, policy, changed))
+        return _one(f"in policy {policy}, set {said}", PolicySet(pod.namespace, policy, changed))
 
 
 def _makes_room(row: Row, unit: Sequence[Pod], pod: Pod) -> bool:

@@ -198,7 +198,7 @@ class _Wondering:
             raise Invalid("count", asked.count, f"count is {asked.count}; write 1 to {LARGEST_GANG}")
         key = GangKey(asked.namespace, asked.name)
         if asked.gang and self._cache.gangs.naming.is_taken(key):
-            raise Invalid("name", asked.name, f"there is a gang {key} already: ask about it, or give another name")
+            raise Invalid("name", asked.name, f"gang {key} exists already: ask about it, or use another name")
         pods = [self._made(asked, number) for number in range(asked.count)]
         if asked.gang:
             for pod in pods:

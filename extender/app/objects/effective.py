@@ -108,8 +108,8 @@ class Standings(Generic[Spec, F]):
         spec = None if source is None else source.spec
         why = self._in_force.why_not(item.name)
         if why is None:
-            return Standing(True, "InForce", "what the spec says is in force", spec)
-        said = why.message if spec is None else f"{why.message}; what it said before stays in force"
+            return Standing(True, "InForce", "the spec is in force", spec)
+        said = why.message if spec is None else f"{why.message}; the former spec stays in force"
         return Standing(False, why.reason, said, spec)
 
     def is_as_said(self, item: Declared[Spec], status: Standing[Spec]) -> bool:

@@ -154,8 +154,8 @@ class Expiry(Generic[O]):
         if entry.item.deleting:
             return ""
         if self._writing.is_stray(entry):
-            return "it came of a call that had been given up, or that arrived again after the deletion"
-        return "its time to live is over" if ends is not None and ends <= now.time_of_day else ""
+            return "its creation was given up, or arrived again after the deletion"
+        return "its time to live has expired" if ends is not None and ends <= now.time_of_day else ""
 
     async def is_sure(self, entry: Entry[O]) -> bool:
         """Whether an object that is due really ends. Raises Unavailable, Refused."""

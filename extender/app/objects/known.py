@@ -153,7 +153,7 @@ class Known(Generic[O]):
         """The store answered this to a write or a read of Escher's: the object exists."""
         name = identity(item.name)
         if asked is not None and self._went_back(item, asked):
-            _log.warning("the API server has gone back in time", name=str(name), version=item.resource_version)
+            _log.warning("the API server's resourceVersion went back", name=str(name), version=item.resource_version)
             self._ended.pop(item.uid, None)
             self._rewind(name)
         self.doubtful.pop(name, None)

@@ -79,7 +79,7 @@ class Writing(Generic[O, C]):
             except Exception as error:
                 raise Broken(attempt) from error
             return replace(attempt, after=after)
-        raise Unavailable(f"{name} is changed by others faster than it can be set", retry_after=1.0)
+        raise Unavailable(f"other clients change {name} faster than Escher can set it", retry_after=1.0)
 
     async def carry_out(self, attempt: Written[O, C], *, dry_run: bool = False) -> O | None:
         """Does the step once; returns what it left. Raises Unavailable, Gone, Occupied, Refused."""
@@ -156,7 +156,7 @@ class Writing(Generic[O, C]):
                 self.deleted(entry.item, left)
                 self.settled(name)
             return entry.item, left
-        raise Unavailable(f"{name} is changed by others faster than it can be deleted", retry_after=1.0)
+        raise Unavailable(f"other clients change {name} faster than Escher can delete it", retry_after=1.0)
 
     def settled(self, name: Named) -> None:
         """What is known of the object is final, and creations still on their way are void."""
@@ -184,7 +184,7 @@ class Writing(Generic[O, C]):
                 await self.refresh(name)
                 return
             self.deleted(entry.item, left)
-            _log.info("an object is collected", kind=self._kind, name=str(name), why=reason)
+            _log.info("an object is garbage-collected", kind=self._kind, name=str(name), why=reason)
 
     async def ask_about(self, name: Named) -> None:
         """Asks about the object if it is in doubt. Raises Unavailable, Refused."""
@@ -198,8 +198,8 @@ def _is_at(entry: Entry[Any] | None, version: str) -> bool:
 
 
 def version_conflict(name: Named, expected: str, now: Entry[Any] | None) -> VersionConflict:
-    said = f"{name} is not there" if now is None else f"{name} is at version {now.version} now"
-    return VersionConflict("If-Match", expected, f"{said}, not at {expected}")
+    said = f"{name} does not exist" if now is None else f"{name} is at version {now.version}"
+    return VersionConflict("If-Match", expected, f"{said}; expected version {expected}")
 
 
 def refused_creation(name: Named, error: Refused) -> ManagementError:
@@ -208,6 +208,6 @@ def refused_creation(name: Named, error: Refused) -> ManagementError:
     if isinstance(error, Gone):
         return NotFound("namespace", namespace, f"there is no namespace {namespace}: {error}")
     if isinstance(error, Terminating):
-        said = f"namespace {namespace} is being deleted, and nothing new can be set in it: {error}"
+        said = f"namespace {namespace} is being deleted, and nothing new can be created in it: {error}"
         return BeingDeleted("namespace", namespace, said)
     return Invalid("name", str(name), f"the API server refuses it: {error}")

@@ -169,9 +169,9 @@ def announced(
                 words = f"{words}: {in_words(shortfall, member.governed, alone=alone)}"
             return of_gang("GangTurnedAway", gang, words, member.name)
         case RoomSaved(gang, needed):
-            return of_gang("GangRoomSaved", gang, f"what comes free is saved for its {needed} places")
+            return of_gang("GangRoomSaved", gang, f"backfill reservation for its {needed} places")
         case TurnLost(gang, seconds):
-            return of_gang("GangTurnLost", gang, f"nothing is saved for it for {seconds:g} s")
+            return of_gang("GangTurnLost", gang, f"no backfill reservation for {seconds:g} s")
         case GangTimedOut(gang, arrived, quorum):
             return of_gang("GangTimedOut", gang, f"{arrived} of {quorum} members were ready to be bound in time")
         case GangInPart(gang, quorum, members) | GangInDoubt(gang, quorum, members):
@@ -179,9 +179,9 @@ def announced(
         case GangQuarantined(gang, _, defect):
             return of_gang("GangQuarantined", gang, repr(defect))
         case EvictFor(gang, _, victims):
-            return of_gang("PodsEvicted", gang, f"for its sake: {_names(victims, within)}")
+            return of_gang("PodsEvicted", gang, f"for this gang: {_names(victims, within)}")
         case EvictRest(gang, preemptor, rest):
-            return of_gang("PodsEvicted", gang, f"the rest of it, for {pod_named(preemptor)}: {_names(rest, within)}")
+            return of_gang("PodsEvicted", gang, f"its others, for {pod_named(preemptor)}: {_names(rest, within)}")
         case EvictMembers(gang, quorum, members, proof):
             return of_gang("PodsEvicted", gang, f"of its quorum of {quorum}: {_names(members, within)}; {proof}")
         case Withheld(act, namespace, gang, about):
@@ -192,7 +192,7 @@ def announced(
         case PolicyFailed(policy, defect):
             return DecisionEvent(number=number, time=when, what="PolicyFailed", detail=f"{policy}: {defect!r}")
         case _:
-            raise AssertionError(f"nobody has words for {told}")
+            raise AssertionError(f"no text for {told}")
 
 
 def _reasons(verdict: Verdict) -> str:

@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 from extender.app.contracts.effects import PolicyFailed
 from extender.core.policy import Policy, Refuse, has
 
-FAILED = "a policy has met a defect of its own: see Escher's log"
+FAILED = "a policy failed with an internal error: see Escher's log"
 REFUSED = Refuse(FAILED, preemption_helps=False)
 _PAUSE = 1.0
 """Seconds."""

@@ -57,8 +57,8 @@ class Withheld:
     def until(self) -> str:
         """States when the object comes into force."""
         if self.outside:
-            return "it has there what it had before, and no more"
-        return "this one is in force when " + ("one of them is gone" if self.full else "there is room in the quota")
+            return "it keeps there what it had before, and gets no more"
+        return "this one comes into force when " + ("one of them is gone" if self.full else "the quota allows it")
 
 
 class Capacities:
@@ -142,7 +142,7 @@ class Capacities:
         """States, with numbers, that the node has its most keys."""
         row, most = self._scheduler.cache.ledger.rows.get(node), self._scheduler.cache.rules.keys_per_node
         count = 0 if row is None else len(row.ephemeral)
-        return f"node {node} has {count} ephemeral resources, and may have {most} (max_ephemeral_resources_per_node)"
+        return f"node {node} has {count} ephemeral resources; the limit is {most} (max_ephemeral_resources_per_node)"
 
     def outside(self, name: EphemeralName, nodes: Iterable[NodeName]) -> str:
         """Returns why nodes or the name are outside of the namespace's domain; empty if none is."""

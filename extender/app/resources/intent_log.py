@@ -65,7 +65,7 @@ class NotAnnounced(Invalid):
     """The intent cannot be stored, and nothing of the transaction is written."""
 
     def __init__(self, objects: int, why: str) -> None:
-        super().__init__("operations", objects, f"{objects} objects cannot be written as one: {why}")
+        super().__init__("operations", objects, f"{objects} objects cannot be written in one transaction: {why}")
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class IntentLog(Expiry[Declared[Intent]]):
             raise NotAnnounced(len(known), self._advice("it cannot be read there"))
         there = len(self._live | {_transaction(entry.item.name) for entry in self.known.entries()})
         if there >= MOST_UNFINISHED:
-            said = f"{there} transactions over several objects are unfinished, and {MOST_UNFINISHED} may be: try again"
+            said = f"{there} transactions over several objects are unfinished (limit {MOST_UNFINISHED}): try again"
             raise NotYet("operations", len(known), said, retry_after=1)
         going = set(deletes)
         announced = Announced(self._taking_back.marks.new(), dict(known))
@@ -139,16 +139,16 @@ class IntentLog(Expiry[Declared[Intent]]):
 
         Raises NotYet; Unavailable while that is not known."""
         if self._listed() is None:
-            raise Unavailable("the intents of earlier transactions are not read yet", retry_after=1.0)
+            raise Unavailable("the intents of earlier transactions have not been read yet", retry_after=1.0)
         if (unfinished := self._unfinished_over(names)) is not None:
-            said = f"{unfinished} is named by an earlier transaction that is to be taken back first: try again"
+            said = f"an earlier transaction that names {unfinished} must be rolled back first: try again"
             raise NotYet("operations", len(names), said, retry_after=1)
 
     def _advice(self, why: str) -> str:
         return (
-            f"what they were before is stored in a TransactionIntent in namespace {self.namespace}, and {why}. Where "
-            "the namespace, the kind (deploy/crds) or the service's rights are missing, create them "
-            "(docs/operations.md#permissions); or write fewer objects, or in mode incremental"
+            f"Escher stores their former state in a TransactionIntent in namespace {self.namespace}, and {why}. If "
+            "the namespace, the kind (deploy/crds) or Escher's rights are missing, create them "
+            "(docs/operations.md#permissions); or write fewer objects, or use mode incremental"
         )
 
     async def _store_intent(self, transaction: str, intent: Intent) -> None:
@@ -159,7 +159,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         try:
             self.known.learn(await self._written(name, intent, content))
         except Gone as error:
-            raise Unavailable(f"the intent {name} is deleted by others", retry_after=1.0) from error
+            raise Unavailable(f"another client deleted the intent {name}", retry_after=1.0) from error
 
     async def _written(self, name: Identity, intent: Intent, write: Awaitable[Declared[Intent]]) -> Declared[Intent]:
         """Returns the intent as it is stored. Raises Unavailable, Refused."""
@@ -188,7 +188,7 @@ class IntentLog(Expiry[Declared[Intent]]):
             if await self._delete(entry.item):
                 return True
             await self._writing.refresh(name)
-        raise Unavailable(f"the intent {name} is changed by others faster than it can be deleted", 1.0)
+        raise Unavailable(f"other clients change the intent {name} faster than Escher can delete it", 1.0)
 
     async def _delete(self, stored: Declared[Intent]) -> bool:
         """Deletes the intent at its known version; False if it has changed since, or is gone."""
@@ -278,7 +278,7 @@ class IntentLog(Expiry[Declared[Intent]]):
     def consider(self, entry: Entry[Declared[Intent]], now: Moment) -> None:
         super().consider(entry, now)
         if entry.item.problem:
-            said = "an intent cannot be understood: nothing is taken back by it, look at it and delete it"
+            said = "an intent is invalid: Escher rolls nothing back by it; look at it and delete it"
             _log.warning(said, name=str(entry.item.name), why=entry.item.problem)
         self.nudge()
 
@@ -325,7 +325,7 @@ class IntentLog(Expiry[Declared[Intent]]):
                 change = Replacement(intent, replace(intent, given_up=True))
                 stored = await self._store.merge(name, change, if_version=stored.resource_version)
             except (Occupied, Gone) as error:
-                raise Unavailable(f"the intent {name} is being changed by others", 1.0) from error
+                raise Unavailable(f"other clients are changing the intent {name}", 1.0) from error
             self.known.learn(stored)
         self._taking_back.marks.void(transaction)
 
@@ -339,7 +339,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         await self._close(stored, [each for each in creations if self._taking_back.is_gone(each)])
         if was_known:
             return
-        _log.warning("a transaction that was not finished is taken back", transaction=transaction, name=str(name))
+        _log.warning("an unfinished transaction is rolled back", transaction=transaction, name=str(name))
 
 
 def _transaction(name: Identity) -> str:

@@ -127,7 +127,7 @@ def why_none(choice: NodeChoice, nodes: Nodes, ledger: Ledger, domain: Domain = 
         if (most := ledger.rows.free(best, resource)) < asked:
             least = amount(resource, asked)
             return f"no node has {least} available; the most is {number(resource, most)}, on {best}"
-    return "no node has all of what node_spec asks for available at once, though some have each"
+    return "no node has all that node_spec asks for available, though some nodes have each part"
 
 
 def _named(choice: NodeChoice, nodes: Nodes) -> Collection[NodeName]:

@@ -234,7 +234,7 @@ class WriteBack:
         except (Unavailable, Refused) as error:
             managers = [f"not known: {error}"]
         _log.warning(
-            "somebody changes a node's status back, and is answered ever more slowly",
+            "another client changes a node's status back; Escher restores it at growing intervals",
             node=node,
             desired={each: desired.get(each) for each in differing},
             found={each: (seen.capacity.get(each), seen.allocatable.get(each)) for each in differing},

@@ -137,4 +137,4 @@ class ResourceQuota:
         """Yields where the running total differs from `anew`, which was counted from the ledger."""
         for namespace in {**self._used, **anew}:
             if self.used(namespace) != anew.get(namespace, NOTHING):
-                yield f"{namespace}: {self.used(namespace)}, counted anew {anew.get(namespace, NOTHING)}"
+                yield f"{namespace}: {self.used(namespace)}, recounted as {anew.get(namespace, NOTHING)}"

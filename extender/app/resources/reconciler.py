@@ -45,7 +45,7 @@ class Placements:
             return ResourceStatus(False, "Invalid", item.problem)
         if rival := self._capacities.rival_of(item.name):
             taken = f"{self._capacities.key_of(item.name)} belongs to the older {rival}"
-            return ResourceStatus(False, "NameTaken", f"{taken}; this one is in force when that is gone")
+            return ResourceStatus(False, "NameTaken", f"{taken}; this one comes into force when that is gone")
         chosen = item.chosen
         why = ""
         if item.choice is not None:

@@ -132,7 +132,7 @@ class Resync(Expiry[EphemeralResource]):
             raise Unavailable(f"a transaction that is not in force has written {name}", retry_after=1.0)
         if owner is None or not await self._pods.lives(PodRef(name.namespace, owner.name, owner.uid)):
             return True
-        _log.info("an owner lives that seemed to be gone", name=str(name), owner=owner.name)
+        _log.info("an owner that seemed to be gone still exists", name=str(name), owner=owner.name)
         self._end_for_want_of(owner.uid, name, self.now().steady + self._grace)
         return False
 

@@ -70,7 +70,7 @@ class Rollback:
         if isinstance(written.step, Nothing) or (before is None and after is None):
             return
         if after is not None and after.deleting and before is not None:
-            _log.error("a deletion is not taken back: finalizers hold the object", name=str(name))
+            _log.error("a deletion is not rolled back: finalizers hold the object", name=str(name))
             return
         for _ in range(_ATTEMPTS):
             try:
@@ -80,9 +80,9 @@ class Rollback:
                 why = str(error)
                 entry = await self._writing.refresh(name)
             if entry is None or after is None or not _is_untouched(entry, after):
-                _log.warning("a write is not taken back: the object has changed since", name=str(name), why=why)
+                _log.warning("a write is not rolled back: the object has changed since", name=str(name), why=why)
                 return
-        raise Unavailable(f"{name} is changed by others faster than it can be taken back", retry_after=1.0)
+        raise Unavailable(f"other clients change {name} faster than Escher can roll it back", retry_after=1.0)
 
     async def _undo(self, written: Done, before: EphemeralResource | None, after: EphemeralResource | None) -> None:
         name = written.name

@@ -55,7 +55,7 @@ class Overtaken(Exception):
     """Other writers have changed an object since its transaction was announced."""
 
     def __init__(self, name: EphemeralName) -> None:
-        super().__init__(f"{name} is changed by others faster than it can be set together with the rest")
+        super().__init__(f"other clients change {name} faster than Escher can set it together with the rest")
 
 
 class Resources:
@@ -302,4 +302,4 @@ class Resources:
                 # Changed meanwhile, perhaps set again: the next round looks at it again.
                 await self.writing.refresh(name)
                 return
-            _log.info("nodes that have left are replaced", name=str(name), nodes=list(step.what.nodes))
+            _log.info("nodes that left the cluster are replaced", name=str(name), nodes=list(step.what.nodes))

@@ -75,7 +75,7 @@ def plan(request: SetResource, entry: Known | None, capacities: Capacities, cach
     if entry is not None:
         _require_same_kind(request.name, entry)
         if request.if_absent:
-            said = f"{request.name} is there already, at version {entry.version}"
+            said = f"{request.name} already exists, at version {entry.version}"
             raise VersionConflict("If-None-Match", "*", said)
     choice = request.choice or NodeChoice(node=_own_node(request, cache))
     version = request.if_version if entry is None else entry.meant_by(request.if_version)
@@ -191,7 +191,7 @@ def _expiry(request: SetResource, cache: Cache) -> float | None:
         return None
     expires_at = cache.clock.now() + request.ttl_seconds
     if not 0 <= expires_at <= LAST_MOMENT:
-        raise Invalid("ttl_seconds", request.ttl_seconds, "leads beyond the year 9999")
+        raise Invalid("ttl_seconds", request.ttl_seconds, "ends after the year 9999")
     return expires_at
 
 
@@ -200,7 +200,7 @@ def _own_node(request: SetResource, cache: Cache) -> NodeName:
     if request.caller_node is not None:
         return request.caller_node
     if request.owner is None:
-        raise Invalid("node_spec", None, "names no node, and neither a caller's node nor an owner tells which is meant")
+        raise Invalid("node_spec", None, "names no node, and the request has neither a caller's node nor an owner")
     pod = cache.pods.get(request.owner.uid)
     if pod is None or (pod.namespace, pod.name) != (request.name.namespace, request.owner.name):
         raise Invalid("node_spec", None, f"the owner's node is unknown: there is no running pod {request.owner.name}")
@@ -228,7 +228,7 @@ def held(resource: EphemeralResource) -> str:
 def for_good(resource: EphemeralResource) -> Invalid:
     """Returns the error that it cannot be deleted together with anything else."""
     name, by = resource.name, ", ".join(resource.finalizers)
-    said = f"{name} has finalizers ({by}), so that its deletion could not be taken back: delete it by itself"
+    said = f"{name} has finalizers ({by}), so its deletion could not be rolled back: delete it in a separate call"
     return Invalid("name", str(name), said)
 
 
@@ -242,7 +242,7 @@ def _require_key(name: EphemeralName, capacities: Capacities) -> None:
 def taken(resource: EphemeralResource) -> str:
     """States that another owner has set what a policy would set."""
     whose = f"policy {resource.policy}" if resource.policy else "no policy"
-    return f"{resource.name} is there already, and of {whose}: delete it, or give the policy another name"
+    return f"{resource.name} already exists and belongs to {whose}: delete it, or give the policy another name"
 
 
 def spread(

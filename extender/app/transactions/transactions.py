@@ -286,12 +286,12 @@ class Transactions:
                 if wait > course.can_wait:
                     self._unclaim(course)
                     course.cannot = True
-                    said = f"{error}; what was to be set is in force, or will be taken back"
+                    said = f"{error}; the transaction is in force, or will be rolled back"
                     raise Undecided(said, error.retry_after) from error
             course.can_wait -= wait
             await asyncio.sleep(wait)
         if not course.is_over:
-            raise Unavailable("another instance of the service has taken the transaction back", retry_after=1.0)
+            raise Unavailable("another Escher instance has rolled the transaction back", retry_after=1.0)
 
     async def _stands(self, course: Progress) -> bool:
         """Returns whether what was written is still there, although its intent is gone.
@@ -374,7 +374,7 @@ class Transactions:
         except Refused as error:
             why = str(error)
         course.cannot = True
-        _log.error("a transaction is not wholly taken back", name=str(undoing.written.name), why=why)
+        _log.error("a transaction is not completely rolled back", name=str(undoing.written.name), why=why)
         return True
 
 

@@ -28,8 +28,8 @@ SPREAD = "topology spread"
 MOST_RULES, _SPREAD_COUNTS_AS = 128, 4
 """Most different rules of one gang's members about other pods. A spread reads every node."""
 TOO_MANY = (
-    f"more than {MOST_RULES} different rules about other pods among its members "
-    f"(topology spread counts as {_SPREAD_COUNTS_AS}): give them the same"
+    f"its members have more than {MOST_RULES} different rules about other pods "
+    f"(a topology spread counts as {_SPREAD_COUNTS_AS}): give them the same rules"
 )
 
 

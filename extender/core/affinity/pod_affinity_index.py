@@ -254,18 +254,18 @@ class PodAffinityIndex:
     def violations(self, bound: Mapping[PodUid, Pod]) -> Iterator[Violation]:
         """Differences from a fresh count over these pods."""
         if self._pods.keys() != bound.keys():
-            yield Violation("bystanders", f"{sorted(self._pods)} stand; bound are {sorted(bound)}")
+            yield Violation("bystanders", f"{sorted(self._pods)} indexed; bound are {sorted(bound)}")
             return
         anew = PodAffinityIndex()
         for pod in bound.values():
             anew._stand(pod)
             anew._count(pod, +1)
         if (anew._repelling, anew._ports) != (self._repelling, self._ports):
-            yield Violation("bystanders", f"{self._repelling}, {self._ports}; anew {anew._repelling}, {anew._ports}")
+            yield Violation("bystanders", f"{self._repelling}, {self._ports}; again {anew._repelling}, {anew._ports}")
         counted = anew._counted(list(self._followed))
         for ask, on_nodes in self._followed.items():
             if counted[ask] != on_nodes:
-                yield Violation("bystanders", f"{ask}: {on_nodes}; counted anew {counted[ask]}")
+                yield Violation("bystanders", f"{ask}: {on_nodes}; recounted {counted[ask]}")
 
 
 class _Meant:

@@ -202,10 +202,10 @@ class KeptPlaces:
         read = {node: dict(self._read(node)) for node in self._ledger.totals.unbound_on}
         kept, anew = self._told(self._on), self._told(read)
         if kept != anew:
-            yield Violation("kept_places", f"{kept}; read anew {anew}")
+            yield Violation("kept_places", f"{kept}; recomputed {anew}")
         standing = sorted(pod.uid for pod in self._places.bound())
         if standing != sorted(PodUid(holder) for places in self._on.values() for holder in places):
-            yield Violation("kept_places", f"{standing} stand for what is kept: {self._on}")
+            yield Violation("kept_places", f"{standing} indexed for the kept places {self._on}")
 
     def _told(self, on: Mapping[NodeName, Mapping[Holder, _Place]]) -> dict[tuple[NodeName, Holder], GangKey]:
         places = ((node, holder, place.gang) for node, held in on.items() for holder, place in held.items())
@@ -217,8 +217,10 @@ class KeptPlaces:
         """Whether the pod would take away a gang's place on a node; None: on no node.
 
         `giving_way`: holders whose places do not count. Plans of gangs respect these places themselves."""
+        if self._table.key_asked_for(pod) is not None:
+            return None
         self.refresh()
-        if not self._on or self._table.key_asked_for(pod) is not None:
+        if not self._on:
             return None
         own = pod.constraints or NO_CONSTRAINTS
         open_to_it = self._open_to(pod.namespace, own.apart_from_others(pod.namespace))

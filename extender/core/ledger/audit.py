@@ -49,18 +49,18 @@ def _totals(ledger: Ledger) -> list[Violation]:
         if unbound:
             saved = add([saved, *(h.units for h in unbound if h.kind is HoldingKind.SAVING)])
         if row.unbound != len(unbound):
-            found.append(Violation("ledger_totals", f"{name}: {row.unbound} unbound counted"))
+            found.append(Violation("ledger_totals", f"{name}: {row.unbound} unbound holdings counted"))
         if row.capacity != ({**row.facts, **row.ephemeral} if row.present else {}):
-            found.append(Violation("ledger_totals", f"{name}: capacity {row.capacity} is not its facts and ephemeral"))
+            found.append(Violation("ledger_totals", f"{name}: capacity {row.capacity} is not facts plus ephemeral"))
         if not (row.present or row.holdings or row.ephemeral):
-            found.append(Violation("ledger_totals", f"{name}: a row of nothing"))
+            found.append(Violation("ledger_totals", f"{name}: an empty row"))
     capacity = add(row.capacity for row in ledger.rows.values())
     for what, running, anew in (
         ("capacity", ledger.totals.capacity, capacity),
         ("saved", ledger.totals.saved, saved),
     ):
         if running != {r: u for r, u in anew.items() if u}:
-            found.append(Violation("ledger_totals", f"{what} in all {running}, of the rows {anew}"))
+            found.append(Violation("ledger_totals", f"{what}: total {running}, rows sum to {anew}"))
     return found
 
 
@@ -100,7 +100,7 @@ def _holdings(ledger: Ledger) -> list[Violation]:
     for name, row in ledger.rows.items():
         for holder, holding in row.holdings.items():
             if holding.holder != holder or holding.node != name:
-                found.append(Violation("ledger_index", f"{holding.holder} on {holding.node} is filed elsewhere"))
+                found.append(Violation("ledger_index", f"{holding.holder} on {holding.node} is indexed elsewhere"))
             if _without_owner_or_deadline(holding):
                 found.append(Violation("reservation_without_owner_or_deadline", f"{holder} on {name}"))
     return found

@@ -90,7 +90,7 @@ class Conflict(Exception):
 def require_claim(claim: Holding) -> None:
     """The claim is valid. Raises ValueError, which is a defect of the caller, not a conflict."""
     if claim.kind is HoldingKind.BOUND:
-        raise ValueError(f"{claim.holder} on {claim.node}: what is bound is confirmed, not claimed")
+        raise ValueError(f"{claim.holder} on {claim.node}: a bound pod is confirmed, not claimed")
     if claim.kind in (HoldingKind.SAVING, HoldingKind.RESERVATION) and (claim.owner is None or claim.until is None):
         raise ValueError(f"{claim.holder} on {claim.node}: a {claim.kind.value} needs an owner and a deadline")
     require_units(claim)

@@ -40,51 +40,51 @@ def _names(description: str, min_items: int = 0) -> Any:
 
 
 def _topology() -> Any:
-    said = "The node label by whose value nodes are one place; without it, each node is a place of its own"
+    said = "The node label whose value is the topology domain; by default, each node is a domain"
     return field(default=HOSTNAME, metadata={"description": said, "pattern": _LABEL_KEY, "max_length": 317})
 
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinity:
-    """No two of the policy's pods are in one place; or, with `away_from`, none is where a pod of those policies is,
-    which keep away in turn."""
+    """No two of the policy's pods share a topology domain. With `away_from`, none shares one with a pod of those
+    policies instead, nor the reverse."""
 
     away_from: tuple[str, ...] = _names(
-        "Names of policies of this namespace whose pods these keep away from. Empty: these keep away from each other"
+        "Names of policies of this namespace from whose pods this policy's pods stay apart. Empty: from each other"
     )
     topology_key: str = _topology()
 
 
 @dataclass(frozen=True, slots=True)
 class CoLocation:
-    """All of the policy's pods are in one place: where the first of them is; with `size`, one that has room for so
-    many of its like."""
+    """All of the policy's pods share a topology domain: that of the first pod; with `size`, one that has room for
+    that many pods like it."""
 
-    size: int = _whole(0, "How many pods there will be, alike; 0: not known", 0, MOST_TASKS)
+    size: int = _whole(0, "Expected number of pods, all alike; 0: unknown", 0, MOST_TASKS)
     topology_key: str = _topology()
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The policy's pods are spread evenly: no place has over ceil(tasks / places) of them; or, where `tasks` is 0, over
-    `max_skew` more than the place with fewest."""
+    """The policy's pods are spread evenly: at most ceil(tasks / domains) in a topology domain. If `tasks` is 0, at most
+    `max_skew` more than in the domain with the fewest."""
 
-    tasks: int = _whole(0, "How many pods there will be; 0: not known", 0, MOST_TASKS)
-    max_skew: int = _whole(1, "By how much places may differ where the number of pods is not known", 1, MOST_TASKS)
+    tasks: int = _whole(0, "Expected number of pods; 0: unknown", 0, MOST_TASKS)
+    max_skew: int = _whole(1, "By how many pods domains may differ if tasks is 0", 1, MOST_TASKS)
     topology_key: str = _topology()
 
 
 @dataclass(frozen=True, slots=True)
 class BinPacking:
-    """The policy's pods go to as few nodes as will do: to nodes that have some of them already, and of those to the
-    fullest; to another where none of these has room."""
+    """The policy's pods use as few nodes as possible: first nodes that have some of them, the fullest first; another
+    node only if none of these has room."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataLocality:
-    """The policy's pods are on nodes that have the data: where the ephemeral resource of that name is above 0."""
+    """The policy's pods are on nodes that have the data: the ephemeral resource of that name is above 0."""
 
-    data: tuple[str, ...] = _names("Names of ephemeral resources of this namespace, of which a node has all", 1)
+    data: tuple[str, ...] = _names("Names of ephemeral resources of this namespace; a node must have all of them", 1)
     required: bool = field(
         default=True, metadata={"description": "Whether pods wait for such a node, or only prefer it"}
     )
@@ -92,11 +92,11 @@ class DataLocality:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """Of the nodes that will do, the one with the best value is chosen: a node label that is a number."""
+    """Of the suitable nodes, the one with the best value of a numeric node label is chosen."""
 
     label: str = field(
         metadata={
-            "description": "The node label whose value is the score; nodes without a number there come last",
+            "description": "The node label whose value is the score; nodes without a numeric value come last",
             "pattern": _LABEL_KEY,
             "max_length": 317,
         }
@@ -109,24 +109,24 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Soft:
-    """An ordered list of policies: pods keep to the first; after `wait_seconds` without a place to the second, and so
-    on. After the last they keep to none, unless `required`."""
+    """An ordered list of policies: pods follow the first; after `wait_seconds` without a place the second, and so on.
+    After the last they follow none, unless `required`."""
 
-    preferences: tuple[str, ...] = _names("Names of policies of this namespace, the best first", 1)
-    wait_seconds: int = _whole(5, "How long each of them is tried for", 1, 3600)
-    required: bool = field(default=True, metadata={"description": "Whether one of them must hold in the end"})
+    preferences: tuple[str, ...] = _names("Names of policies of this namespace, in order of preference", 1)
+    wait_seconds: int = _whole(5, "How many seconds each policy is tried", 1, 3600)
+    required: bool = field(default=True, metadata={"description": "Whether pods must meet one of these in the end"})
 
 
 @dataclass(frozen=True, slots=True)
 class FairShare:
-    """Gangs and pods that wait go in the order of what their queue uses for its weight; with `parent`, first in the
-    order of what that uses for its own."""
+    """Waiting gangs and pods go in the order of what their queue uses relative to its weight; with `parent`, first in
+    the order of what the parent uses relative to its own."""
 
-    weight: int = _whole(1, "How much of what there is is theirs, against their siblings", 1, LARGEST_WEIGHT)
+    weight: int = _whole(1, "The weight of the share relative to its siblings", 1, LARGEST_WEIGHT)
     parent: str = field(
         default="",
         metadata={
-            "description": "A policy of this namespace and type, in whose share this is. Empty: it is one of the first",
+            "description": "The policy of this namespace and type whose share contains this one. Empty: top level",
             "pattern": rf"^$|{_LABEL}",
             "max_length": LABEL_LIMIT,
         },
@@ -135,11 +135,11 @@ class FairShare:
 
 @dataclass(frozen=True, slots=True)
 class Priority:
-    """Who waits and has a higher priority goes first; who has waited for `ageing_seconds` counts as one higher, so that
-    nobody waits for ever."""
+    """Waiting gangs and pods of higher priority go first. Each `ageing_seconds` of waiting count as one priority more,
+    so that none waits forever."""
 
-    priority: int = _whole(0, "The higher, the sooner", -1000, 1000)
-    ageing_seconds: int = _whole(600, "After how long of waiting a pod counts as one higher", 1, 86400)
+    priority: int = _whole(0, "Pods with a higher value go first", -1000, 1000)
+    ageing_seconds: int = _whole(600, "Seconds of waiting that raise a pod's priority by 1", 1, 86400)
 
 
 def _name(description: str) -> Any:
@@ -152,10 +152,10 @@ def _items(description: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """At most so many of the tasks that asked run at once, wherever they run; with 1, it is a mutex. Tasks ask the
-    policy, which answers what their pods have to say."""
+    """At most `capacity` of the tasks that asked run at once, on any nodes; with 1, it is a mutex. Tasks ask the
+    policy, which answers what their pods must carry."""
 
-    capacity: int = _whole(1, "How many may run at once", 0, MOST_TASKS)
+    capacity: int = _whole(1, "How many tasks may run at once", 0, MOST_TASKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,43 +163,43 @@ class Successor:
     """A task that comes after others."""
 
     name: str = _name("The task that waits")
-    after: tuple[str, ...] = _names("The tasks that it waits for, all of them", 1)
+    after: tuple[str, ...] = _names("The tasks that it waits for; all must succeed", 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A task runs when those that it comes after have succeeded: barriers, chains and graphs. Tasks ask the policy,
-    which answers what their pods have to say."""
+    """A task runs when the tasks before it have succeeded: barriers, chains and graphs. Tasks ask the policy, which
+    answers what their pods must carry."""
 
-    successors: tuple[Successor, ...] = _items("The tasks that come after others; who is not listed waits for nobody")
-    succeeded: tuple[str, ...] = _names("Tasks that have succeeded, beside those whose pods are seen to")
+    successors: tuple[Successor, ...] = _items("Tasks that wait for others; other tasks wait for none")
+    succeeded: tuple[str, ...] = _names("Tasks that succeeded, besides those whose pods did")
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Who has a share."""
+    """A user that has a share."""
 
-    name: str = _name("The group that tasks of this user ask with")
-    weight: int = _whole(1, "How much of what there is is theirs, against their siblings", 1, LARGEST_WEIGHT)
+    name: str = _name("The group that this user's tasks name")
+    weight: int = _whole(1, "The weight of the share relative to its siblings", 1, LARGEST_WEIGHT)
     parent: str = field(
         default="",
         metadata={
-            "description": "The user in whose share this one's is. Empty: it is one of the first",
+            "description": "The user whose share contains this one. Empty: top level",
             "pattern": rf"^$|{_LABEL}",
             "max_length": LABEL_LIMIT,
         },
     )
     idle: bool = field(
-        default=False, metadata={"description": "Whether it wants nothing for now: its siblings have what is its"}
+        default=False, metadata={"description": "Whether the user wants nothing now; its siblings get its share"}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Users have whole nodes, in proportion to their weights, inside what their parents have. Tasks ask the policy with
-    their user as group, and it answers what their pods have to say."""
+    """Users have whole nodes, in proportion to their weights, inside their parents' share. Tasks ask the policy with
+    their user as group, and it answers what their pods must carry."""
 
-    users: tuple[User, ...] = _items("All who have a share")
+    users: tuple[User, ...] = _items("All users that have a share")
 
 
 Hosted = Queue | Signal | Shares

@@ -13,7 +13,7 @@ from extender.core.names import DOMAIN, in_domain
 from extender.kube.names import ResourceKey
 from extender.kube.quantities import Vector
 
-FOREIGN = "the pod asks for ephemeral resources of another namespace, which does not export them to its own"
+FOREIGN = "the pod requests ephemeral resources of another namespace that are not exported to its namespace"
 MOST_EXPORTS = 64
 """Namespaces to which one resource may be exported."""
 

@@ -37,12 +37,12 @@ class _Composed(PolicyEsl):
         self.parts = tuple(parts)
         self._told: set[str] = set()
         if not parts:
-            raise ValueError(f"composition {self.name!r} is of nothing; name the policies that it is made of")
+            raise ValueError(f"composition {self.name!r} has no parts; name the policies that it is made of")
         names = [policy.name for policy in self.policies()]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two policies have the name {twice[0]!r}, by which their resources are told apart")
+            raise ValueError(f"two policies have the name {twice[0]!r}, and their resources would collide; rename one")
         if launching := [part.name for part in parts if isinstance(part, LaunchingEsl)]:
-            raise ValueError(f"policy {launching[0]!r} launches pods itself; make it of compositions, and not a part")
+            raise ValueError(f"policy {launching[0]!r} launches pods itself and cannot be a part")
         for part in parts:
             for what in ("namespace", "domain", "scheduler"):
                 mine, theirs = getattr(self, what), getattr(part, what)
@@ -99,7 +99,7 @@ class _Composed(PolicyEsl):
         if not nodes or set(nodes).intersection(*able.values()):
             return ""
         counted = "; ".join(f"{what}: {len(set(where) & nodes.keys())}" for what, where in able.items())
-        return f"no node can ever take task {task.name!r}. Of {len(nodes)} nodes have {counted}; none has all of it"
+        return f"no node can ever take task {task.name!r}. Of {len(nodes)} nodes: {counted}; none meets all"
 
     def _tell(self) -> list[Effect]:
         if not self._all_known:

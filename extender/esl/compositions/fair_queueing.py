@@ -40,7 +40,7 @@ class FairQueueing(PolicyEsl):
         """`weights`: by queue. Raises ValueError for slots below 0, and for invalid weights."""
         super().__init__(name, **more)
         if slots < 0:
-            raise ValueError(f"slots is {slots}; it is at least 0")
+            raise ValueError(f"slots is {slots}; write 0 or more")
         self._check(weights)
         self._slots, self._weights = slots, dict(weights)
         self._patience = Patience(patience)
@@ -54,7 +54,7 @@ class FairQueueing(PolicyEsl):
     def requires(self, task: Task) -> Vector:
         if task.group not in self._weights:
             raise InvalidName(
-                "group", task.group, f"is no queue; there are {', '.join(sorted(self._weights)) or 'none'}"
+                "group", task.group, f"is not a queue; the queues are {', '.join(sorted(self._weights)) or 'none'}"
             )
         return {self.key(task.group): 1}
 
@@ -131,4 +131,4 @@ class FairQueueing(PolicyEsl):
         for queue, weight in weights.items():
             require_label("queue", queue)
             if not 1 <= weight <= LARGEST_WEIGHT:
-                raise ValueError(f"weight of queue {queue!r} is {weight}; it is from 1 to {LARGEST_WEIGHT}")
+                raise ValueError(f"weight of queue {queue!r} is {weight}; write 1 to {LARGEST_WEIGHT}")

@@ -167,7 +167,7 @@ class Gandiva(LaunchingEsl):
         return [Notice(self.name, job, text)]
 
     def _unwanted(self, job: str, number: int) -> Notice:
-        return Notice(self.name, job, f"checkpoint {number} of job {job} is not wanted any more; its tasks go on")
+        return Notice(self.name, job, f"checkpoint {number} of job {job} is no longer wanted; its tasks go on")
 
     def _fail(self, job: str, now: float) -> None:
         if self._moves.pop(job, None) is not None:

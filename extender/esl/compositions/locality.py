@@ -24,7 +24,7 @@ class Locality(PolicyEsl):
         """Give `node` or `beside` (a task of this policy). Raises ValueError, InvalidName."""
         super().__init__(name, **where)
         if bool(node) == bool(beside):
-            raise ValueError(f"policy {name!r} needs a node, or a task to run beside; give one of both")
+            raise ValueError(f"policy {name!r} needs either `node` or `beside`; give exactly one")
         self._node, self._beside = NodeName(node), beside
 
     def requires(self, task: Task) -> Vector:

@@ -151,7 +151,7 @@ class Gang:
             self._ghosts[ghost.name] = Held(key, 0, None if gone else ghost.node, bound_at=now)
         self._node_keys = NodeKeys(self._times, left.places)
         self.phase = GhostPhase.ENDING
-        return [*self._look_for_uncovered(now), *self._begin_end(News.ENDED, "left behind by a run before")]
+        return [*self._look_for_uncovered(now), *self._begin_end(News.ENDED, "left behind by an earlier run")]
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -194,7 +194,7 @@ class Gang:
             return []
         if pod.finished or pod.deleting:
             # A kubelet could not admit it, or it was evicted: it holds nothing, or soon will not.
-            by = "was preempted" if pod.preempted else "was ended by others"
+            by = "was preempted" if pod.preempted else "was ended by another component"
             return [self._delete(pod.name), *self._ghost_lost(ghost, f"ghost {pod.name} {by}", now)]
         if pod.node is None or ghost.node is not None:
             return []
@@ -207,7 +207,7 @@ class Gang:
 
     def _ghost_gone(self, name: str, now: float) -> list[Effect]:
         ghost = self._ghosts.pop(name)
-        effects = [] if ghost.lost else self._ghost_lost(ghost, f"ghost {name} was deleted by others", now)
+        effects = [] if ghost.lost else self._ghost_lost(ghost, f"ghost {name} was deleted by another client", now)
         return [*effects, *self._look_for_uncovered(now), *self._settle(now)]
 
     def _ghost_lost(self, ghost: Held, why: str, now: float) -> list[Effect]:
@@ -226,12 +226,12 @@ class Gang:
         losses = self._losses[bundle]
         self._losses[bundle] += 1
         if losses == self._times.attempts:
-            return self._begin_end(News.FAILED, f"{why}; it was replaced {losses} times in vain")
+            return self._begin_end(News.FAILED, f"{why}; it was replaced {losses} times without effect")
         if losses == 0:
-            return [self._tell(f"{why}; another takes its place"), self._make_ghost(bundle, self._in_time(now))]
+            return [self._tell(f"{why}; a new ghost replaces it"), self._make_ghost(bundle, self._in_time(now))]
         pause = self._times.pause(losses - 1, self._seed, f"{self._token}#{bundle}#{losses}")
         self._owed[bundle] = now + pause
-        return [self._tell(f"{why}; another follows in {pause:.1f} s")]
+        return [self._tell(f"{why}; a new ghost follows in {pause:.1f} s")]
 
     def _in_time(self, now: float) -> float:
         return now + self._times.reserve_within
@@ -271,14 +271,14 @@ class Gang:
         if not lost and self.phase is not GhostPhase.ENDING:
             return []
         new = self._uncovered.look(self._held_now(), now)
-        return [self._tell(f"{pod.name} runs on room that nobody holds") for pod in new]
+        return [self._tell(f"{pod.name} runs on capacity that no ghost holds") for pod in new]
 
     # -- ends ----------------------------------------------------------------------------------------------------
 
     def _time_passed(self, now: float) -> list[Effect]:
         effects: list[Effect] = []
         for pod in self._uncovered.overdue(self._held_now(), now):
-            effects.append(self._tell(f"{pod.name} is evicted: its room was taken"))
+            effects.append(self._tell(f"{pod.name} is evicted: its capacity was taken"))
             effects.append(EvictMember(pod.namespace, pod.name, pod.uid))
         effects += self._node_keys.amend(now)
         if self.phase is GhostPhase.HELD:
@@ -290,7 +290,7 @@ class Gang:
             return effects + self._roll_back(f"{bound} of {self.spec.size} ghosts were bound in time", now)
         if self.phase is GhostPhase.HELD:
             failed = f", and {self._members.failed} have failed" if self._members.failed else ""
-            return effects + self._begin_end(News.FAILED, f"no member lived for {self._times.idle:g} s{failed}")
+            return effects + self._begin_end(News.FAILED, f"no member existed for {self._times.idle:g} s{failed}")
         return effects
 
     def _make_good(self, now: float) -> list[Effect]:
@@ -329,7 +329,7 @@ class Gang:
             case SetCapacity(node, resource, _) | RemoveCapacity(node, resource):
                 return self._capacity_refused(effect, (node, resource), why, now)
             case EvictMember(_, name, _):
-                return [self._tell(f"{name} runs on without room: {why}")]
+                return [self._tell(f"{name} still runs without held capacity: {why}")]
             case _:
                 return []
 

@@ -107,8 +107,8 @@ class GangSpec:
         reserved = approach is Approach.EXTENDED_RESOURCES
         if reserved and not self.run:
             raise ValueError(
-                f"gang {self.gang}: nobody runs this ask yet, so that its members would wait for ever; make them from "
-                "the `spec` of its run, or give it a token of its own with `run=`"
+                f"gang {self.gang}: this ask does not run yet, so its members would wait forever; create them from "
+                "the `spec` of its run, or give it its own token with `run=`"
             )
         counted_once = {resource: "0" for resource in held if resource in _ZERO_IS_NONE}
         return PodRequirement(
@@ -148,15 +148,15 @@ def gang(
     bundles = (dict(each),) * size if isinstance(each, Mapping) else tuple(dict(one) for one in each)
     if not 1 <= size <= LARGEST_GANG or len(bundles) != size:
         raise ValueError(
-            f"gang {name!r}: size is {size} with {len(bundles)} bundles; write 1 to {LARGEST_GANG}, as many"
+            f"gang {name!r}: size is {size} with {len(bundles)} bundles; write equal numbers from 1 to {LARGEST_GANG}"
         )
     for bundle in bundles:
         if not bundle:
-            raise ValueError(f"gang {name!r}: a bundle without resources holds nothing; write for example cpu: 1")
+            raise ValueError(f"gang {name!r}: a bundle has no resources; write for example cpu: 1")
         for resource, quantity in bundle.items():
             count(resource, quantity)
             if resource.startswith(f"{domain}/"):
-                raise InvalidName("resource", resource, f"is in {domain}, whose resources are set, not held by ghosts")
+                raise InvalidName("resource", resource, f"is in {domain}, whose resources ghosts cannot hold")
     if one_key and any(bundle != bundles[0] for bundle in bundles):
         raise ValueError(f"gang {name!r}: members that share one key must have equal bundles")
     spec = GangSpec(

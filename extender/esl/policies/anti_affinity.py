@@ -44,7 +44,7 @@ class PairedAntiAffinity(PolicyEsl):
         self._enemies: dict[str, set[str]] = {}
         for one, other in pairs:
             if one == other:
-                raise ValueError(f"group {one!r} cannot keep away from itself by a pair; use AntiAffinity")
+                raise ValueError(f"group {one!r} is paired with itself; use AntiAffinity")
             self._enemies.setdefault(one, set()).add(other)
             self._enemies.setdefault(other, set()).add(one)
 

@@ -74,7 +74,7 @@ class DynamicBalance(_Balance):
     def __init__(self, name: str, *, floor: int = 1, slack: int = 1, **more: str) -> None:
         """Raises ValueError if floor is below 1 or slack below 0."""
         if floor < 1 or slack < 0:
-            raise ValueError(f"floor is at least 1 and slack at least 0; they are {floor} and {slack}")
+            raise ValueError(f"floor must be at least 1 and slack at least 0; they are {floor} and {slack}")
         super().__init__(name, **more)
         self._floor, self._slack = floor, slack
 

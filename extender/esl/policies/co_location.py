@@ -122,7 +122,7 @@ class KnownGroup(_OnOneNode):
         """Each group has `size` members with total `needs`. Raises ValueError, InvalidName."""
         super().__init__(name, **where)
         if size < 1:
-            raise ValueError(f"policy {name!r} has groups of {size}; a group has 1 member or more")
+            raise ValueError(f"policy {name!r} has groups of size {size}; write 1 or more")
         self.units, self._needs = size, needs
 
     def first(self, group: str) -> str | None:

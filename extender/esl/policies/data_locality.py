@@ -49,7 +49,7 @@ class DataLocality(PolicyEsl):
 
     def requires(self, task: Task) -> Vector:
         if not task.group:
-            raise InvalidName("group", "", f"of task {task.name!r} is to be the name of the data")
+            raise InvalidName("group", "", f"of task {task.name!r} must be the name of the data")
         return {} if task.name in self._storing else {self.key(task.group): 1}
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:

@@ -50,11 +50,11 @@ class FairShare(PolicyEsl):
         require_label("user", user)
         self.key(user)
         if not 1 <= weight <= LARGEST_WEIGHT:
-            raise ValueError(f"weight of user {user!r} is {weight}; it is from 1 to {LARGEST_WEIGHT}")
+            raise ValueError(f"weight of user {user!r} is {weight}; write 1 to {LARGEST_WEIGHT}")
         if parent is not None and parent not in self.users:
-            raise ValueError(f"parent of user {user!r} is {parent!r}, who is not there; create that one first")
+            raise ValueError(f"parent of user {user!r} is {parent!r}, which does not exist; create it first")
         if user in self.users and self.users[user].parent != parent:
-            raise ValueError(f"parent of user {user!r} is {self.users[user].parent!r}, and cannot become {parent!r}")
+            raise ValueError(f"parent of user {user!r} is {self.users[user].parent!r}; it cannot become {parent!r}")
         self.users[user] = User(weight, parent)
         return self._effects(None, now)
 
@@ -73,11 +73,11 @@ class FairShare(PolicyEsl):
         for user, said in users.items():
             self.key(require_label("user", user))
             if said.parent is not None and said.parent not in users:
-                raise ValueError(f"parent of user {user!r} is {said.parent!r}, who is not there")
+                raise ValueError(f"parent of user {user!r} is {said.parent!r}, which does not exist")
             above, line = said.parent, [user]
             while above is not None and above in users:
                 if above in line:
-                    raise ValueError(f"user {user!r} is led back to by its parents: {' -> '.join([*line, above])}")
+                    raise ValueError(f"the parents of user {user!r} form a cycle: {' -> '.join([*line, above])}")
                 line.append(above)
                 above = users[above].parent
         gone = [task for task in self.tasks.values() if task.group in self.users.keys() - users.keys()]
@@ -85,7 +85,7 @@ class FairShare(PolicyEsl):
         return [*map(self._in_vain, gone), *self._effects(None, now)]
 
     def _in_vain(self, task: Task) -> Notice:
-        return Notice(self.name, task.name, f"user {task.group} is gone: a task of it that waits does so in vain")
+        return Notice(self.name, task.name, f"user {task.group} was removed: its waiting task cannot start")
 
     def set_idle(self, user: str, idle: bool = True, *, now: float) -> list[Effect]:
         """The user and its descendants want nothing for now, or want again. Raises KeyError."""
@@ -94,7 +94,7 @@ class FairShare(PolicyEsl):
 
     def requires(self, task: Task) -> Vector:
         if task.group not in self.users:
-            raise InvalidName("group", task.group, "is no user; create it first")
+            raise InvalidName("group", task.group, "is not a user; create it first")
         return {self.key(task.group): 1}
 
     def capacities(self, now: float) -> Wanted:

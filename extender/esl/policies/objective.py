@@ -33,7 +33,7 @@ class Objective(PolicyEsl):
         Raises ValueError if gamma cannot be halved `steps` - 1 times."""
         super().__init__(name, **more)
         if steps < 1 or gamma >> (steps - 1) < 1:
-            raise ValueError(f"gamma={gamma} cannot be halved to {steps} steps; it is at least 2**(steps - 1)")
+            raise ValueError(f"gamma={gamma} cannot be halved in {steps} steps; write 2**(steps - 1) or more")
         self._score, self._gamma = score, gamma
         self._thresholds = [gamma >> step for step in range(steps)]
         if self._thresholds[-1] > 1:

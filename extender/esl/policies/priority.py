@@ -43,7 +43,7 @@ class Priority(PolicyEsl):
         super().__init__(name, **more)
         for group, units in asks.items():
             if not 1 <= units <= UNITS:
-                raise ValueError(f"group {group!r} asks for {units} units; it is from 1 to {UNITS}")
+                raise ValueError(f"group {group!r} asks for {units} units; write 1 to {UNITS}")
         self._asks, self._patience = dict(asks), patience
         self._tickets: dict[str, int] = {}
         self._since: dict[PodUid, float] = {}

@@ -91,5 +91,5 @@ class Signal(PolicyEsl):
             for task in ready:
                 del left[task]
         if left:
-            raise ValueError(f"policy {self.name!r}: {', '.join(sorted(left))} would wait for each other for ever")
+            raise ValueError(f"policy {self.name!r}: {', '.join(sorted(left))} would wait for each other forever")
         return ordered

@@ -59,7 +59,7 @@ class Soft(LaunchingEsl):
     def ask(self, task: Task, now: float) -> tuple[PodRequirement, list[Effect]]:
         """As LaunchingEsl. Raises ValueError without alternatives, or if no pod can meet one."""
         if not (alternatives := self.alternatives(task)):
-            raise ValueError(f"task {task.name!r} has no alternative; give one at least, if only one that asks nothing")
+            raise ValueError(f"task {task.name!r} has no alternatives; give at least one, even if it requires nothing")
         for alternative in alternatives:
             self.would_require(task) & alternative
         if (known := self.launches.get(task.name)) is not None and not known.wanted:

@@ -50,7 +50,7 @@ def change(esl: PolicyEsl, parameters: Hosted, now: float) -> list[Effect]:
             with _about("parameters.users", (each.name for each in users)):
                 said = {each.name: User(each.weight, each.parent or None, each.idle) for each in users}
                 return esl.set_users(said, now=now)
-    raise TypeError(f"{type(esl).__name__} does not carry out {type(parameters).__name__}")
+    raise TypeError(f"{type(esl).__name__} does not implement {type(parameters).__name__}")
 
 
 @contextmanager
@@ -58,7 +58,7 @@ def _about(parameter: str, names: Iterable[str]) -> Iterator[None]:
     """Prefixes each ValueError of the block with the parameter; rejects a name given twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{parameter}: {twice[0]!r} is there twice; say all of it in one place")
+        raise ValueError(f"{parameter}: {twice[0]!r} is listed twice; merge the two entries")
     try:
         yield
     except ValueError as error:

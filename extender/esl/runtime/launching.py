@@ -149,7 +149,7 @@ class LaunchingEsl(PolicyEsl):
             return []
         if isinstance(change, LaunchTask):
             launch.under_way, launch.not_before = False, now + _PAUSE_SECONDS
-            return [Notice(self.name, name, f"pod {change.name} cannot be made: {event.why}")]
+            return [Notice(self.name, name, f"pod {change.name} cannot be created: {event.why}")]
         if launch.ending == change.uid:
             launch.ending = None
             self.refused(launch.task, change, now)
@@ -179,7 +179,7 @@ class LaunchingEsl(PolicyEsl):
         if launch.phase is Phase.RUNNING:
             if launch.ending is None:
                 self._end(launch)
-                text = f"pod {self.pod_name(launch.task.name)} ran and is gone; release and ask again to have it anew"
+                text = f"pod {self.pod_name(launch.task.name)} ran and is gone; release and ask again to recreate it"
                 effects.append(Notice(self.name, launch.task.name, text))
             else:
                 launch.phase = Phase.WANTED

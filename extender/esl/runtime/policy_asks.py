@@ -93,7 +93,7 @@ class PolicyAsks(ABC):
 
     def _known(self, policy: PolicyEsl) -> None:
         if not any(policy is each for each in self._policies.policies):
-            raise ValueError(f"policy {policy.name!r} is none of this space's")
+            raise ValueError(f"policy {policy.name!r} does not belong to this space")
 
     def _forget_what_is_over(self) -> None:
         tasks = {each.name: each.tasks for each in self._policies.policies}

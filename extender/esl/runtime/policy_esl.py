@@ -89,7 +89,7 @@ class PolicyEsl(ABC):
         require_label("namespace", namespace)
         require_label("name", name)
         if "--" in name:
-            raise InvalidName("name", name, "has '--', which ends the policy's name in its resources; use one '-'")
+            raise InvalidName("name", name, "has '--', which ends the policy's name in resource keys; use one '-'")
         self.name, self.namespace, self.domain, self.scheduler = name, namespace, domain, scheduler
         self.label = f"esl.{DOMAIN}/{name}"
         """Its value on a pod: the name of the pod's task."""

@@ -19,10 +19,10 @@ class Several:
         """The policies and their parts, to which they pass their events."""
         for policy in self.policies:
             if policy.namespace != namespace:
-                raise ValueError(f"policy {policy.name!r} is of namespace {policy.namespace!r}, and not {namespace!r}")
+                raise ValueError(f"policy {policy.name!r} is of namespace {policy.namespace!r}, not {namespace!r}")
         names = [policy.name for policy in self.policies]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"two policies have the name {twice[0]!r}, by which their resources are told apart")
+            raise ValueError(f"two policies have the name {twice[0]!r}, and their resources would collide; rename one")
         self.domains = frozenset(policy.domain for policy in self.policies)
         """The domains whose resources are ephemeral."""
 

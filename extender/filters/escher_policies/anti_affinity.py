@@ -57,5 +57,5 @@ class PolicyAntiAffinity:
 
 
 def _refusal(policy: str) -> Refuse:
-    reason = f"policy {policy} (anti-affinity): a pod that it keeps apart from this one is in the same place"
+    reason = f"policy {policy} (anti-affinity): a pod that must stay apart from this one is in the same topology domain"
     return Refuse(reason, preemption_helps=False, policy=policy)

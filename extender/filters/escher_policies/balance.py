@@ -40,7 +40,7 @@ class PolicyBalance:
             most = most or int(counts[is_place].min(initial=MOST_TASKS)) + even.max_skew
             closed = label.flags(elsewhere=True)
             closed[:-1] = ~is_place | (counts >= most)
-            reason = f"policy {each.name} (balance): this place has its part of the policy's pods already"
+            reason = f"policy {each.name} (balance): this topology domain already has its share of the policy's pods"
             found = found or ByPlace(places)
             found.refuse(even.topology_key, closed, Refuse(reason, preemption_helps=False, policy=each.name))
         return found

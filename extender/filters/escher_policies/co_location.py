@@ -47,7 +47,7 @@ class PolicyCoLocation:
                     large[key] = room.by(key)
                 roomy = large[key]
                 closed[:-1] = [value not in roomy or roomy[value] < each.size for value in label.values]
-                why = "no place here has room for all"
+                why = "no topology domain has room for all of its pods"
             elif in_gang:
                 # Planned with the whole gang; the domain of another waiting gang does not count.
                 continue
@@ -55,9 +55,9 @@ class PolicyCoLocation:
                 closed[:-1] = True
                 closed[label.of_node[there]] = False
                 closed[-1] = True
-                why = "its other pods are in another place"
+                why = "its other pods are in another topology domain"
             else:
-                why = "the node is in no place"
+                why = "the node is in no topology domain"
             found = found or ByPlace(places)
             found.refuse(key, closed, _refusal(policy.name, why))
         return found

@@ -207,22 +207,22 @@ def _has_alternatives(pod: Pod) -> bool:
 
 
 def _reason(found: Impossible) -> str:
-    why = "so many pods cannot be there at once" if found.most else "none of them could have the pod"
-    return f"{_named(found)} cannot be met with the nodes that there are, empty or not: {why}"
+    why = "they cannot hold that many pods at once" if found.most else "none fits the pod"
+    return f"{_named(found)} cannot be met with the existing nodes, even if these were empty: {why}"
 
 
 def _explained(found: Impossible) -> str:
     if not found.most:
-        counts = f"of {found.nodes} nodes {found.match} match its selectors, {found.placed} of these are in places of "
+        counts = f"of {found.nodes} nodes, {found.match} match its selectors, {found.placed} of these are in "
         return (
-            f"by {_named(found)} no node that there is could have it, were it empty: {counts}the policies' labels, and "
-            f"{found.large} of these are large enough"
+            f"under {_named(found)}, no existing node could take it, even if empty: {counts}"
+            f"topology domains of the policies, and {found.large} of these are large enough"
         )
     where = ", ".join(f"{key}={value}" for key, value in found.place)
     together = f", in {where}" if where else ""
     return (
-        f"{_named(found)} speak{'s' if len(found.policies) == 1 else ''} of {found.pods} pods, and of such as this the "
-        f"nodes that there are can have {found.most} at once, were they empty{together}"
+        f"{_named(found)} expect{'s' if len(found.policies) == 1 else ''} {found.pods} pods, but the existing nodes, "
+        f"even if empty, can hold only {found.most} of them at once{together}"
     )
 
 

@@ -25,9 +25,8 @@ class PolicyNamed:
         if value is None or names_in(value) is not None:
             return None
         expected = (
-            f"at most {MOST_NAMES} names of policies, with ',' between those that are to hold together and '|' between "
-            "alternatives: each of at most 63 lower-case letters, digits and '-', beginning and ending with a letter "
-            "or digit"
+            f"at most {MOST_NAMES} policy names, with ',' between those that all apply and '|' between alternatives: "
+            "each of at most 63 lower-case letters, digits and '-', beginning and ending with a letter or digit"
         )
         return malformed(POLICY, value, expected, "apart, near-data")
 
@@ -36,7 +35,7 @@ class PolicyNamed:
             return None
         if len(pod.governed) > MOST_GOVERNING:
             reason = (
-                f"{len(pod.governed)} policies govern the pod (escher.dev/policy, selectors), and {MOST_GOVERNING} may"
+                f"{len(pod.governed)} policies match the pod (escher.dev/policy, selectors); limit: {MOST_GOVERNING}"
             )
             return _nowhere(Refuse(reason, preemption_helps=False))
         why = next(((each.name, why) for each in pod.governed if (why := _why_not(each))), None)
@@ -52,10 +51,10 @@ def _nowhere(why: Refuse) -> NodeFilter:
 def _why_not(each: MatchedPolicy) -> str:
     """Why the policy can match no pod; empty if it can."""
     if each.parameters is None:
-        return f"policy {each.name}, which is to govern the pod, does not exist yet"
+        return f"policy {each.name} applies to the pod but does not exist yet"
     if isinstance(each.parameters, Hosted):
         return (
-            f"policy {each.name} is one that is asked: naming it is not enough, the pod has to say what it answers"
+            f"naming policy {each.name} is not enough: ask it for each task, and put its answer into the pod"
             f" (escher policy ask {each.name} --task NAME)"
         )
     return ""

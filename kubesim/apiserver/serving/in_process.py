@@ -98,7 +98,7 @@ class InProcess:
                 async for line in lines:
                     yield line[:-1]
             except TimeoutError as error:
-                raise Silent(f"GET {path.partition('?')[0]}: nothing for {silence:g} s") from error
+                raise Silent(f"GET {path.partition('?')[0]}: no data for {silence:g} s") from error
 
     def _arrive_again(self, request: Request, fault: Fault) -> None:
         """Handles the request a second time; its sender gets no answer."""

@@ -126,7 +126,7 @@ async def test_a_wrong_method_is_405_and_says_which_are_right(client: httpx.Asyn
     answer = await client.post("/v1/cluster-state")
     told = problem(answer, 405)
     assert answer.headers["allow"] == "GET"
-    assert told["detail"] == "POST is not possible here; GET is"
+    assert told["detail"] == "POST is not allowed here; use GET"
 
 
 async def test_a_management_body_over_its_limit_is_refused(

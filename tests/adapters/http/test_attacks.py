@@ -299,7 +299,7 @@ async def test_script_in_a_policys_name_is_no_name_and_in_no_page(target: Target
 
 async def test_script_in_an_address_is_told_as_json_and_nothing_takes_it_for_a_page(target: Target) -> None:
     told = await target.refused(404, "GET", f"/v1/{SCRIPT}")
-    assert told["title"] == "Not there"
+    assert told["title"] == "Not found"
     told = await target.refused(401, "GET", f"/docs/{SCRIPT}", headers={})
     assert SCRIPT not in json.dumps(told)
 

@@ -50,7 +50,7 @@ async def test_a_body_in_lower_case_is_refused_and_not_taken_for_an_empty_pod(
     body = {"pod": pod_json(), "nodes": None, "nodenames": ["n1"]}
     told = problem(await client.post("/scheduler/filter", json=body), 400)
     assert told["field"] == "Pod"
-    assert "read exactly as kube-scheduler writes them" in told["detail"]
+    assert "match kube-scheduler's exactly" in told["detail"]
     assert verbs.calls == []
 
 
@@ -97,7 +97,7 @@ async def test_a_body_of_another_shape_is_refused_and_its_field_named(
     client: httpx.AsyncClient, verbs: NotedVerbs, verb: str, body: object, field: str
 ) -> None:
     told = problem(await client.post(f"/scheduler/{verb}", json=body), 400)
-    assert told["title"] == "The body is not what this call takes"
+    assert told["title"] == "The body has the wrong structure"
     assert told["field"] == field
     assert verbs.calls == []
 
@@ -192,7 +192,7 @@ async def test_a_body_shorter_than_announced_is_refused(client: httpx.AsyncClien
     body = json.dumps(filter_body()).encode()
     headers = {"content-length": str(len(body) + 5)}
     told = problem(await client.post("/scheduler/filter", content=body, headers=headers), 400)
-    assert f"ends after {len(body)} of the {len(body) + 5} bytes" in told["detail"]
+    assert f"ends after {len(body)} of the {len(body) + 5} announced bytes" in told["detail"]
     assert verbs.calls == []
 
 
@@ -213,7 +213,7 @@ async def test_a_quantity_that_cannot_be_counted_rejects_the_pod_everywhere_with
     # Preemption would evict others in vain.
     assert set(first["FailedAndUnresolvableNodes"]) == {"n1", "n2"}
     reason = first["FailedAndUnresolvableNodes"]["n1"]
-    assert reason.startswith("the pod cannot be understood: ")
+    assert reason.startswith("the pod is invalid: ")
     assert "cpu" in reason
     assert verbs.calls == []
 

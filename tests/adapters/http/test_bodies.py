@@ -84,8 +84,8 @@ async def test_who_finds_no_room_in_time_is_told_to_come_again() -> None:
     assert late.status == 503
     assert late.headers[b"retry-after"] == b"1"
     told = json.loads(late.told)
-    assert told["title"] == "The service has too much to do at once"
-    assert "51200 bytes of body found no room beside the 61440 of other calls" in told["detail"]
+    assert told["title"] == "The service is overloaded"
+    assert "a body of 51200 bytes exceeds the free body memory: other calls use 61440 bytes of" in told["detail"]
     assert room.taken == 60 * KIB
     stalled.leave()
     await settled()

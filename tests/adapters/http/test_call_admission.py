@@ -66,7 +66,7 @@ async def test_whoever_shows_no_token_of_somebodys_is_told_how(
         answer = await client.get(path, headers=headers)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == 'Bearer realm="escher"'
-    assert answer.json()["title"] == "It is not known who calls"
+    assert answer.json()["title"] == "The caller is unknown"
     assert "token" in answer.json()["detail"]
     assert management.asked == []
 

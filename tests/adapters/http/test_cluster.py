@@ -189,12 +189,12 @@ async def test_a_transaction_of_which_nothing_was_committed_is_409_with_every_co
         )
     )
     told = problem(await post(client, CLAIM, CLAIM, CLAIM), 409, "operations[0]")
-    assert told["detail"] == "nothing was committed: 0.25 of cpu asked, 0.1 free"
+    assert told["detail"] == "nothing was committed: 0.25 of cpu requested, 0.1 free"
     assert told["conflicts"] == [
-        {"index": 0, "detail": "0.25 of cpu asked, 0.1 free", "resource": "cpu", "asked": 0.25, "free": 0.1},
+        {"index": 0, "detail": "0.25 of cpu requested, 0.1 free", "resource": "cpu", "asked": 0.25, "free": 0.1},
         {
             "index": 1,
-            "detail": "n1 was claimed on after it was read: sequence 3 then, 4 now",
+            "detail": "n1 has new claims since it was read: sequence 3 then, 4 now",
             "node": "n1",
             "read": 3,
             "now": 4,

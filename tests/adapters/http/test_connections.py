@@ -140,7 +140,7 @@ async def test_a_body_of_which_no_more_comes_is_not_waited_for() -> None:
     assert not line.told
     await asyncio.sleep(10.2)
     assert line.status() == 408
-    assert line.problem()["detail"] == "no more of the body came for 10 s"
+    assert line.problem()["detail"] == "no body data arrived for 10 s"
     line.send(BODY[-4:])
     await asyncio.sleep(2)
     assert line.closed_at is not None
@@ -279,7 +279,7 @@ async def test_one_connection_too_many_is_told_so_and_those_before_it_go_on() ->
     with capture_logs() as lines:
         surplus = [site.line() for _ in range(10)]
     assert {line.status() for line in surplus} == {503}
-    assert surplus[0].problem()["detail"] == "3 connections are open (setting connections_limit)"
+    assert surplus[0].problem()["detail"] == "all 3 allowed connections are open (setting connections_limit)"
     assert b"Retry-After: 1" in surplus[0].told
     assert [each["event"] for each in lines] == ["no more connections are accepted"]
     for line in first:

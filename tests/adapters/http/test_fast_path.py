@@ -134,7 +134,7 @@ async def test_who_would_speak_another_protocol_is_told_that_its_body_is_missing
     line.send(request(headers=b"Connection: Upgrade\r\nUpgrade: h2c\r\n"))
     await asyncio.sleep(0.1)
     assert line.status() == 400
-    assert b"the body ends after 0 of the %d bytes that were announced" % len(BODY) in line.told
+    assert b"the body ends after 0 of the %d announced bytes" % len(BODY) in line.told
 
 
 async def test_before_the_cluster_is_read_nobody_is_asked() -> None:

@@ -118,7 +118,7 @@ async def test_who_has_waited_for_too_long_is_refused_before_any_work_is_done_fo
     assert len(refused) == len(shed) == 30 - len(served)
     assert answers == [*served, *refused]
     assert refused[0].headers["Retry-After"] == "1"
-    assert refused[0].json()["title"] == "The service has too much to do at once"
+    assert refused[0].json()["title"] == "The service is overloaded"
     assert "api_queue_seconds" in refused[0].json()["detail"]
     assert set(shed) == {LATE}
     # It is over as soon as passes are short again.

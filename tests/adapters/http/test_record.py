@@ -52,7 +52,7 @@ async def test_where_nobody_answers_the_caller_is_told_and_that_is_recorded(tmp_
     async with in_process(create_recorder("http://127.0.0.1:1", Tape(tmp_path))) as client:
         answer = await client.post("/scheduler/filter", json=filter_body())
     assert answer.status_code == 502
-    assert "nobody answers at http://127.0.0.1:1" in answer.text
+    assert "no server answers at http://127.0.0.1:1" in answer.text
     assert (tmp_path / "0001-filter-502.request.json").exists()
 
 

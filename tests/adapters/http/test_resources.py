@@ -106,7 +106,7 @@ async def test_where_nothing_tells_the_callers_own_node_the_answer_says_what_to_
     assert "set node_spec" in told["detail"]
     assert "Escher-Node" in told["detail"]
     told = problem(await client.put(DATA1, json={"capacity": 1}, headers={"Escher-Node": "N 9"}), 422, "Escher-Node")
-    assert "'N 9' is no node's name" in told["detail"]
+    assert "'N 9' is not a node's name" in told["detail"]
     assert management.asked == []
 
 
@@ -253,7 +253,7 @@ async def test_a_body_with_a_wrong_value_is_refused_and_its_field_named(
     client: httpx.AsyncClient, management: NotedManagement, body: Any, field: str
 ) -> None:
     told = problem(await client.put(DATA1, json=body), 422, field)
-    assert told["title"] == "A value cannot be accepted"
+    assert told["title"] == "A value is invalid"
     assert told["errors"][0] == {"field": field, "detail": told["detail"]}
     assert "Value error" not in told["detail"]
     assert len(told["detail"]) < 500

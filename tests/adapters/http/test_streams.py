@@ -52,8 +52,8 @@ async def test_one_user_holds_so_many_open_and_others_are_served() -> None:
         for _ in range(3):
             await held.enter_async_context(following(app, "namespace=team-a", authorization="Bearer a-token"))
         assert await refused(app, Authorization="Bearer a-token") == (
-            f"3 streams of events of user {APP_A!r} are open, and no more may (setting streams_per_client): close one "
-            "that is not needed, or come again later"
+            f"3 event streams of user {APP_A!r} are open, which is the limit (setting streams_per_client): close one "
+            "that is not needed, or retry later"
         )
         async with following(app, "namespace=team-a", authorization="Bearer admin-token") as stream:
             assert stream.status == 200
@@ -79,10 +79,10 @@ async def test_one_namespace_is_followed_by_so_many_and_others_are_too() -> None
         for query in ("namespace=team-a", "namespace=team-a", "", "", "namespace=team-b"):
             await held.enter_async_context(following(app, query))
         assert (await refused(app)).startswith(
-            "2 streams of events follow namespace 'team-a', and no more may (setting "
+            "2 event streams follow namespace 'team-a', which is the limit (setting "
         )
         async with following(app, expected=429) as stream:
-            assert "2 streams of events follow all namespaces" in await stream.whole()
+            assert "2 event streams follow all namespaces" in await stream.whole()
 
 
 async def test_those_that_are_open_and_those_that_were_refused_are_counted() -> None:
@@ -102,7 +102,7 @@ async def test_those_that_are_open_and_those_that_were_refused_are_counted() -> 
 async def test_in_all_there_are_so_many() -> None:
     app = bounded(limit=2)
     async with following(app, "namespace=team-b"), following(app):
-        assert "2 streams of events are open, and no more may (setting streams_limit)" in await refused(app)
+        assert "2 event streams are open, which is the limit (setting streams_limit)" in await refused(app)
 
 
 async def test_what_is_refused_is_followed_by_nobody_and_counts_for_nothing() -> None:

@@ -45,7 +45,7 @@ async def test_a_key_that_is_there_twice_is_refused_and_named(
 ) -> None:
     told = await sent(client, path, body)
     assert told["field"] == field
-    assert told["detail"] == f"{field} is there more than once"
+    assert told["detail"] == f"{field} occurs more than once"
     assert management.asked == []
 
 
@@ -66,7 +66,7 @@ async def test_half_a_character_is_refused_and_named(
 ) -> None:
     told = await sent(client, path, body)
     assert told["field"] == field
-    assert told["detail"] == f"{field or 'the body'} has half a surrogate pair, which is no character"
+    assert told["detail"] == f"{field or 'the body'} has half a surrogate pair, which is not a character"
     assert management.asked == []
 
 
@@ -163,7 +163,7 @@ async def test_half_a_character_in_a_verb_is_refused_and_goes_nowhere(
     raw = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for content in (escaped, raw):
         told = problem(await client.post(f"/scheduler/{verb}", content=content), 400)
-        assert told["title"] in ("The body is not JSON", "The body is not what this call takes")
+        assert told["title"] in ("The body is not JSON", "The body has the wrong structure")
     assert verbs.calls == []
 
 

@@ -108,7 +108,7 @@ async def test_without_authorization_the_management_api_needs_any_certificate_of
         async with calling(address, caller(authority)) as nobody:
             for path in ("/v1/safety-switches", "/v1/nothing", "/metrics", "/nothing"):
                 refused = await nobody.get(path)
-                assert (refused.status_code, refused.json()["title"]) == (401, "It is not known who calls"), path
+                assert (refused.status_code, refused.json()["title"]) == (401, "The caller is unknown"), path
             for path in ("/healthz", "/readyz", "/version", "/docs", "/openapi.json"):
                 assert (await nobody.get(path)).status_code == 200, path
         assert management.asked == []
@@ -219,14 +219,14 @@ def test_files_that_cannot_be_used_change_nothing_and_are_complained_of_once(pap
     with capture_logs() as lines:
         for _ in range(5):
             certificates.look()
-    assert [line["event"] for line in lines] == ["new certificates cannot be used: those in force stay"]
-    assert "no certificate (PEM) is in it" in lines[0]["why"]
+    assert [line["event"] for line in lines] == ["new certificates are unusable: the current ones stay in use"]
+    assert "it has no certificate (PEM)" in lines[0]["why"]
     assert (certificates.unusable, certificates.ends_at) == (1, good)
     papers.serve_with(trustme.CA())
     with capture_logs() as lines:
         for _ in range(3):
             certificates.look()
-    assert [line["event"] for line in lines] == ["new certificates are in force"]
+    assert [line["event"] for line in lines] == ["new certificates are in use"]
     papers.client_ca.unlink()
     with capture_logs() as lines:
         for _ in range(3):
@@ -246,7 +246,7 @@ def test_files_that_are_put_in_place_one_after_the_other_are_not_complained_of(p
         papers.key.write_bytes(new_key)
         certificates.look()
         certificates.look()
-    assert [line["event"] for line in lines] == ["new certificates are in force"]
+    assert [line["event"] for line in lines] == ["new certificates are in use"]
     assert certificates.unusable == 0
 
 
@@ -264,7 +264,7 @@ async def test_the_files_are_looked_at_every_few_seconds(papers: Papers) -> None
     with capture_logs() as lines, pytest.raises(asyncio.CancelledError):
         await certificates.run()
     assert paused == [3.0] * 4
-    assert [line["event"] for line in lines] == ["new certificates are in force"]
+    assert [line["event"] for line in lines] == ["new certificates are in use"]
 
 
 def test_when_the_certificate_ends_is_a_metric(papers: Papers) -> None:

@@ -159,7 +159,7 @@ async def test_what_could_not_be_understood_is_refused_each_time(client: httpx.A
     spec = {"containers": [{"name": "main", "resources": {"requests": {"cpu": "-1"}}}]}
     for verb in ("filter", "prioritize", "filter"):
         answer = await client.post(f"/scheduler/{verb}", json=filter_body(pod_json(spec=spec)))
-        assert ("cannot be understood" in answer.text) == (verb == "filter")
+        assert ("the pod is invalid" in answer.text) == (verb == "filter")
     for _ in range(2):
         assert (await client.post("/scheduler/filter", json=filter_body({"metadata": {}}))).status_code == 400
     assert verbs.calls == []

@@ -97,7 +97,7 @@ def test_one_that_is_too_large_is_refused_before_anything_is_written() -> None:
     formers = tuple(Former(Identity("team", f"r{number}"), large) for number in range(10))
     noted = Noted()
     store, empty = ApiIntentStore(noted), Intent(())
-    with pytest.raises(Refused, match=f"may have {LARGEST_INTENT:,}") as told:
+    with pytest.raises(Refused, match=f"the limit is {LARGEST_INTENT:,}") as told:
         asyncio.run(store.merge(NAME, Replacement(empty, Intent(formers))))
     assert told.value.status == 413
     assert noted.called == set()

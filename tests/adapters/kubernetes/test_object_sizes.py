@@ -95,7 +95,7 @@ def test_a_policy_that_is_too_long_says_so() -> None:
     said = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"type": "soft", "parameters": {"a": "b" * 300_000}}}
     event = kinds.ours(Policies()).read_event(json.dumps({"type": "ADDED", "object": said}).encode())
     assert event.item is not None
-    assert event.item.problem == "spec has 300041 bytes; 262144 at most are read"
+    assert event.item.problem == "spec has 300041 bytes; at most 262144 are read"
 
 
 def test_a_budget_that_is_too_long_is_about_all_pods_of_its_namespace() -> None:

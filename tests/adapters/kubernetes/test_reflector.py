@@ -494,7 +494,7 @@ async def test_passes_over_what_cannot_be_understood_and_says_so_once(following:
         await following.play()
     assert following.sink.log == ["replace a,b", "upsert c"]
     assert following.watched_from() == ["10", "13"]
-    passed_over = [(log["object"], log["why"]) for log in logs if log["event"] == "an object is passed over"]
+    passed_over = [(log["object"], log["why"]) for log in logs if log["event"] == "an object is skipped"]
     assert [what for what, _ in passed_over] == ["team-a/odd", "team-a/", "an object without a name"]
     assert "spec.containers[0].resources.requests[cpu]: 'many' is not a quantity" in passed_over[0][1]
 
@@ -503,7 +503,7 @@ async def test_forgets_what_it_has_reported_rather_than_grow_without_end(followi
     following.api.answers.append(page([pod(f"p{number}", cpu="x") for number in range(1025)], 10))
     with capture_logs() as logs:
         await following.play()
-    assert sum(log["event"] == "an object is passed over" for log in logs) == 1025
+    assert sum(log["event"] == "an object is skipped" for log in logs) == 1025
 
 
 async def test_a_null_list_is_an_empty_one(following: Following) -> None:

@@ -137,12 +137,12 @@ async def test_a_defect_in_a_verb_is_an_error_whatever_http_says(
 async def test_a_bind_that_is_refused_says_why(kept: Kept) -> None:
     class Refusing(NotedVerbs):
         async def bind(self, pod: PodRef, node: NodeName) -> str:
-            return "the gang's quorum was not there"
+            return "the gang's quorum was not complete"
 
     tracing = Tracing(kept.provider)
     async with in_process(tracing.served(service(tracing.verbs(Refusing(), {})))) as calling:
         await calling.post("/scheduler/bind", json=bind_body())
-    assert status(kept.one()) == ("ERROR", "the gang's quorum was not there")
+    assert status(kept.one()) == ("ERROR", "the gang's quorum was not complete")
     assert about(kept.one())["escher.outcome"] == "refused"
 
 

@@ -159,7 +159,7 @@ def test_the_environment_may_switch_it_off_and_the_log_says_so(said: dict[str, s
     with capture_logs() as log:
         assert Exported.of(said) is None
     assert [(each["event"], each["because"]) for each in log] == [
-        ("there are no traces", "=".join((name, value.strip().lower())))
+        ("tracing is off", "=".join((name, value.strip().lower())))
         for name, value in said.items()
     ]  # fmt: skip
 
@@ -167,17 +167,17 @@ def test_the_environment_may_switch_it_off_and_the_log_says_so(said: dict[str, s
 @pytest.mark.parametrize(
     ("said", "complaint"),
     [
-        ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER = 'console': Escher has otlp alone"),
+        ({"OTEL_TRACES_EXPORTER": "console"}, "OTEL_TRACES_EXPORTER = 'console': Escher supports only otlp"),
         (
             {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"},
-            "OTEL_EXPORTER_OTLP_PROTOCOL = 'grpc': Escher speaks http/protobuf alone; .* port is mostly 4318",
+            "OTEL_EXPORTER_OTLP_PROTOCOL = 'grpc': Escher supports only http/protobuf; .* port 4318",
         ),
         (
             {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf"},
             "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL = 'http/json'",
         ),
-        ({"OTEL_BSP_MAX_QUEUE_SIZE": "many"}, "tracing: a variable OTEL_.* cannot be used: .*'many'"),
-        ({"OTEL_BSP_MAX_QUEUE_SIZE": "-5"}, "tracing: a variable OTEL_.* cannot be used: max_queue_size"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "many"}, "tracing: an OTEL_.* variable cannot be used: .*'many'"),
+        ({"OTEL_BSP_MAX_QUEUE_SIZE": "-5"}, "tracing: an OTEL_.* variable cannot be used: max_queue_size"),
     ],
 )
 def test_what_cannot_be_is_told_at_the_start(said: dict[str, str], complaint: str) -> None:
@@ -209,8 +209,8 @@ def test_what_is_not_taken_is_lost_counted_and_told_once(
         sending.flush(3)
     assert sending.counted() == (3.0, 10.0)
     assert [(each["log_level"], each["event"]) for each in log] == [
-        ("warning", "the collector takes no spans: they are lost until it does"),
-        ("info", "the collector takes spans again"),
+        ("warning", "the collector accepts no spans: they are lost until it does"),
+        ("info", "the collector accepts spans again"),
     ]
     with capture_logs() as log:
         for now[0] in (1001.0, 1059.0, 1061.0):

@@ -63,7 +63,7 @@ def test_it_is_a_trace_of_its_own_linked_to_the_call_that_planned_it(kept: Kept,
     [
         (GangTimedOut(TRAIN, 1, 2, MEMBERS), "timed out", "1 of 2 members were ready to be bound in time"),
         (GangQuarantined(TRAIN, MEMBERS, ValueError("x")), "quarantined", "ValueError('x')"),
-        (GangPlanned(TRAIN), "given up", "it is planned anew"),
+        (GangPlanned(TRAIN), "given up", "it is planned again"),
     ],
 )
 def test_a_plan_that_comes_to_nothing_is_an_error(

@@ -88,7 +88,7 @@ class TestSoft:
         world = world_of()
         world.lift("data")
         assert world.place("p0", annotations=naming("softly")) is None
-        assert world.reason("p0") == "policy data, which is to govern the pod, does not exist yet"
+        assert world.reason("p0") == "policy data applies to the pod but does not exist yet"
         world.at_its_alarms(5.1)
         world.schedule()
         assert world.node_of("p0") == "n0"

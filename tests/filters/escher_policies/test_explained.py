@@ -43,8 +43,8 @@ def test_nodes_are_grouped_by_the_policy_that_is_in_the_way() -> None:
     assert {group.rule: (group.count, group.detail) for group in told.groups} == {
         "policy-anti-affinity": (
             2,
-            "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place; 2 of 2 places"
-            " by example.com/zone have one of its pods, such as default/p0 on a",
+            "policy apart (anti-affinity): a pod that must stay apart from this one is in the same topology domain; "
+            "2 of 2 domains of example.com/zone have one of its pods, such as default/p0 on a",
         ),
         "policy-data-locality": (1, "policy data (data-locality): the node does not have data1; data1 is on n0, n1"),
     }
@@ -58,7 +58,7 @@ def test_a_gang_is_told_what_governs_it() -> None:
     world.create(*gang)
     world.schedule()
     told = explain(world).gang(GangKey("default", "train"))
-    assert "policies that govern it: apart" in told.summary
+    assert "policies that match it: apart" in told.summary
     assert "required pod anti-affinity" in told.summary
 
 
@@ -109,10 +109,10 @@ def test_it_is_told_since_when_it_waits_and_since_when_for_this_reason() -> None
 @pytest.mark.parametrize(
     ("parameters", "named", "numbers"),
     [
-        (Balance(tasks=2, topology_key=ZONE), 3, "at most 1 of its 2 pods in each of 2 places by example.com/zone"),
-        (Balance(topology_key=ZONE), 1, "at most 1 more in one of 2 places by example.com/zone than where fewest are"),
-        (CoLocation(size=9), 1, "room for 9 like it is needed in one of 2 nodes; most is 4, on n"),
-        (CoLocation(topology_key=ZONE), 2, "1 of its pods are there, on "),
+        (Balance(tasks=2, topology_key=ZONE), 3, "at most 1 of its 2 pods in each of 2 domains of example.com/zone"),
+        (Balance(topology_key=ZONE), 1, "at most 1 more in one of 2 domains of example.com/zone than in the emptiest"),
+        (CoLocation(size=9), 1, "capacity for 9 such pods is needed in one of 2 nodes; best: 4, on n"),
+        (CoLocation(topology_key=ZONE), 2, "1 of its pods are placed, on "),
         (FairShare(weight=3), 2, "it uses 2 of 8 cpu, which is 25%, and its weight is 3"),
         (Priority(7, 60), 1, "priority 7, and one more for each 60 s of waiting"),
         (AntiAffinity(("others",)), 1, "0 of 2 nodes have a pod of others"),
@@ -133,5 +133,5 @@ def test_a_policy_that_is_named_and_not_there_is_told_as_that() -> None:
     world = PolicyWorld(zones="a")
     world.place("p", annotations=naming("missing"))
     told = explain(world).pod("default", "p")
-    assert told.remedies == ["policy missing: create it; or do without it"]
+    assert told.remedies == ["policy missing: create it, or remove it from the pod"]
     assert [(group.rule, group.policy, group.type) for group in told.groups] == [("policy-named", "missing", "")]

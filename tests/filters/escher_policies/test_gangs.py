@@ -162,7 +162,7 @@ class TestWaiting:
         world = PolicyWorld(zones="ab")
         gang = members("train", 2, "apart")
         assert run(world, gang) == {}
-        assert set(world.asleep.values()) == {"policy apart, which is to govern the pod, does not exist yet"}
+        assert set(world.asleep.values()) == {"policy apart applies to the pod but does not exist yet"}
         world.govern("apart", AntiAffinity())
         world.schedule()
         assert zones_of(world, gang) == {"a": 1, "b": 1}
@@ -173,7 +173,7 @@ class TestWaiting:
         gang = members("train", 2, "slots")
         assert run(world, gang) == {}
         [reason] = set(world.asleep.values())
-        assert reason.startswith("policy slots is one that is asked")
+        assert reason.startswith("naming policy slots is not enough")
         world.govern("slots", AntiAffinity())
         world.schedule()
         assert zones_of(world, gang) == {"a": 1, "b": 1}

@@ -28,7 +28,7 @@ from tests.builders import gang_pods, node, pod
 from tests.core.every_way import has_a_way
 from tests.filters.escher_policies.world import ZONE, PolicyWorld, naming, selecting
 
-IN_VAIN = "cannot be met with the nodes that there are, empty or not"
+IN_VAIN = "cannot be met with the existing nodes, even if these were empty"
 
 
 def governed_by(*policies: Parameters, zones: str = "ab", cpu: int = 2000) -> PolicyWorld:
@@ -46,8 +46,8 @@ def test_together_and_apart_the_second_is_told_both_policies_and_how_many_there_
     world = governed_by(AntiAffinity(), CoLocation(2))
     assert world.place("one", annotations=naming("p0", "p1")) is not None
     assert world.place("two", annotations=naming("p0", "p1")) is None
-    assert world.reason("two") == f"policies p0, p1 {IN_VAIN}: so many pods cannot be there at once"
-    said = "policies p0, p1 speak of 2 pods, and of such as this the nodes that there are can have 1 at once"
+    assert world.reason("two") == f"policies p0, p1 {IN_VAIN}: they cannot hold that many pods at once"
+    said = "policies p0, p1 expect 2 pods, but the existing nodes, even if empty, can hold only 1 of them at once"
     assert said in explained(world, "two")
     told = Explain(world.scheduler.cache).pod("default", "two")
     assert told.remedies[0] == "change one of these policies, or add or label nodes"
@@ -56,7 +56,7 @@ def test_together_and_apart_the_second_is_told_both_policies_and_how_many_there_
 def test_no_place_for_all_is_told_of_the_first_and_withdrawn_when_a_node_comes() -> None:
     world = governed_by(CoLocation(4))
     assert world.place("first", annotations=naming("p0")) is None
-    assert world.reason("first") == f"policy p0 {IN_VAIN}: so many pods cannot be there at once"
+    assert world.reason("first") == f"policy p0 {IN_VAIN}: they cannot hold that many pods at once"
     world.cpu = 4000
     world.add("large", "c")
     world.schedule()
@@ -71,7 +71,7 @@ def test_it_is_withdrawn_from_who_still_has_no_place() -> None:
     for _ in range(2):
         # The first time it counts its own wake for one that came while it was tried.
         world.schedule()
-    assert world.reason("first") == "policy p0 (co-location): no place here has room for all"
+    assert world.reason("first") == "policy p0 (co-location): no topology domain has room for all of its pods"
     assert "speak" not in explained(world, "first")
     world.remove_node(NodeName("large"))
     world.filter(world.pods[PodUid("uid-first")])
@@ -89,8 +89,12 @@ def test_a_policy_that_is_changed_withdraws_it() -> None:
 @pytest.mark.parametrize(
     ("policies", "cpu", "counts"),
     [
-        ((CoLocation(topology_key="rack"), AntiAffinity()), 1000, "2 match its selectors, 0 of these are in places"),
-        ((CoLocation(),), 3000, "2 of these are in places of the policies' labels, and 0 of these are large enough"),
+        (
+            (CoLocation(topology_key="rack"), AntiAffinity()),
+            1000,
+            "2 match its selectors, 0 of these are in topology domains",
+        ),
+        ((CoLocation(),), 3000, "2 of these are in topology domains of the policies, and 0 of these are large enough"),
     ],
 )
 def test_of_a_pod_for_which_no_node_will_do_it_is_told_what_nodes_lack(
@@ -108,7 +112,7 @@ def test_it_is_not_told_while_a_pod_is_known_that_is_not_like_the_others() -> No
     world.place("small", 100, annotations=naming("p0"))
     world.place("first", 1000, annotations=naming("p0"))
     assert world.place("second", 1500, annotations=naming("p0")) is None
-    assert world.reason("second") == "policy p0 (co-location): its other pods are in another place"
+    assert world.reason("second") == "policy p0 (co-location): its other pods are in another topology domain"
 
 
 def test_it_is_not_told_while_pods_stand_where_the_policies_would_not_have_let_them() -> None:
@@ -151,7 +155,7 @@ def test_it_is_withdrawn_when_a_pod_comes_that_is_not_like_the_others() -> None:
     world.create(pod("other", {"cpu": 100}, annotations=naming("p0"), node_selector={"no": "where"}))
     for _ in range(2):
         world.schedule()
-    assert world.reason("first") == "policy p0 (co-location): no place here has room for all"
+    assert world.reason("first") == "policy p0 (co-location): no topology domain has room for all of its pods"
     world.delete(PodUid("uid-other"))
     world.filter(world.pods[PodUid("uid-first")])
     assert IN_VAIN in world.reason("first")

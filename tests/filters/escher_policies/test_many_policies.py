@@ -91,7 +91,7 @@ class TestTheLimit:
         assert world.place("one") is None
         assert (
             world.reason("one")
-            == f"{MOST_GOVERNING + 1} policies govern the pod (escher.dev/policy, selectors), and {MOST_GOVERNING} may"
+            == f"{MOST_GOVERNING + 1} policies match the pod (escher.dev/policy, selectors); limit: {MOST_GOVERNING}"
         )
         world.lift("all-7")
         world.schedule()

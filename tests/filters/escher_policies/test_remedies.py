@@ -100,8 +100,8 @@ def apart() -> PolicyWorld:
 
 def test_a_pod_that_is_kept_apart_is_told_of_a_node_and_of_a_pod_that_ends() -> None:
     assert remedies(apart(), [apart() for _ in range(MOST_TRIED)]) == [
-        "pod default/web-0 on n0 ends",
-        "1 more node like n0, with 1 cpu free",
+        "end pod default/web-0 on n0",
+        "add 1 node like n0, with 1 cpu free",
     ]
 
 
@@ -116,7 +116,7 @@ def short_of_room() -> PolicyWorld:
 
 def test_a_gang_is_told_of_the_least_number_of_nodes() -> None:
     told = remedies(short_of_room(), [short_of_room() for _ in range(MOST_TRIED)])
-    assert "2 more nodes like n0, with 2 cpu free" in told
+    assert "add 2 nodes like n0, with 2 cpu free" in told
 
 
 def uneven() -> PolicyWorld:
@@ -129,7 +129,7 @@ def uneven() -> PolicyWorld:
 
 
 def test_a_policy_that_is_too_strict_is_told_with_what_would_do() -> None:
-    assert "policy even allows max_skew 2" in remedies(uneven(), [uneven() for _ in range(MOST_TRIED)])
+    assert "in policy even, set max_skew to 2" in remedies(uneven(), [uneven() for _ in range(MOST_TRIED)])
 
 
 def without_data(*data: str) -> PolicyWorld:
@@ -141,15 +141,15 @@ def without_data(*data: str) -> PolicyWorld:
 
 def test_data_that_is_nowhere_is_told_with_the_command_that_sets_it() -> None:
     assert remedies(without_data("data1"), [without_data("data1") for _ in range(MOST_TRIED)]) == [
-        "data1 above 0 on node n0: escher resource set --namespace default data1 1 --node n0",
-        "policy near has required false, and prefers such nodes",
+        "set data1 above 0 on node n0: escher resource set --namespace default data1 1 --node n0",
+        "in policy near, set required to false (it then prefers such nodes)",
     ]
 
 
 def test_where_more_than_one_is_to_be_set_the_command_is_an_example() -> None:
     both = ("data1", "data2")
     [told, _] = remedies(without_data(*both), [without_data(*both) for _ in range(MOST_TRIED)])
-    assert told.startswith("data1 and data2 above 0 on node n0, each as by escher resource set ")
+    assert told.startswith("set data1 and data2 above 0 on node n0, for example: escher resource set ")
 
 
 def held_by_others() -> PolicyWorld:
@@ -173,17 +173,17 @@ def test_nobody_of_another_namespace_is_named_to_who_may_not_know() -> None:
     helping = RemedySearch(world.scheduler.cache, Explain(world.scheduler.cache), Here(), suppose_again)
     told = asyncio.run(helping.pod("default", "target", everywhere=False))
     assert [each.said for each in told.tried] == [
-        "escher.dev/default.data1 is 2 on n0: escher resource set --namespace default data1 2 --node n0"
+        "set escher.dev/default.data1 to 2 on n0: escher resource set --namespace default data1 2 --node n0"
     ]
-    assert "held there by others of another namespace" in " ".join(told.remedies)
+    assert "used there by holders in another namespace" in " ".join(told.remedies)
     assert "team-b" not in str(told)
 
 
 def test_who_of_another_namespace_holds_what_is_short_is_named() -> None:
     assert remedies(held_by_others(), [held_by_others() for _ in range(MOST_TRIED)]) == [
-        "escher.dev/default.data1 is 2 on n0: escher resource set --namespace default data1 2 --node n0",
-        "namespace team-b releases escher.dev/default.data1 on n0 (pod team-b/holder)",
-        "pod team-b/holder on n0 ends",
+        "set escher.dev/default.data1 to 2 on n0: escher resource set --namespace default data1 2 --node n0",
+        "let namespace team-b release escher.dev/default.data1 on n0 (pod team-b/holder)",
+        "end pod team-b/holder on n0",
     ]
 
 
@@ -242,5 +242,5 @@ def test_of_all_who_might_end_only_a_few_are_looked_at() -> None:
 
     mine = pod_of(cache, "default", "mine")
     families = [list(islice(family, 12)) for family in Looked(cache).for_pod(mine)]
-    assert sum(ladder.rung(1).said.endswith(" ends") for family in families for ladder in family) == 6
+    assert sum(ladder.rung(1).said.startswith("end ") for family in families for ladder in family) == 6
     assert looked < 20

@@ -49,7 +49,7 @@ class TestWhoIsGoverned:
     def test_what_is_named_and_not_there_is_waited_for(self) -> None:
         world = PolicyWorld(zones="a")
         assert world.place("early", annotations=naming("apart")) is None
-        assert world.reason("early") == "policy apart, which is to govern the pod, does not exist yet"
+        assert world.reason("early") == "policy apart applies to the pod but does not exist yet"
         world.govern("another", AntiAffinity())
         assert world.awake() == []
         world.govern("apart", AntiAffinity())
@@ -62,7 +62,7 @@ class TestWhoIsGoverned:
         world.govern("slots", Queue())
         assert world.place("names", annotations=naming("slots")) is None
         assert world.reason("names") == (
-            "policy slots is one that is asked: naming it is not enough, the pod has to say what it answers"
+            "naming policy slots is not enough: ask it for each task, and put its answer into the pod"
             " (escher policy ask slots --task NAME)"
         )
         assert world.place("asked", annotations=naming("slots"), labels={"esl.escher.dev/slots": "a"}) == "n0"
@@ -99,7 +99,7 @@ class TestAntiAffinity:
         placed = [world.place(name, annotations=naming("apart")) for name in names]
         assert [name for name in placed if name is None] == [None]
         assert world.reason("p2") == (
-            "policy apart (anti-affinity): a pod that it keeps apart from this one is in the same place"
+            "policy apart (anti-affinity): a pod that must stay apart from this one is in the same topology domain"
         )
         assert {world.zone_of("p0"), world.zone_of("p1")} == {"a", "b"}
 
@@ -152,7 +152,7 @@ class TestCoLocation:
         names = ["p0", "p1", "p2"]
         placed = [world.place(name, annotations=naming("near")) for name in names]
         assert placed == ["n0", "n1", None]
-        assert world.reason("p2") == "policy near (co-location): its other pods are in another place"
+        assert world.reason("p2") == "policy near (co-location): its other pods are in another topology domain"
 
     def test_when_all_have_gone_the_next_may_go_anywhere(self) -> None:
         world = PolicyWorld(zones="ab", cpu=2000)
@@ -183,7 +183,7 @@ class TestCoLocation:
         world = PolicyWorld(zones="a", cpu=2000)
         world.govern("near", CoLocation(size=3))
         assert world.place("p0", annotations=naming("near")) is None
-        assert "so many pods cannot be there at once" in world.reason("p0")
+        assert "they cannot hold that many pods at once" in world.reason("p0")
         world.cpu = 3000
         world.add("n9", "b")
         world.schedule()

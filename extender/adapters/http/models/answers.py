@@ -55,24 +55,24 @@ class ResourceView(Answer):
     namespace: str
     name: str
     shared: bool
-    key: Annotated[str, Field(description="Its spelling on nodes and in pods", examples=["escher.dev/team-a.data1"])]
+    key: Annotated[str, Field(description="Its name on nodes and in pods", examples=["escher.dev/team-a.data1"])]
     nodes: Annotated[dict[str, int], Field(description="Units by node", examples=[{"node-3": 4}])]
-    version: Annotated[str, Field(description="For If-Match; empty once it is gone")]
+    version: Annotated[str, Field(description="For If-Match; empty after its removal")]
     owner: OwnerView | None
     expires_at: datetime | None
-    problem: Annotated[str, Field(description="Why it is not in force on its nodes; empty if it is")]
+    problem: Annotated[str, Field(description="Why it is not in force on its nodes; empty if it is in force")]
     finalizers: Annotated[
-        list[str], Field(description="Who holds it while it is being deleted; empty where it is not", examples=[[]])
+        list[str], Field(description="What holds it while it is being deleted; otherwise empty", examples=[[]])
     ]
     export_to: Annotated[
-        list[str], Field(description="Other namespaces whose pods may ask for it", examples=[["team-b"]])
+        list[str], Field(description="Other namespaces whose pods may request it", examples=[["team-b"]])
     ]
 
 
 class SwitchesView(Answer):
     """Named as in the settings file."""
 
-    observe_only: Annotated[bool, Field(description="Nothing is evicted, preempted, saved or refused")]
+    observe_only: Annotated[bool, Field(description="Escher evicts, preempts, reserves and refuses nothing")]
     evict_partial_gangs: bool
     gang_preemption: bool
     backfill_reservation: bool
@@ -83,10 +83,10 @@ class SafetySwitchesView(Answer):
 
     everywhere: Annotated[SwitchesView, Field(description="As the settings say")]
     namespaces: Annotated[
-        dict[str, SwitchesView], Field(description="Where labels switch something: what both allow there")
+        dict[str, SwitchesView], Field(description="Namespaces with labels for switches, and what both allow there")
     ]
     unclear_labels: Annotated[
-        dict[str, list[str]], Field(description="Labels that are not understood, and forbid the acts that they name")
+        dict[str, list[str]], Field(description="Unreadable labels, which forbid the actions that they name")
     ]
     labels_are_read: Annotated[bool, Field(description="Whether Escher may list namespaces")]
 
@@ -101,7 +101,7 @@ class BrakeView(Answer):
 
 
 class HolderView(Answer):
-    """Who holds units on a node."""
+    """A holder of units on a node."""
 
     holder: str
     kind: Annotated[str, Field(examples=["saving", "reservation", "assumption", "bound"])]
@@ -116,7 +116,7 @@ class NodeView(Answer):
 
     node: str
     capacity: dict[str, Number]
-    available: Annotated[dict[str, Number], Field(description="Below 0 after capacity was lowered under holders")]
+    available: Annotated[dict[str, Number], Field(description="Below 0 if capacity was lowered below the held units")]
     holders: list[HolderView]
     sequence: Annotated[int, Field(description="Grows with every claim on the node")]
 
@@ -136,7 +136,7 @@ class RefusalView(Answer):
 
 
 class TransactionView(Answer):
-    """What became of a transaction: indices of its operations."""
+    """The result of a transaction: indices of its operations."""
 
     committed: list[int]
     conflicts: list[RefusalView]
@@ -152,7 +152,7 @@ class MemberView(Answer):
 
 
 class GangView(Answer):
-    """A gang and how far it has come."""
+    """A gang and its progress."""
 
     namespace: str
     name: str
@@ -177,7 +177,7 @@ class EventView(Answer):
 
 
 class Page(Answer, Generic[T]):
-    """Part of a list. `continue`: give it back to get the next part; null at the end."""
+    """Part of a list. `continue`: send it to get the next part; null at the end."""
 
     items: list[T]
     continue_: Annotated[str | None, Field(serialization_alias="continue")]
@@ -221,7 +221,7 @@ def name_in(token: str | None) -> str | None:
         return None if token is None else base64.b64decode(token, altchars=b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
         raise Problem(
-            ProblemKind.INVALID, f"{quoted(token)} is no token of ours; leave it out to start again", field="continue"
+            ProblemKind.INVALID, f"{quoted(token)} is not a valid token; omit it to start again", field="continue"
         ) from None
 
 
@@ -274,13 +274,13 @@ def transaction_view(outcome: Outcome) -> TransactionView:
 def refusal_view(refusal: Refusal) -> RefusalView:
     cause = refusal.cause
     if isinstance(cause, Stale):
-        said = f"{cause.node} was claimed on after it was read: sequence {cause.read} then, {cause.now} now"
+        said = f"{cause.node} has new claims since it was read: sequence {cause.read} then, {cause.now} now"
         return RefusalView(
             index=refusal.index, detail=refusal.detail or said, node=cause.node, read=cause.read, now=cause.now
         )
     if isinstance(cause, Short):
         told = short_view(cause)
-        said = f"{told['asked']} of {cause.resource} asked, {told['free']} free"
+        said = f"{told['asked']} of {cause.resource} requested, {told['free']} free"
         return RefusalView(index=refusal.index, detail=refusal.detail or said, **told)
     return RefusalView(index=refusal.index, detail=refusal.detail, field=refusal.field or None)
 

@@ -31,7 +31,7 @@ LabelKey = Annotated[StrictStr, Field(min_length=1, max_length=317)]
 
 
 class Drain(Body):
-    """The node is cordoned, and its pods have to be elsewhere, but for those of DaemonSets and static ones."""
+    """The node is cordoned, and its pods must move, except static pods and those of DaemonSets."""
 
     op: Literal["drain"]
     node: Node
@@ -51,13 +51,13 @@ class Uncordon(Body):
 
 
 class AddNodes(Body):
-    """So many more nodes like one that is there, empty and without its ephemeral resources."""
+    """`count` more nodes like an existing one, empty and without its ephemeral resources."""
 
     op: Literal["add-nodes"]
     like: Node
     count: Annotated[StrictInt, Field(ge=1, le=MOST_NODES)] = 1
     own: Annotated[
-        Sequence[LabelKey], Field(max_length=16, description="Labels of which each of them has a value of its own")
+        Sequence[LabelKey], Field(max_length=16, description="Labels with a different value on each of these nodes")
     ] = ()
 
     def supposed(self) -> words.Supposed:
@@ -65,7 +65,7 @@ class AddNodes(Body):
 
 
 class EndPod(Body):
-    """The pod is gone, and what it held is free."""
+    """The pod is removed, and what it held is free."""
 
     op: Literal["end-pod"]
     namespace: Label
@@ -76,7 +76,7 @@ class EndPod(Body):
 
 
 class SetResource(Body):
-    """A node has so many units of an ephemeral resource; 0: it has none."""
+    """A node has this capacity of an ephemeral resource; 0: it has none."""
 
     op: Literal["set-resource"]
     namespace: Label
@@ -90,7 +90,7 @@ class SetResource(Body):
 
 
 class ReleaseClaim(Body):
-    """What a holder has claimed is free."""
+    """The units that a holder has claimed are free."""
 
     op: Literal["release"]
     namespace: Label
@@ -101,7 +101,7 @@ class ReleaseClaim(Body):
 
 
 class SetQuorum(Body):
-    """The gang needs so many members."""
+    """The gang needs this many members."""
 
     op: Literal["set-quorum"]
     namespace: Label
@@ -113,7 +113,7 @@ class SetQuorum(Body):
 
 
 class SetPolicy(Body):
-    """An EscherPolicy says this; null: it is not there."""
+    """An EscherPolicy has this spec; null: it does not exist."""
 
     op: Literal["set-policy"]
     namespace: Label
@@ -122,7 +122,7 @@ class SetPolicy(Body):
 
     def supposed(self) -> words.Supposed:
         if self.policy is not None and self.policy.type in policy_models.ASKED:
-            said = f"type {self.policy.type} is asked: what comes of it depends on who will ask, and cannot be supposed"
+            said = f"type {self.policy.type} is asked: its effect depends on future asks, and cannot be simulated"
             raise Problem(ProblemKind.INVALID, said, field="type")
         policy = None if self.policy is None else policy_models.in_force(spec_of(self.policy))
         return words.PolicySet(self.namespace, self.name, policy)

@@ -19,7 +19,7 @@ class NodeGroupView(Answer):
     count: int
     detail: str
     examples: list[str]
-    policy: Annotated[str, Field(description="The policy whose rule it is; empty if it is none's", examples=["apart"])]
+    policy: Annotated[str, Field(description="The policy that has the rule; empty if none", examples=["apart"])]
     type: Annotated[str, Field(description="The type of that policy", examples=["anti-affinity"])]
     resource: str | None = None
     asked: Number | None = None
@@ -27,7 +27,7 @@ class NodeGroupView(Answer):
 
 
 class RemedyView(Answer):
-    """What was tried on a copy of the cluster, and helps."""
+    """A change that helps, as tried on a copy of the cluster."""
 
     said: Annotated[str, Field(examples=["2 more nodes like node-3, with 4 cpu"])]
     changes: Annotated[list[dict[str, Any]], Field(description="The same, as POST /v1/what-if takes it")]
@@ -39,12 +39,12 @@ class ExplanationView(Answer):
     subject: str
     waits: bool
     summary: str
-    since: Annotated[datetime | None, Field(description="Since when it waits; null where that is not known")]
+    since: Annotated[datetime | None, Field(description="Since when it waits; null if unknown")]
     reason_since: Annotated[datetime | None, Field(description="Since when for this reason")]
     groups: list[NodeGroupView]
-    tried: Annotated[list[RemedyView], Field(description="What helps: each was tried on a copy of the cluster")]
-    remedies: Annotated[list[str], Field(description="In words: what was tried; else what rules say may help")]
-    node: Annotated[str | None, Field(description="Where the pod is bound; null for a gang, and for who waits")] = None
+    tried: Annotated[list[RemedyView], Field(description="What helps: Escher tried each on a copy of the cluster")]
+    remedies: Annotated[list[str], Field(description="In words: what Escher tried; else what may help by the rules")]
+    node: Annotated[str | None, Field(description="The node of a bound pod; null for a gang or a waiting pod")] = None
 
 
 def explanation_view(explanation: Explanation) -> ExplanationView:

@@ -49,7 +49,7 @@ Ttl = Annotated[
         le=_LONGEST_TTL,
         strict=True,
         allow_inf_nan=False,
-        description="Seconds after which it is removed, unless it is set again. Null: it stays.",
+        description="Seconds until it is removed, unless it is set again. Null: it stays.",
         examples=[600],
     ),
 ]
@@ -66,7 +66,7 @@ Quantities = Annotated[
         {
             "type": "object",
             "additionalProperties": {"anyOf": [{"type": "number", "minimum": 0}, {"type": "string"}]},
-            "description": "Units by resource; cpu in cores, the rest in whole units, or in Kubernetes' spelling",
+            "description": "Units by resource; cpu in cores, others in whole units, or as Kubernetes quantities",
             "examples": [{"cpu": 0.5, "memory": "1Gi", "escher.dev/team-a.data1": 1}],
         }
     ),
@@ -84,7 +84,7 @@ def _namespaces(names: Sequence[str] | None) -> Sequence[str] | None:
 
 
 class OwnerBody(Body):
-    """The pod whose end ends the resource. In a pod, the downward API gives both values."""
+    """The pod whose end removes the resource. In a pod, the downward API gives both values."""
 
     name: Annotated[StrictStr, Field(min_length=1, max_length=253, examples=["trainer-0"])]
     uid: Annotated[StrictStr, Field(min_length=1, max_length=64, examples=["3f0c1c1e-0f8e-4f1c-9a51-6a3f1c3c9a51"])]
@@ -94,7 +94,7 @@ class OwnerBody(Body):
 
 
 class ResourceBody(Body):
-    """What an ephemeral resource should be on the nodes chosen."""
+    """The desired state of an ephemeral resource on the chosen nodes."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -110,9 +110,7 @@ class ResourceBody(Body):
     node_spec: NodeSpec = None
     num_nodes: Annotated[
         StrictInt | None,
-        Field(
-            ge=1, le=1_000_000, description="At most this many nodes are chosen. A repeated call keeps those it chose."
-        ),
+        Field(ge=1, le=1_000_000, description="The maximum number of nodes. A repeated call keeps the chosen nodes."),
     ] = None
     ttl_seconds: Ttl | None = None
     owner: OwnerBody | None = None
@@ -123,7 +121,7 @@ class ResourceBody(Body):
         Sequence[Annotated[StrictStr, Field(json_schema_extra=LABEL_SCHEMA)]] | None,
         Field(
             max_length=MOST_EXPORTS,
-            description="Other namespaces whose pods may ask for it; null: the same as before, [] none.",
+            description="Other namespaces whose pods may request it; null: as before, []: none.",
             examples=[["team-b"]],
         ),
         AfterValidator(_namespaces),
@@ -142,8 +140,8 @@ class ResourceBody(Body):
         choice = self.node_spec
         if choice is None and caller_node is None and self.owner is None:
             raise ValueError(
-                "names no node, and the caller's own node is unknown: set node_spec to a node's name, to resources or"
-                " to labels, or say which pod you are (owner) or which node you are on (header Escher-Node)"
+                "names no node, and the caller's node is unknown: set node_spec to a node's name, to resources or"
+                " to labels, or name your pod (owner) or your node (header Escher-Node)"
             )
         if choice is not None and self.num_nodes is not None:
             choice = NodeChoice(choice.node, choice.available, choice.labels, self.num_nodes)
@@ -162,7 +160,7 @@ class ResourceBody(Body):
 
 
 class SetOperation(ResourceBody):
-    """set_resource, as one of several."""
+    """set_resource, as one of several operations."""
 
     op: Literal["set"]
     namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
@@ -175,7 +173,7 @@ class SetOperation(ResourceBody):
 
 
 class ClaimOperation(Body):
-    """Units of a node held for a holder, a name of the caller's."""
+    """Units of a node, held for a holder that the caller names."""
 
     op: Literal["claim"]
     namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
@@ -195,7 +193,7 @@ class ClaimOperation(Body):
 
 
 class ReleaseOperation(Body):
-    """The holder's units are given back."""
+    """Releases the holder's units."""
 
     op: Literal["release"]
     namespace: Annotated[StrictStr, Field(examples=["team-a"], json_schema_extra=LABEL_SCHEMA)]
@@ -218,18 +216,19 @@ def _not_too_many(value: object) -> object:
 
 
 class TransactionBody(Body):
-    """Several operations, committed as one or as far as they do not conflict."""
+    """Several operations, committed all or none, or all that do not conflict."""
 
     operations: Annotated[
         Sequence[AnyOperation], Field(min_length=1, max_length=_MOST_OPERATIONS), BeforeValidator(_not_too_many)
     ]
-    mode: Annotated[Mode, Field(description="Whether one conflict refuses all.")] = Mode.ALL_OR_NOTHING
+    mode: Annotated[Mode, Field(description="Whether one conflict refuses all operations.")] = Mode.ALL_OR_NOTHING
     detection: Annotated[
-        Detection, Field(description="A conflict is: too little free now; or any claim on the node since it was read.")
+        Detection,
+        Field(description="A conflict is: too few units free now; or any claim on the node after the read."),
     ] = Detection.RESOURCE_FIT
     read: Annotated[
         dict[Node, StrictInt] | None,
-        Field(description="`sequence` of the nodes in the cluster state that was decided on; for sequence-number."),
+        Field(description="For sequence-number: `sequence` of the nodes in the cluster state that you read."),
     ] = None
 
     def request(self, caller_node: NodeName | None, dry_run: bool) -> Transact:

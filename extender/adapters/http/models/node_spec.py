@@ -51,7 +51,7 @@ def node_name(value: str) -> NodeName:
     if len(value) > _NODE_NAME_LIMIT:
         raise ValueError(f"a node's name of {len(value)} characters is too long; the limit is {_NODE_NAME_LIMIT}")
     if not _NODE_NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is no node's name: use lower-case letters, digits, '-' and '.'")
+        raise ValueError(f"{value!r} is not a node's name: use lower-case letters, digits, '-' and '.'")
     return NodeName(value)
 
 

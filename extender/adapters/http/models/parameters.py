@@ -32,7 +32,7 @@ async def _if_match(if_match: Annotated[str | None, Header()] = None) -> str | N
     version = if_match.strip().strip('"')
     if not version or version == "*" or "," in version:
         raise Problem(
-            ProblemKind.INVALID, f"{quoted(if_match)} is not one version, as in a resource's ETag", field="If-Match"
+            ProblemKind.INVALID, f"{quoted(if_match)} is not one version, such as an object's ETag", field="If-Match"
         )
     return version
 
@@ -42,7 +42,7 @@ async def _if_none_match(if_none_match: Annotated[str | None, Header()] = None) 
     if if_none_match is None:
         return False
     if if_none_match.strip() != "*":
-        raise Problem(ProblemKind.INVALID, f"{quoted(if_none_match)} is not *, for none at all", field="If-None-Match")
+        raise Problem(ProblemKind.INVALID, f"{quoted(if_none_match)} is not *, the only value", field="If-None-Match")
     return True
 
 
@@ -74,5 +74,5 @@ IfAbsent = Annotated[bool, Depends(_if_none_match)]
 IsDryRun = Annotated[bool, Depends(_dry_run)]
 CallerNode = Annotated[NodeName | None, Depends(_caller_node)]
 Namespace = Annotated[str, Depends(_namespace)]
-Limit = Annotated[int, Query(ge=1, le=5000, description="At most so many items; `continue` leads to the others")]
-Token = Annotated[str | None, Query(alias="continue", max_length=2000, description="From the page before")]
+Limit = Annotated[int, Query(ge=1, le=5000, description="The maximum number of items; `continue` leads to the others")]
+Token = Annotated[str | None, Query(alias="continue", max_length=2000, description="From the previous page")]

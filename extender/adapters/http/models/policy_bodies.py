@@ -30,7 +30,7 @@ class RequirementBody(Body):
 
 
 class SelectorBody(Body):
-    """Which pods of the namespace: those that have all of the labels, and meet all of the requirements. {} is all."""
+    """The pods of the namespace that have all labels and meet all requirements. {} selects all."""
 
     match_labels: Annotated[
         dict[str, StrictStr], Field(default_factory=dict, max_length=MOST_REQUIREMENTS, examples=[{"app": "web"}])
@@ -66,25 +66,25 @@ _EXAMPLES: list[JsonValue] = [
 
 
 class PolicyBody(Body):
-    """A policy: its type, parameters of that type, and the pods that it governs beside those that name it."""
+    """A policy: its type, its parameters, and the pods that it matches besides those that name it."""
 
     model_config = ConfigDict(json_schema_extra=_discriminated, title="PolicyBody")
 
-    type: Annotated[StrictStr, Field(description="One of those of /v1/policy-types")]
+    type: Annotated[StrictStr, Field(description="A type from /v1/policy-types")]
     parameters: Annotated[dict[str, JsonValue], Field(default_factory=dict)]
     selector: Annotated[
-        SelectorBody | None, Field(description="Null: none but those that name it, by the annotation escher.dev/policy")
+        SelectorBody | None, Field(description="Null: only pods that name it by the annotation escher.dev/policy")
     ] = None
 
 
 class PolicyToValidate(PolicyBody):
-    """A policy, and the name that it is to have: one that would be led back to itself is refused."""
+    """A policy and its intended name; a policy that leads back to itself is refused."""
 
     name: Annotated[StrictStr | None, Field(json_schema_extra=LABEL_SCHEMA)] = None
 
 
 class PolicyPatch(Body):
-    """What is to change. Null removes."""
+    """The changes. Null removes a field."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"parameters": {"tasks": 8}}]})
 
@@ -165,24 +165,24 @@ class InForceView(Answer):
     type: str
     parameters: dict[str, Any]
     selector: Annotated[
-        list[dict[str, Any]] | None, Field(description="Requirements that all hold; [] is every pod, null is none")
+        list[dict[str, Any]] | None, Field(description="Requirements; all must hold. []: every pod, null: no pod")
     ]
 
 
 class PolicyView(Answer):
-    """A policy as its author says it, and what of it is in force."""
+    """A policy's spec, and what of it is in force."""
 
     namespace: str
     name: str
-    type: Annotated[str | None, Field(description="Null where what was written is not understood at all")]
+    type: Annotated[str | None, Field(description="Null if the object is unreadable")]
     parameters: dict[str, Any]
     selector: dict[str, Any] | None
-    version: Annotated[str, Field(description="For If-Match; empty where it is not stored")]
-    ready: Annotated[bool, Field(description="Whether what its author says is in force")]
+    version: Annotated[str, Field(description="For If-Match; empty if it is not stored")]
+    ready: Annotated[bool, Field(description="Whether its spec is in force")]
     reason: Annotated[str, Field(examples=["InForce"])]
     message: Annotated[str, Field(description="Why it is in force or not, for people")]
-    in_force: Annotated[InForceView | None, Field(description="What is: of a bad one, what it said before")]
-    pods: Annotated[int | None, Field(description="How many it governs now; null: not in force")]
+    in_force: Annotated[InForceView | None, Field(description="In force: of an invalid policy, its previous spec")]
+    pods: Annotated[int | None, Field(description="Number of pods that it matches now; null: not in force")]
     finalizers: list[str]
 
 

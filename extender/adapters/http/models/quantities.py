@@ -28,7 +28,7 @@ def resource_key(text: str) -> ResourceKey:
     """Returns the text if it is a valid resource name. Raises ValueError."""
     if not _KEY.fullmatch(text):
         raise ValueError(
-            f"{text[:80]!r} is no name of a resource; write one such as cpu, nvidia.com/gpu or escher.dev/team-a.data1"
+            f"{text[:80]!r} is not a resource name; write one such as cpu, nvidia.com/gpu or escher.dev/team-a.data1"
         )
     return ResourceKey(text)
 

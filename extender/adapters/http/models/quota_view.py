@@ -12,33 +12,33 @@ from extender.core.tenancy.isolation import Counted
 
 
 class CountedView(Answer):
-    """How much there is of one thing, and may be."""
+    """The used amount of one thing, and its limit."""
 
     used: int
-    limit: Annotated[int | None, Field(description="null: there is none")]
+    limit: Annotated[int | None, Field(description="null: no limit")]
     waiting: Annotated[
-        int, Field(description="How many wait for room: objects not wholly in force, gangs, or kinds of pods")
+        int, Field(description="Waiting for free quota: objects not fully in force, gangs, or kinds of pods")
     ]
 
 
 class DomainView(Answer):
-    """The nodes and names that may be touched."""
+    """The nodes and names that the namespace may use."""
 
     nodes: Annotated[dict[str, list[str]] | None, Field(description="Labels, each with its values; null: every node")]
     names: Annotated[list[str] | None, Field(description="Patterns of names; null: every name")]
-    node_count: Annotated[int, Field(description="How many nodes are in it now")]
+    node_count: Annotated[int, Field(description="Number of nodes in it now")]
 
 
 class QuotaView(Answer):
-    """What a namespace may have and touch. Named as in the settings file."""
+    """The quota and domain of a namespace. Names are those of the settings file."""
 
     namespace: str
     resources: Annotated[CountedView, Field(description="Ephemeral resources in force")]
     units: Annotated[CountedView, Field(description="Their units, on all nodes")]
     policies: Annotated[CountedView, Field(description="EscherPolicies in force")]
-    gang_places: Annotated[CountedView, Field(description="Members of gangs that are bound or have a place reserved")]
+    gang_places: Annotated[CountedView, Field(description="Gang members that are bound or have a reservation")]
     claims: Annotated[CountedView, Field(description="Claims of transactions")]
-    waiting_kinds: Annotated[CountedView, Field(description="Kinds of waiting pods; no pod is refused for them")]
+    waiting_kinds: Annotated[CountedView, Field(description="Kinds of waiting pods; exceeding it refuses no pod")]
     domain: DomainView
 
 

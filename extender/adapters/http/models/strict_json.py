@@ -90,14 +90,14 @@ def read_json(body: bytes) -> Any:
         raise Problem(ProblemKind.NOT_JSON, "a number in the body has too many digits") from None
     if twice:
         keys = {id(each): key for each, key in twice}
-        raise _refused(value, "is there more than once", lambda each, _: keys.get(id(each)))
+        raise _refused(value, "occurs more than once", lambda each, _: keys.get(id(each)))
     # JSON that can be read may be nested too deeply to be written.
     try:
         has_half = _HALF.search(text) is not None and not _can_be_written(value)
     except RecursionError:
         raise Problem(ProblemKind.NOT_JSON, "the body is nested too deeply") from None
     if has_half:
-        raise _refused(value, "has half a surrogate pair, which is no character", _half_in)
+        raise _refused(value, "has half a surrogate pair, which is not a character", _half_in)
     return value
 
 

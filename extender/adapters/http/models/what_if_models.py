@@ -33,7 +33,7 @@ class TolerationBody(Body):
 
 
 class Pods(Body):
-    """Pods that are alike and do not exist: as a gang, all or none; or each for itself."""
+    """Identical pods that do not exist yet: as a gang, all or none; or each on its own."""
 
     kind: Literal["pods"]
     namespace: Label
@@ -61,7 +61,7 @@ class Pods(Body):
 
 
 class PodThere(Body):
-    """A pod that is there and waits."""
+    """An existing pod that waits."""
 
     kind: Literal["pod"]
     namespace: Label
@@ -72,7 +72,7 @@ class PodThere(Body):
 
 
 class GangThere(Body):
-    """A gang that is there and waits."""
+    """An existing gang that waits."""
 
     kind: Literal["gang"]
     namespace: Label
@@ -86,7 +86,7 @@ AnyQuestion = Annotated[Pods | PodThere | GangThere, Field(discriminator="kind")
 
 
 class WhatIfBody(Body):
-    """What is supposed, one thing after the other; and what is asked then, if anything is beside who has to move."""
+    """The changes to simulate, in order; and then the question, if any besides which pods move."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -129,16 +129,16 @@ def _supposed(change: AnyChange, index: int) -> words.Supposed:
 
 class PlaceView(Answer):
     pod: str
-    node: Annotated[str | None, Field(description="Null: it would have no place")]
+    node: Annotated[str | None, Field(description="Null: it would not fit")]
 
 
 class SuppositionView(Answer):
-    """What would be."""
+    """The simulated result."""
 
-    fits: Annotated[bool, Field(description="Whether all that was asked about, and all that moved, would have a place")]
-    places: Annotated[list[PlaceView], Field(description="Of the pods asked about; of a gang that does not fit: none")]
+    fits: Annotated[bool, Field(description="Whether all pods in question and all moved pods would fit")]
+    places: Annotated[list[PlaceView], Field(description="Of the pods in question; none for a gang that does not fit")]
     moved: Annotated[list[PlaceView], Field(description="Of the pods of drained nodes")]
-    explanation: Annotated[ExplanationView | None, Field(description="Why some of those asked about have no place")]
+    explanation: Annotated[ExplanationView | None, Field(description="Why some of the pods in question do not fit")]
 
 
 def supposition_view(found: words.SimulationResult) -> SuppositionView:

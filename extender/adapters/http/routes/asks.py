@@ -24,17 +24,17 @@ _EXAMPLE: JsonValue = {"task": {"name": "train-0", "needs": {"cpu": 2, "memory":
 
 
 class TaskBody(Body):
-    """A pod that is not there yet."""
+    """A pod that does not exist yet."""
 
     name: Annotated[StrictStr, Field(examples=["train-0"], json_schema_extra=LABEL_SCHEMA)]
     group: Annotated[
         StrictStr,
         Field(
-            description="Whom it belongs to: of `shares` its user. Empty: nobody", examples=["research"], max_length=63
+            description="The task's group; for `shares`, its user. Empty: none", examples=["research"], max_length=63
         ),
     ] = ""
     needs: Annotated[
-        Quantities | None, Field(description="What its pod asks for besides; a queue offers it no node without that")
+        Quantities | None, Field(description="Other requests of its pod; a queue offers it only nodes with these")
     ] = None
     node_labels: Annotated[
         Mapping[str, StrictStr], Field(description="Its pod's node selector", max_length=_MOST_LABELS)
@@ -42,7 +42,7 @@ class TaskBody(Body):
 
 
 class AskBody(Body):
-    """What is asked for."""
+    """The task to ask for."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -54,7 +54,7 @@ class AskBody(Body):
 
 
 class AnswerView(Answer):
-    """What the task's pod has to say, and what the policy did for it."""
+    """What the task's pod must contain, and what the policy did for it."""
 
     namespace: str
     policy: str
@@ -63,7 +63,7 @@ class AnswerView(Answer):
     requirement: Annotated[
         Mapping[str, str],
         Field(
-            description="For requests and limits of its first container, beside its own",
+            description="To add to requests and limits of the pod's first container",
             examples=[{"escher.dev/team-a.slots--unit": "1"}],
         ),
     ]
@@ -73,13 +73,13 @@ class AnswerView(Answer):
     effects: Annotated[
         Sequence[str],
         Field(
-            description="What is under way for it, and for all who asked at the same moment, in words; empty where"
-            " nothing is, as of a repeated ask",
+            description="Actions in progress for this ask and for others of the same moment, in words; empty if"
+            " there are none, as for a repeated ask",
             examples=[["escher.dev/team-a.slots--unit becomes 1 on node-3"]],
         ),
     ]
     notices: Annotated[
-        Sequence[str], Field(description="What stands in the way of the policy now, in words; the pod waits meanwhile")
+        Sequence[str], Field(description="What blocks the policy now, in words; the pod waits meanwhile")
     ]
 
 
@@ -95,7 +95,7 @@ async def _name(
 
 @router.post(
     "/namespaces/{ns}/policies/{name}:ask",
-    responses=documented({409: "Nothing of the policy is in force, or its resources' names are taken"}),
+    responses=documented({409: "The policy is not in force, or its resources' names are taken"}),
 )
 async def ask_policy(
     calls: Annotated[AskCalls, Depends(_calls)],
@@ -103,10 +103,10 @@ async def ask_policy(
     body: AskBody,
     dry_run: IsDryRun,
 ) -> AnswerView:
-    """What the task's pod has to say so that the policy holds for it. Asking again for the same changes nothing.
+    """What the task's pod must contain to fall under the policy. Asking again for the same task changes nothing.
 
-    A policy that pods name answers that annotation. One that is asked (queue, signal, shares) remembers the task, and
-    answers which resources its pod asks for, and the label by which it is known.
+    A policy that pods name answers that annotation. A policy that is asked (queue, signal, shares) stores the task, and
+    answers which resources its pod must request, and the label that identifies it.
     """
     return _view(await calls.ask_policy(name, body.asked(), dry_run=dry_run))
 

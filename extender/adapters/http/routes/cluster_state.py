@@ -28,13 +28,13 @@ Calls = Annotated[StateCalls, Depends(_calls)]
 @router.get("/cluster-state")
 async def cluster_state(
     calls: Calls,
-    namespace: Annotated[str | None, Query(description="Only what its pods may ask for, and holders in it")] = None,
+    namespace: Annotated[str | None, Query(description="Only what its pods may request, and its holders")] = None,
     node: Annotated[str | None, Query(description="Only this node")] = None,
     resource: Annotated[str | None, Query(description="Only this one, e.g. escher.dev/team-a.data1")] = None,
     limit: Limit = 500,
     token: Token = None,
 ) -> Page[NodeView]:
-    """get_cluster_state: of every node capacity, what is available, and who holds it. A page ends early where its nodes
+    """get_cluster_state: capacity, available amounts and holders of every node. A page ends early if its nodes
     have many holders."""
     field = "namespace"
     try:

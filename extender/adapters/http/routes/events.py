@@ -44,16 +44,16 @@ async def _calls(request: Request) -> EventCalls:
 
 
 async def _last_event_id(
-    last_event_id: Annotated[str | None, Header(description="The number of the last event that was received")] = None,
+    last_event_id: Annotated[str | None, Header(description="The number of the last received event")] = None,
 ) -> int | None:
     if last_event_id is None or (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= 15):
         return None if last_event_id is None else int(last_event_id)
-    raise Problem(ProblemKind.INVALID, f"{quoted(last_event_id)} is not the number of an event", field="Last-Event-ID")
+    raise Problem(ProblemKind.INVALID, f"{quoted(last_event_id)} is not an event number", field="Last-Event-ID")
 
 
 async def _of_namespace(
     namespace: Annotated[
-        str | None, Query(description="Only what is decided in this namespace", json_schema_extra=LABEL_SCHEMA)
+        str | None, Query(description="Only decisions in this namespace", json_schema_extra=LABEL_SCHEMA)
     ] = None,
 ) -> str | None:
     return None if namespace is None else require_label("namespace", namespace)
@@ -74,10 +74,10 @@ class Events(StreamingResponse):
     response_class=Events,
     responses={
         200: {
-            "description": "Events without end, each as `EventView`; `Missed` tells how many were forgotten before",
+            "description": "An endless stream of `EventView`; `Missed` says how many earlier events were dropped",
             "content": {"text/event-stream": {"schema": {"type": "string"}, "example": _EXAMPLE}},
         },
-        **documented({429: "Too many calls, or as many streams as there may be; the detail says which setting"}),
+        **documented({429: "Too many calls or streams; the detail names the setting"}),
     },
 )
 async def follow_events(
@@ -86,9 +86,9 @@ async def follow_events(
     namespace: Annotated[str | None, Depends(_of_namespace)],
     after: Annotated[int | None, Depends(_last_event_id)],
 ) -> Events:
-    """What is decided from now on, or since the event of that number, as it happens: who is placed where, who is turned
-    away and why, which gang is planned, bound, or gives up. It ends when the service does, and with `Missed` for a
-    caller that reads so slowly that what it has yet to read is forgotten."""
+    """Decisions as they happen, from now on or since the event of that number: which pod is placed where, which pod is
+    refused and why, which gang is planned, bound, or gives up. It ends when the service ends, and with `Missed` for a
+    caller that reads too slowly, whose unread events were dropped."""
     told = calls.follow(after, namespace=namespace)
     events = Events(_lines(told), headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
     events.streaming = admitted_in(request).streaming(namespace)

@@ -34,11 +34,11 @@ Everywhere = Annotated[bool, Depends(_everywhere)]
 
 @router.get("/namespaces/{ns}/gangs/{name}/explain")
 async def explain_gang(calls: Calls, everywhere: Everywhere, namespace: Namespace, name: str) -> ExplanationView:
-    """Why the gang waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
+    """Why the gang waits, with numbers, since when, and what would help; `tried` was tried on a copy of the cluster."""
     return explained.explanation_view(await calls.gang(GangKey(namespace, name), everywhere=everywhere))
 
 
 @router.get("/namespaces/{ns}/pods/{pod}/explain")
 async def explain_pod(calls: Calls, everywhere: Everywhere, namespace: Namespace, pod: str) -> ExplanationView:
-    """Why the pod waits, with numbers, since when, and what would help: what is in `tried` was tried on a copy."""
+    """Why the pod waits, with numbers, since when, and what would help; `tried` was tried on a copy of the cluster."""
     return explained.explanation_view(await calls.pod(namespace, pod, everywhere=everywhere))

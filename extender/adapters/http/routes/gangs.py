@@ -24,7 +24,7 @@ Calls = Annotated[GangCalls, Depends(_calls)]
 
 @router.get("/namespaces/{ns}/gangs")
 async def list_gangs(calls: Calls, namespace: Namespace, limit: Limit = 500, token: Token = None) -> Page[GangView]:
-    """The gangs of a namespace. A page ends early where they have many members."""
+    """The gangs of a namespace. A page ends early if they have many members."""
     found = calls.gangs(namespace, after=answers.name_in(token))
     return answers.page_in_order(
         found, lambda state: state.key.name, answers.gang_view, limit, weight=lambda state: len(state.members)

@@ -35,7 +35,7 @@ from extender.core.policies.policy_types import TYPES, PolicySpec
 from extender.kube.names import require_label
 
 router = noun("policies")
-_WRITES = NOT_AT_VERSION | documented({409: "It, or its namespace, is being deleted"})
+_WRITES = NOT_AT_VERSION | documented({409: "The policy or its namespace is being deleted"})
 
 
 async def _calls(request: Request) -> PolicyCalls:
@@ -83,7 +83,7 @@ async def list_policies(
 
 @router.post("/namespaces/{ns}/policies:validate")
 async def validate_policy(calls: Calls, namespace: Namespace, body: PolicyToValidate) -> PolicyView:
-    """Whether a policy like this would be accepted, and how it would stand. Nothing is changed."""
+    """Whether a policy like this would be accepted, and its status then. Changes nothing."""
     name = require_label("name", body.name) if body.name is not None else ""
     return policy_view(calls.judge_policy(Identity(namespace, name), policy_bodies.spec_of(body)))
 
@@ -92,8 +92,8 @@ async def validate_policy(calls: Calls, namespace: Namespace, body: PolicyToVali
 async def put_policy(
     calls: Calls, name: Name, body: PolicyBody, response: Response, if_match: IfMatch, dry_run: IsDryRun
 ) -> PolicyView:
-    """It says this and nothing else, and is in force: for the next decision. A bad one is refused, and what it said
-    before stays."""
+    """Replaces the policy's spec, in force for the next decision. An invalid spec is refused, and the previous one
+    stays."""
     spec = policy_bodies.spec_of(body)
     state = await calls.change_policy(name, lambda before: spec, if_version=if_match, dry_run=dry_run)
     return _show(response, policy_view(state))
@@ -103,12 +103,12 @@ async def put_policy(
 async def patch_policy(
     calls: Calls, name: Name, body: PolicyPatch, response: Response, if_match: IfMatch, dry_run: IsDryRun
 ) -> PolicyView:
-    """A JSON merge patch of what it says: null removes a field, lists are replaced. What comes of it is checked as a
+    """A JSON merge patch of its spec: null removes a field, lists are replaced. The result is checked as a
     whole."""
 
     def becomes(before: PolicySpec | None) -> PolicySpec:
         if before is None:
-            raise NotFound("name", str(name), f"there is no policy {name} that could be changed; put one")
+            raise NotFound("name", str(name), f"there is no policy {name} to change; create it with PUT")
         return policy_bodies.patched(before, body)
 
     state = await calls.change_policy(name, becomes, if_version=if_match, dry_run=dry_run)
@@ -117,7 +117,7 @@ async def patch_policy(
 
 @router.get("/namespaces/{ns}/policies/{name}")
 async def get_policy(calls: Calls, name: Name, response: Response) -> PolicyView:
-    """One policy: what its author says, what of it is in force, and why."""
+    """One policy: its spec, what of it is in force, and why."""
     return _show(response, policy_view(calls.get_policy(name)))
 
 
@@ -125,14 +125,14 @@ async def get_policy(calls: Calls, name: Name, response: Response) -> PolicyView
     "/namespaces/{ns}/policies/{name}",
     status_code=204,
     responses={
-        202: {"model": PolicyView, "description": "It is not in force, and `finalizers` hold the object"},
+        202: {"model": PolicyView, "description": "It is not in force, but `finalizers` hold the object"},
         **NOT_AT_VERSION,
     },
 )
 async def delete_policy(calls: Calls, name: Name, if_match: IfMatch, dry_run: IsDryRun) -> Response:
-    """It is in force no more. Pods stay where they are; deleting what is not there does nothing.
+    """Deletes the policy. Pods stay where they are; deleting what does not exist does nothing.
 
-    202 where finalizers hold the object: it cannot be set again before they have let go of it.
+    202 if finalizers hold the object: it cannot be set again until they release it.
     """
     left = await calls.delete_policy(name, if_version=if_match, dry_run=dry_run)
     if left is None:

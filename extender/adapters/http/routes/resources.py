@@ -38,7 +38,7 @@ async def _calls(request: Request) -> ResourceCalls:
 
 
 Calls = Annotated[ResourceCalls, Depends(_calls)]
-Name = Annotated[str, Path(description="Of a resource, without the domain", json_schema_extra=LABEL_SCHEMA)]
+Name = Annotated[str, Path(description="Name of a resource, without the domain", json_schema_extra=LABEL_SCHEMA)]
 Shared = Annotated[bool, Query(description="The resource that has no namespace in its key")]
 
 
@@ -47,7 +47,7 @@ def _resource_name(namespace: str, name: str, shared: bool) -> EphemeralName:
         raise InvalidName(
             "name",
             name,
-            f"cannot be set here: only ephemeral resources can, those of the domain {DOMAIN}."
+            f"cannot be set here: this API sets only ephemeral resources, those of the domain {DOMAIN}."
             f" Give the name alone: 'data1' in namespace 'team-a' is {DOMAIN}/team-a.data1",
         )
     return ephemeral_name(namespace, name, shared=shared)
@@ -70,7 +70,7 @@ async def list_resources(
 
 @router.put(
     "/namespaces/{ns}/resources/{name:path}",
-    responses=NOT_AT_VERSION | documented({409: "It, or its namespace, is being deleted"}),
+    responses=NOT_AT_VERSION | documented({409: "The resource or its namespace is being deleted"}),
 )
 async def set_resource(
     calls: Calls,
@@ -84,9 +84,9 @@ async def set_resource(
     dry_run: IsDryRun,
     called: Request,
 ) -> ResourceView:
-    """set_resource: absolute and idempotent. Answers the nodes chosen, and the key to ask for in pods.
+    """set_resource: absolute and idempotent. Answers the chosen nodes, and the key that pods request.
 
-    With `If-None-Match: *` only if there is none of that name.
+    With `If-None-Match: *` only if none of that name exists.
     """
     resource = _resource_name(namespace, name, body.shared)
     if body.shared:
@@ -112,7 +112,7 @@ async def get_resource(
     "/namespaces/{ns}/resources/{name:path}",
     status_code=204,
     responses={
-        202: {"model": ResourceView, "description": "It is on no node, and `finalizers` hold the object"},
+        202: {"model": ResourceView, "description": "It is on no node, but `finalizers` hold the object"},
         **NOT_AT_VERSION,
     },
 )
@@ -125,9 +125,9 @@ async def delete_resource(
     called: Request,
     shared: Shared = False,
 ) -> Response:
-    """It is removed from every node. Whoever holds it keeps it; deleting what is not there does nothing.
+    """Removes it from every node. Holders keep their units; deleting what does not exist does nothing.
 
-    202 where finalizers hold the object: it cannot be set again before they have let go of it.
+    202 if finalizers hold the object: it cannot be set again until they release it.
     """
     resource = _resource_name(namespace, name, shared)
     if shared:

@@ -21,7 +21,7 @@ async def _calls(request: Request) -> DumpCalls:
 
 
 async def _takes_gzip(
-    accept_encoding: Annotated[str, Header(description="`gzip`: the answer is compressed on its way")] = "",
+    accept_encoding: Annotated[str, Header(description="`gzip`: the response is compressed")] = "",
 ) -> bool:
     return any(_means_gzip(each) for each in accept_encoding.lower().split(","))
 
@@ -40,7 +40,7 @@ class Dump(Response):
     response_class=Dump,
     responses={
         200: {
-            "description": "JSON lines: what it is and its format, one record a line, and how many they are",
+            "description": "JSON lines: a header with the format, one record a line, and the number of records",
             "content": {state_dump.MEDIA_TYPE: {"schema": {"type": "string"}}},
         }
     },
@@ -49,7 +49,7 @@ async def dump_state(
     calls: Annotated[DumpCalls, Depends(_calls)], takes_gzip: Annotated[bool, Depends(_takes_gzip)]
 ) -> Response:
     """The whole state of the service, of all namespaces, for `escher what-if --state` and `escher explain --state`
-    elsewhere. Of pods and nodes it has what decides where pods go, labels among it, and nothing else that they say."""
+    on any machine. Of pods and nodes it has only what decides placement, including labels."""
     compressed = await calls.dump()
     headers = {"Cache-Control": "no-store", "Vary": "Accept-Encoding"}
     if takes_gzip:

@@ -23,7 +23,7 @@ Calls = Annotated[SafetySwitchesCalls, Depends(_calls)]
 
 @router.get("/safety-switches")
 async def get_safety_switches(calls: Calls) -> SafetySwitchesView:
-    """What Escher may do now: evict parts of gangs, preempt, save room, refuse; everywhere, and by namespace."""
+    """What Escher may do now: evict partial gangs, preempt, reserve, refuse; everywhere, and by namespace."""
     return answers.safety_switches_view(calls.state())
 
 

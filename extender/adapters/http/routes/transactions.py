@@ -31,7 +31,7 @@ Calls = Annotated[TransactionCalls, Depends(_calls)]
 async def transact(
     calls: Calls, body: TransactionBody, caller_node: CallerNode, dry_run: IsDryRun, called: Request
 ) -> TransactionView:
-    """Several operations as one. 409 where a conflict left nothing to commit."""
+    """Several operations as one. 409 if a conflict left nothing to commit."""
     try:
         request = body.request(caller_node, dry_run)
     except ValueError as error:

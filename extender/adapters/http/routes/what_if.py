@@ -19,10 +19,10 @@ async def _calls(request: Request) -> WhatIfCalls:
 
 @router.post("/what-if")
 async def what_if(calls: Annotated[WhatIfCalls, Depends(_calls)], body: WhatIfBody) -> SuppositionView:
-    """What would be, on a snapshot of this moment: whether pods or a gang that do not exist would fit, and where; what
-    becomes of a node's pods when it is drained; whether a gang that waits would go with a lower quorum or more nodes.
+    """Simulates changes on a snapshot of this moment: whether new pods or a new gang would fit, and where; what
+    becomes of a node's pods when it is drained; whether a waiting gang would fit with a lower quorum or more nodes.
 
-    It is worked out by the rules that decide, for kube-scheduler offering every node that selectors, taints and room
+    It uses the rules of real decisions, as if kube-scheduler offered every node that selectors, taints and capacity
     allow. Nothing changes.
     """
     return supposition_view(await calls.wonder(body.wondered()))

@@ -139,11 +139,11 @@ class Service:
         call = self.calls.by_name.get(verb)
         if call is None:
             known = ", ".join(self.calls.by_name)
-            raise Problem(ProblemKind.NOT_FOUND, f"there is no verb {verb[:80]!r}; there are: {known}", field="verb")
+            raise Problem(ProblemKind.NOT_FOUND, f"unknown verb {verb[:80]!r}; known verbs: {known}", field="verb")
         if scope["method"] != "POST":
             raise Problem(
                 ProblemKind.WRONG_METHOD,
-                f"{verb} is called with POST, not {scope['method']}",
+                f"call {verb} with POST, not {scope['method']}",
                 headers={"Allow": "POST"},
             )
         if not self._ready():

@@ -81,7 +81,7 @@ class BodyRoom:
     def _busy(self, count: int) -> Problem:
         return Problem(
             ProblemKind.BUSY,
-            f"{count} bytes of body found no room beside the {self.taken} of other calls; all together may have "
+            f"a body of {count} bytes exceeds the free body memory: other calls use {self.taken} bytes of "
             f"{self.size} (setting max_inflight_body_bytes)",
             headers={"Retry-After": "1"},
         )
@@ -131,9 +131,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, share: Share) ->
     elif len(body) > limit:
         raise too_large("more", limit)
     if declared is not None and len(body) != declared:
-        raise Problem(
-            ProblemKind.NOT_JSON, f"the body ends after {len(body)} of the {declared} bytes that were announced"
-        )
+        raise Problem(ProblemKind.NOT_JSON, f"the body ends after {len(body)} of the {declared} announced bytes")
     return body
 
 

@@ -81,7 +81,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._refused = True
             transport.abort()
         else:
-            told = f"{most} connections are open (setting connections_limit)"
+            told = f"all {most} allowed connections are open (setting connections_limit)"
             self._refuse(Problem(ProblemKind.BUSY, told, headers={"Retry-After": "1"}))
 
     def data_received(self, data: bytes) -> None:
@@ -149,7 +149,7 @@ class BoundedProtocol(HttpToolsProtocol):
                 Problem(ProblemKind.TOO_SLOW, f"the body was not complete after {self.bounds.body_seconds:g} s")
             )
         elif self._body == had and not self.flow.read_paused:
-            self._refuse(Problem(ProblemKind.TOO_SLOW, f"no more of the body came for {self.bounds.stall_seconds:g} s"))
+            self._refuse(Problem(ProblemKind.TOO_SLOW, f"no body data arrived for {self.bounds.stall_seconds:g} s"))
         else:
             # While reading is paused, the server takes no bytes: the caller is not at fault.
             at = min(now + self.bounds.stall_seconds, until)

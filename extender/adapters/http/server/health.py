@@ -20,27 +20,25 @@ class Status(BaseModel):
 
 
 class LostKind(BaseModel):
-    seconds: Annotated[float, Field(description="For how long it could not be read", examples=[95.0])]
+    seconds: Annotated[float, Field(description="Seconds since it was last readable", examples=[95.0])]
     why: Annotated[str, Field(examples=['daemonsets.apps is forbidden: User "system:serviceaccount:..." cannot list'])]
-    meanwhile: Annotated[str, Field(description="What Escher does until it can be read again")]
+    meanwhile: Annotated[str, Field(description="What Escher does until it can read the kind again")]
 
 
 class Readiness(Status):
     ages: Annotated[
         dict[str, float],
-        Field(description="Seconds since the API server last said anything, by kind", examples=[{"pods": 1.5}]),
+        Field(description="Seconds since the API server last sent anything, by kind", examples=[{"pods": 1.5}]),
     ]
-    leading: Annotated[bool, Field(description="Whether this replica decides; true for the only one")]
-    leader: Annotated[str, Field(description="The replica that does, as far as is known; empty for the only one")]
+    leading: Annotated[bool, Field(description="Whether this replica leads; true for a single replica")]
+    leader: Annotated[str, Field(description="The leading replica, if known; empty for a single replica")]
     without: Annotated[
         list[str],
         Field(
-            description="Kinds that it runs without: its settings say so, or they cannot be read", examples=[["jobs"]]
+            description="Kinds that it runs without: by its settings, or as they are unreadable", examples=[["jobs"]]
         ),
     ]
-    lost: Annotated[
-        dict[str, LostKind], Field(description="Kinds that could not be read for more than half a minute, by kind")
-    ]
+    lost: Annotated[dict[str, LostKind], Field(description="Kinds that could not be read for more than 30 s")]
 
 
 class Version(BaseModel):
@@ -56,8 +54,8 @@ async def healthz() -> Status:
 
 @router.get("/readyz", dependencies=[Depends(require_warm)])
 async def readyz(request: Request) -> Readiness:
-    """The first full sync is over, or this replica follows and could take over; 503 until then. `ages` tells how old
-    what is known is."""
+    """The first full sync is done, or this replica stands by and could take over; 503 until then. `ages` has the age
+    of the data by kind."""
     state = request.app.state
     replica: Standing | None = state.replica and state.replica()
     gaps: Gaps = state.gaps()

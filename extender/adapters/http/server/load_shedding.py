@@ -78,8 +78,8 @@ class LoadShedding:
         memory = self._known[1]
         if memory is not None and memory.left < max((1 - self._share) * memory.limit, min(memory.used / 2, _ONE_CALL)):
             told = (
-                f"{memory.used} of the {memory.limit} bytes of memory that the service may have are in use: what is "
-                "left is for kube-scheduler's calls (setting api_memory_limit_share)"
+                f"{memory.used} of the {memory.limit} bytes of memory that the service may use are in use: the "
+                "rest is for kube-scheduler's calls (setting api_memory_limit_share)"
             )
             raise self._refusal(NO_MEMORY, told, now, retry_after=10)
 
@@ -111,7 +111,7 @@ class LoadShedding:
                 asyncio.get_running_loop().call_soon(self._next)
                 return
             told = (
-                f"the call has waited for {now - since:.1f} s to be begun: kube-scheduler's calls go first (setting "
+                f"the call waited {now - since:.1f} s for its turn: kube-scheduler's calls go first (setting "
                 "api_queue_seconds)"
             )
             turn.set_exception(self._refusal(LATE, told, now, retry_after=1))

@@ -59,7 +59,7 @@ def _not_ready(waits_for: Mapping[str, str] | None = None) -> Problem:
     refused = "; ".join(f"{kind}: {why}" for kind, why in sorted((waits_for or {}).items()) if why)
     return Problem(
         ProblemKind.NOT_READY,
-        "the cluster has not been read completely yet; /readyz says when it has" + (f" ({refused})" if refused else ""),
+        "the service has not read the whole cluster yet; see /readyz" + (f" ({refused})" if refused else ""),
         headers={"Retry-After": "1"},
         extra={"waits_for": sorted(waits_for)} if waits_for else {},
     )
@@ -67,12 +67,12 @@ def _not_ready(waits_for: Mapping[str, str] | None = None) -> Problem:
 
 def _not_leading(standing: Standing) -> Problem:
     if standing.leader:
-        who = f"{standing.leader} does" + (f", at {standing.at}" if standing.at else "")
+        who = f"{standing.leader} leads" + (f", at {standing.at}" if standing.at else "")
     else:
-        who = "nobody does at the moment"
+        who = "no replica leads at the moment"
     return Problem(
         ProblemKind.NOT_LEADING,
-        f"this replica does not decide; {who}",
+        f"this replica does not lead; {who}",
         extra={"leader": standing.leader, "at": standing.at},
         # The caller must open a new connection: a Service moves no connection that exists already.
         headers={"Retry-After": "1", "Connection": "close"},

@@ -30,11 +30,11 @@ class Streams(Collector):
         """Number of refusals, by the setting that caused them."""
 
     def collect(self) -> Iterable[Metric]:
-        there = GaugeMetricFamily("escher_event_streams", "Streams of events that callers hold open")
+        there = GaugeMetricFamily("escher_event_streams", "Event streams that callers hold open")
         there.add_metric([], self.open["all"])
         yield there
         refused = CounterMetricFamily(
-            "escher_event_streams_refused", "Streams of events beyond a bound, by its setting", labels=["setting"]
+            "escher_event_streams_refused", "Event streams refused, by the setting of the limit", labels=["setting"]
         )
         for setting, number in self._refused.items():
             refused.add_metric([setting], number)
@@ -54,8 +54,8 @@ class Streams(Collector):
                 self._refused[setting] += 1
                 raise Problem(
                     ProblemKind.TOO_MANY,
-                    f"{most} streams of events {which}, and no more may (setting {setting}): close one that is not "
-                    "needed, or come again later",
+                    f"{most} event streams {which}, which is the limit (setting {setting}): close one that is "
+                    "not needed, or retry later",
                     # The refused call must not hold its connection open either.
                     headers={"Retry-After": str(_RETRY_AFTER), "Connection": "close"},
                 )

@@ -77,7 +77,7 @@ class ServedCertificates:
             if contents == self._in_doubt:
                 self._seen, self._in_doubt = contents, None
                 self.unusable += 1
-                _log.error("new certificates cannot be used: those in force stay", why=str(error))
+                _log.error("new certificates are unusable: the current ones stay in use", why=str(error))
             else:
                 self._in_doubt = contents
             return
@@ -85,7 +85,7 @@ class ServedCertificates:
             # The files changed while they were read.
             return
         self._seen, self._in_doubt, self._newest = contents, None, newest
-        _log.info("new certificates are in force", ends_at=self.ends_at)
+        _log.info("new certificates are in use", ends_at=self.ends_at)
 
     def _contents(self) -> tuple[bytes | None, ...]:
         return tuple(None if path is None else _read(path) for path in self._paths)
@@ -125,7 +125,7 @@ def check_tls(certificate: Path | None, key: Path | None, client_ca: Path | None
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(cafile=path)
             except ssl.SSLError as error:
-                raise CannotListen(f"{name} = {path}: no certificate (PEM) is in it") from error
+                raise CannotListen(f"{name} = {path}: it has no certificate (PEM)") from error
     if certificate is None or key is None:
         return
     _check_readable("tls_key", key)
@@ -135,14 +135,14 @@ def check_tls(certificate: Path | None, key: Path | None, client_ca: Path | None
         if error.reason == "KEY_VALUES_MISMATCH":
             why = f"it is not the key of tls_certificate = {certificate}"
         else:
-            why = f"no private key (PEM) that can be used is in it{f': {error.reason}' if error.reason else ''}"
+            why = f"it has no usable private key (PEM){f': {error.reason}' if error.reason else ''}"
         raise CannotListen(f"tls_key = {key}: {why}") from error
 
 
 def _no_pass_phrase(key: Path) -> Callable[[], NoReturn]:
     def refuse() -> NoReturn:
         # Without this OpenSSL asks for the pass phrase at the terminal.
-        raise CannotListen(f"tls_key = {key}: it is encrypted; give one that needs no pass phrase")
+        raise CannotListen(f"tls_key = {key}: it is encrypted; give one without a passphrase")
 
     return refuse
 

@@ -66,7 +66,7 @@ def create_recorder(forward: str, tape: Tape, *, client: httpx.AsyncClient | Non
                 request.method, forward.rstrip("/") + path, content=body, headers={**headers, "accept-encoding": ""}
             )
         except httpx.TransportError as error:
-            status, content, kind = 502, f"nobody answers at {forward}: {error!r}".encode(), "text/plain"
+            status, content, kind = 502, f"no server answers at {forward}: {error!r}".encode(), "text/plain"
         else:
             status, content = answered.status_code, answered.content
             kind = answered.headers.get("content-type", "application/json")
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the proxy until it is interrupted."""
     parser = argparse.ArgumentParser(
         prog="python -m extender.adapters.http.verbs.record",
-        description="Record what kube-scheduler and its extender say to each other, byte for byte.",
+        description="Record the calls between kube-scheduler and its extender, byte for byte.",
     )
     parser.add_argument("--listen", required=True, metavar="HOST:PORT", type=_address)
     parser.add_argument("--forward", required=True, metavar="URL", help="the extender, without /scheduler")

@@ -73,7 +73,7 @@ class VerbCalls:
         try:
             answer = wire.filter_answer(self._verbs.filter(self._pod(call.pod), names, alone=alone), sent)
         except UnreadableObject as error:
-            reason = f"the pod cannot be understood: {error}"
+            reason = f"the pod is invalid: {error}"
             answer = wire.filter_answer(Verdict(unresolvable=dict.fromkeys(names, reason)), sent)
         except Exception:
             _log.exception("verb failed", verb="filter", pod=call.pod.metadata.name)

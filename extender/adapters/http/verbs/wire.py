@@ -194,7 +194,7 @@ def _wrong_shape(complaint: str, within: str) -> Problem:
     at = [path] if path else []
     if what.startswith("Object missing required field `"):
         at.append(what.split("`")[1])
-        what += ". Keys are read exactly as kube-scheduler writes them, upper and lower case included"
+        what += ". Keys must match kube-scheduler's exactly, including upper and lower case"
     return Problem(ProblemKind.WRONG_SHAPE, what, field=dotted(at) or None)
 
 

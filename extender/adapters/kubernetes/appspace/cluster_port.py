@@ -192,7 +192,7 @@ class EslDriver:
             self._enqueue(lane_of(effect), effect)
 
     def _failed(self, error: BaseException) -> None:
-        _log.error("a defect: the ESL is no longer followed", exc_info=error)
+        _log.error("a defect: the ESL has stopped", exc_info=error)
 
     # -- lanes ---------------------------------------------------------------------------------------------------
 

@@ -107,7 +107,7 @@ class ExtendedResourceGangs:
                 run.cancel()
             await self._until_settled([run.spec.gang for run in self._runs.values()], self._end_within)
         except TimeoutError:
-            _log.error("gangs could not be ended; the next to start will", gangs=[str(gang) for gang in self._runs])
+            _log.error("gangs not ended; the next process ends them", gangs=[str(gang) for gang in self._runs])
         finally:
             if self._beating is not None:
                 self._beating.cancel()
@@ -160,7 +160,7 @@ class ExtendedResourceGangs:
         ]
         if nodes or ghosts:
             where = f"{len(ghosts)} ghosts and resources on {len(nodes)} nodes"
-            raise ValueError(f"gang {spec.gang}: run {spec.run!r} has been before, and has left {where}; take another")
+            raise ValueError(f"gang {spec.gang}: run {spec.run!r} was used before, and has left {where}; use another")
 
     async def run(self, spec: GangSpec, launch: Callable[[GangSpec], Awaitable[Any]] | None = None) -> Report:
         """Reserves, launches and awaits the gang. Raises GangFailed; cancellation cancels the gang.
@@ -218,12 +218,12 @@ class ExtendedResourceGangs:
         said = {"gang": str(report.subject), "run": report.run, "why": report.detail}
         run = self._runs.get(report.subject)
         if run is None or run.spec.run != report.run:
-            _log.info("what a run left behind", news=report.news.value, **said)
+            _log.info("leftovers of an earlier run", news=report.news.value, **said)
             if report.news is News.FAILED:
                 self._given_up.add((report.subject, report.run))
             return
         if report.news in _TROUBLE:
-            _log.warning("trouble with a gang", news=report.news.value, **said)
+            _log.warning("a gang has a problem", news=report.news.value, **said)
         if report.news in (News.ENDED, News.FAILED):
             del self._runs[report.subject]
         run.take(report)
@@ -251,7 +251,7 @@ class ExtendedResourceGangs:
             async with asyncio.timeout(self._end_within):
                 await self._leases.release()
         except (Unavailable, Refused, TimeoutError) as error:
-            _log.warning("the lease stays until it runs out", why=str(error))
+            _log.warning("the lease stays until it expires", why=str(error))
 
     async def _beat(self) -> None:
         """Renews the Lease and removes leftovers of dead instances until it is cancelled."""
@@ -267,11 +267,11 @@ class ExtendedResourceGangs:
             except Lost as error:
                 lost = True
                 self._begin_a_life()
-                why = f"taken for dead: it was not heard of for too long ({error})"
+                why = f"other instances took it for dead: its lease was not renewed in time ({error})"
                 for gang in list(self._runs):
                     self._driver.perform(self._esl.cancel(gang, self._driver.now(), why, News.FAILED))
             except (Unavailable, Refused) as error:
-                _log.warning("the lease is not renewed", why=str(error))
+                _log.warning("the lease could not be renewed", why=str(error))
                 self._leases.interrupted()
                 await asyncio.sleep(1.0)
 

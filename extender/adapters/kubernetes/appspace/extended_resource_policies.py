@@ -79,7 +79,7 @@ class Policies(PolicyAsks):
                 await self._driver.until(lambda: self._policies.ended, self._end_within)
         except TimeoutError:
             names = [policy.name for policy in self._policies.policies]
-            _log.error("resources of policies stay; the next to run these will remove them", policies=names)
+            _log.error("resources of policies remain until a process runs these policies again", policies=names)
         finally:
             try:
                 await self._driver.__aexit__(*details)

@@ -99,7 +99,7 @@ class ApiDisruptions:
         try:
             page = self._kind.read_page(await self._requests.request("GET", path))
         except msgspec.DecodeError as error:
-            raise Unavailable(f"GET {path}: the answer is no list: {error}") from error
+            raise Unavailable(f"GET {path}: the answer is not a list: {error}") from error
         if page.unreadable:
             raise Unavailable(f"{page.unreadable[0].what}: {page.unreadable[0].why}")
         return page.items

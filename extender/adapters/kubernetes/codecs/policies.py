@@ -58,7 +58,7 @@ class Policies(Declaration[PolicySpec]):
         text = bytes(said)
         levels = text.count(b"[") + text.count(b"{")
         if (parts := levels + text.count(b'"') // 2) > _MOST_PARTS:
-            raise msgspec.ValidationError(f"Has {parts} lists, objects and texts; {_MOST_PARTS} at most are read")
+            raise msgspec.ValidationError(f"Has {parts} lists, objects and texts; at most {_MOST_PARTS} are read")
         spec = _specs.decode(shallow(text, _DEEPEST) if levels > _DEEPEST else text)
         parameters = spec.parameters or {}
         if strange := next((name for name in parameters if name in _THEIRS and name not in _OURS), None):

@@ -180,8 +180,8 @@ def _require_no_former_intent(metadata: ObjectMetadata, spec: _Spec) -> None:
         return
     if not spec.nodes and spec.node_spec is None:
         raise _NotUnderstood(
-            f"an earlier version of Escher noted here what a transaction was about to write (annotation "
-            f"{FORMER_INTENT}), and did not finish it. Nothing is taken back by it: look at the objects whose "
+            f"an earlier version of Escher recorded a transaction here that it did not finish (annotation "
+            f"{FORMER_INTENT}). Escher rolls nothing back by it: look at the objects whose "
             f"annotation {MARK} begins with {transaction}. and delete this one (docs/upgrade.md)"
         )
 
@@ -298,7 +298,7 @@ def _choice(spec: _Spec) -> NodeChoice | None:
     if wanted is None:
         for key, value in (("capacity", spec.capacity), ("numNodes", spec.num_nodes)):
             if value is not None:
-                raise _NotUnderstood(f"spec.{key} needs spec.nodeSpec, which says where; {{}} is every node")
+                raise _NotUnderstood(f"spec.{key} needs spec.nodeSpec to select nodes; {{}} selects all")
         return None
     if spec.capacity is None:
         raise _NotUnderstood("spec.nodeSpec needs spec.capacity: how many units each of its nodes gets")

@@ -201,7 +201,7 @@ class Declaration(Generic[Spec]):
         common: dict[str, Any] = {**facts(said.metadata, status), "in_force": self._in_force(status), "said": told}
         name = Identity(said.metadata.namespace, said.metadata.name)
         if (size := len(memoryview(said.spec))) > self.longest:
-            return Declared(name, None, f"spec has {size} bytes; {self.longest} at most are read", **common)
+            return Declared(name, None, f"spec has {size} bytes; at most {self.longest} are read", **common)
         try:
             spec = self.decode(said.spec)
         except msgspec.DecodeError as error:

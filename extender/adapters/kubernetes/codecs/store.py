@@ -108,7 +108,7 @@ class ApiObjectStore(Generic[O, C, S]):
             # A failed test is a 422 with a general text, which may have another cause.
             if error.status != 422 or (await self.get(item.name)).uid == item.uid:
                 raise
-            raise Gone(409, f"{item.name} has another UID now than {item.uid}") from error
+            raise Gone(409, f"{item.name} no longer has the UID {item.uid}") from error
 
     async def _ask(self, method: str, path: str, body: object | None = None, content_type: str = JSON) -> O:
         answer = await self._requests.request(
@@ -117,7 +117,7 @@ class ApiObjectStore(Generic[O, C, S]):
         try:
             stored = _objects.decode(answer)
         except msgspec.DecodeError as error:
-            raise Unavailable(f"{method} {path}: the answer is no {self._schema.kind}: {error}") from error
+            raise Unavailable(f"{method} {path}: the answer is not of kind {self._schema.kind}: {error}") from error
         if "dryRun" not in path:
             self._remember(stored)
         return self._schema.read(stored)
@@ -163,7 +163,7 @@ class ApiIntentStore(ApiObjectStore[Declared[Intent], Replacement[Intent], Stand
     ) -> Declared[Intent]:
         """As of any store. Raises Refused if the object would be larger than `LARGEST_INTENT`."""
         if (size := size_of(Declared(identity(name), change.after))) > LARGEST_INTENT:
-            raise Refused(413, f"it would have {size:,} bytes, and may have {LARGEST_INTENT:,}")
+            raise Refused(413, f"it would have {size:,} bytes; the limit is {LARGEST_INTENT:,}")
         return await super().merge(name, change, mark=mark, if_version=if_version, dry_run=dry_run)
 
 

@@ -65,7 +65,7 @@ class LeaderSlice:
             await self._create()
             return
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"GET {path}: the answer is no EndpointSlice: {error}") from error
+            raise Unavailable(f"GET {path}: the answer is not an EndpointSlice: {error}") from error
         if found.get("addressType") != self._said["addressType"]:
             # `addressType` is immutable.
             version = found["metadata"]["resourceVersion"]

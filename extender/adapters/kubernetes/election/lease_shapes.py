@@ -65,4 +65,4 @@ def read(decoder: Decoder[T], answer: bytes) -> T:
     try:
         return decoder.decode(answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"the answer is no lease: {error}") from error
+        raise Unavailable(f"the answer is not a Lease: {error}") from error

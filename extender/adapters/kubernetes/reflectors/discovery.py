@@ -48,9 +48,9 @@ async def is_served(requests: Requests, group: str, version: str, plural: str) -
     except Gone:
         groups = (await _asked(requests, address("apis"), _groups)).groups
         if any(each.name == group and any(one.version == version for one in each.versions) for each in groups):
-            raise Unavailable(f"the API server names {group}/{version}, and does not say which kinds it has") from None
+            raise Unavailable(f"the API server lists {group}/{version}, but not its kinds") from None
         if not groups:
-            raise Unavailable("the API server names no group of kinds yet") from None
+            raise Unavailable("the API server lists no API groups yet") from None
         return False
     except Refused:
         # The credentials may lack access to discovery but have access to the kind.
@@ -63,4 +63,4 @@ async def _asked(requests: Requests, path: str, decoder: msgspec.json.Decoder[T]
     try:
         return decoder.decode(await requests.request("GET", path))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Unavailable(f"GET {path}: the answer is no discovery: {error}") from error
+        raise Unavailable(f"GET {path}: the answer is not a discovery document: {error}") from error

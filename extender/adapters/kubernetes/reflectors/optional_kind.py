@@ -104,7 +104,7 @@ class OptionalKind:
             self.there = self.goes_without = False
             self.reflector.uninstalled()
             self._uninstalled()
-            _log.warning("a kind is not there any more: it is looked for again", kind=self.kind)
+            _log.warning("a kind no longer exists: Escher looks for it again", kind=self.kind)
 
     async def _follow(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -134,7 +134,7 @@ class OptionalKind:
                 self.there = await is_there()
             except (Unavailable, Refused) as error:
                 if str(error) != self._looking.why:
-                    _log.warning("cannot see whether a kind is there", kind=self.kind, why=str(error))
+                    _log.warning("cannot check whether a kind exists", kind=self.kind, why=str(error))
                 self._looking.failed(str(error))
                 if self._looking.seconds >= self._patience and not self.known.is_set():
                     self._lose_patience()
@@ -161,5 +161,5 @@ class OptionalKind:
                 pass
 
     def _lose_patience(self) -> None:
-        _log.warning("a kind cannot be read: this runs without it", kind=self.kind, why=self.lost.why)
+        _log.warning("a kind cannot be read: continuing without it", kind=self.kind, why=self.lost.why)
         self.go_without()

@@ -210,14 +210,14 @@ class Reflector(Generic[T]):
     async def _list(self, reason: str) -> None:
         if wait := self._pace.due_in(self._heard):
             # No watch reports changes meanwhile.
-            self.lost.failed(self.lost.why or f"it has to be listed time and again: {reason}")
+            self.lost.failed(self.lost.why or f"it must be listed repeatedly: {reason}")
             await self._sleep(wait)
         self._on_relist(self._kind.name, reason)
         asked_at, is_there = self._clock(), self._before_list()
         items, version = await self._read()
         if older(version, self._version):
             _log.warning(
-                "the API server has gone back in time", kind=self._kind.name, version=version, was=self._version
+                "the API server's resourceVersion went back", kind=self._kind.name, version=version, was=self._version
             )
         is_there()
         self._version, self._fell_silent, self._away = version, False, 0
@@ -327,14 +327,14 @@ class Reflector(Generic[T]):
         try:
             event = self._kind.read_event(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Unavailable(f"a line of the watch is no event: {error}") from error
+            raise Unavailable(f"a line of the watch is not an event: {error}") from error
         if event.type == "ERROR":
             self._fail(event)
         if older(event.version, self._version):
             raise _WentBack
         self._still = self._still + 1 if event.type == "BOOKMARK" and event.version == self._version else 0
         if self._still >= _STILL:
-            raise Silent(f"{_STILL} bookmarks told of no progress beyond {self._version}")
+            raise Silent(f"{_STILL} bookmarks reported no progress beyond {self._version}")
         if event.unreadable is not None:
             self._report(event.unreadable)
         elif event.item is not None:
@@ -362,4 +362,4 @@ class Reflector(Generic[T]):
         if len(self._reported) >= _REPORTED_AT_MOST:
             self._reported.clear()
         self._reported.add((bad.what, bad.why))
-        _log.warning("an object is passed over", kind=self._kind.name, object=bad.what, why=bad.why)
+        _log.warning("an object is skipped", kind=self._kind.name, object=bad.what, why=bad.why)

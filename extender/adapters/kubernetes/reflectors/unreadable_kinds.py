@@ -23,21 +23,21 @@ _LOOKS_EVERY = 5.0
 
 _NARROWS = "nothing is evicted; nothing new is planned once this is older than stale_after_seconds"
 MEANWHILE: Mapping[str, str] = {
-    "jobs": "what Jobs promised before holds; of a Job made since, a gang is planned when all of its members exist",
-    "daemonsets": "pods are taken for those of the DaemonSets that were known before",
-    "transactionintents": "what another service leaves unfinished is not taken back; where intents cannot be written "
-    "either, transactions over several objects are refused",
-    "poddisruptionbudgets": "the budgets that were known before hold; where they cannot be read just before an "
-    "eviction either, no pod leaves for a gang",
+    "jobs": "what known Jobs promised counts; a newer Job's gang is planned when all of its members exist",
+    "daemonsets": "pods are matched to the DaemonSets that were known before",
+    "transactionintents": "unfinished transactions of other instances are not rolled back; if intents cannot be "
+    "written either, transactions over several objects are refused",
+    "poddisruptionbudgets": "the budgets that were known before apply; if they cannot be read just before an "
+    "eviction either, no pod is evicted for a gang",
 }
 """For kinds that were read before; any other kind has `_NARROWS`."""
 NEVER_READ: Mapping[str, str] = {
     "jobs": "a gang is planned when all of its members exist",
-    "daemonsets": "pods of DaemonSets leave for higher priority like any others",
+    "daemonsets": "pods of DaemonSets are preempted like any others",
     "transactionintents": "transactions over several objects are refused",
     "poddisruptionbudgets": "no gang preempts",
 }
-_NOT_READY = "nothing is decided before it has been read"
+_NOT_READY = "Escher decides nothing before it has been read"
 
 
 class Followed(Protocol):

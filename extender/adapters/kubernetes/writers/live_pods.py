@@ -44,5 +44,5 @@ class ApiLivePods:
         except Gone:
             return False
         except msgspec.DecodeError as error:
-            raise Unavailable(f"the answer is no pod: {error}") from error
+            raise Unavailable(f"the answer is not a pod: {error}") from error
         return found.metadata.uid == pod.uid and found.status.phase not in _ENDED

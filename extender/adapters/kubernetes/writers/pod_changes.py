@@ -89,7 +89,7 @@ class PodChanges:
                 await self._evictor.evict(PodRef(namespace, name, uid))
             case LaunchTask(task=task):
                 if (template := self._template(effect)) is None:
-                    return EffectRefused(effect, f"nobody has said from which template task {task!r} is made")
+                    return EffectRefused(effect, f"no template is known for task {task!r}")
                 await self._create(task_manifest(effect, template), lambda labels: is_its(effect, labels))
             case CancelTask():
                 return await self._cancel(effect)
@@ -112,7 +112,7 @@ class PodChanges:
             except Occupied:
                 continue
             return None
-        raise Unavailable(f"pod {cancel.namespace}/{cancel.name} has changed {_LOOKS} times while it was looked at")
+        raise Unavailable(f"pod {cancel.namespace}/{cancel.name} has changed {_LOOKS} times while Escher checked it")
 
     async def _delete(self, namespace: str, name: str, options: Mapping[str, Any]) -> None:
         await self._requests.request("DELETE", _path(namespace, name), _encode(options), accept=METADATA_ONLY)
@@ -140,7 +140,7 @@ def _read(answer: bytes) -> _Found:
     try:
         return _found.decode(answer)
     except msgspec.DecodeError as error:
-        raise Unavailable(f"the answer is no pod: {error}") from error
+        raise Unavailable(f"the answer is not a pod: {error}") from error
 
 
 def _done_without(effect: Effect, error: Gone) -> Event | None:

@@ -97,9 +97,9 @@ class Traces:
     def __str__(self) -> str:
         numbers = {
             "EphemeralResources": len(self.resources),
-            "nodes with resources of ours": len(self.nodes),
-            "pods behind our gate": len(self.gated),
-            "pods with annotations of the service": len(self.annotated),
+            "nodes with Escher's resources": len(self.nodes),
+            "pods with Escher's scheduling gate": len(self.gated),
+            "pods with Escher's annotations": len(self.annotated),
             "EndpointSlices": len(self.slices),
         }
         return ", ".join(f"{number} {what}" for what, number in numbers.items() if number) or "nothing"
@@ -195,7 +195,7 @@ async def _every(requests: Requests, path: str, selector: str = "") -> AsyncGene
         try:
             page = _lists.decode(await requests.request("GET", path + query))
         except msgspec.DecodeError as error:
-            raise Unavailable(f"GET {path}: the answer is no list: {error}") from error
+            raise Unavailable(f"GET {path}: the answer is not a list: {error}") from error
         for each in page.items:
             yield each
         if not (following := page.metadata.following):

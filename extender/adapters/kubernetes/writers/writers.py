@@ -111,7 +111,7 @@ class ApiBinder:
         try:
             found = _placed_pods.decode(body)
         except msgspec.DecodeError as error:
-            raise Unavailable(f"the answer is no pod: {error}") from error
+            raise Unavailable(f"the answer is not a pod: {error}") from error
         if found.metadata.uid != pod.uid:
             raise Gone(409, f"pod {pod} has another UID now: {found.metadata.uid} instead of {pod.uid}")
         return NodeName(found.spec.node_name) if found.spec.node_name else None
@@ -279,7 +279,7 @@ class ApiNodeStatusWriter:
         try:
             found = _managed_nodes.decode(answer)
         except msgspec.DecodeError as error:
-            raise Unavailable(f"the answer is no list of nodes: {error}") from error
+            raise Unavailable(f"the answer is not a list of nodes: {error}") from error
         wanted = {f"f:{resource}" for resource in resources}
         managed = [each for item in found.items or () for each in item.metadata.managed or ()]
         return sorted({each.manager for each in managed if _status_keys(each) & wanted})

@@ -44,7 +44,7 @@ class Ahead(Enum):
     """How a gang may be planned while some of its members do not exist."""
 
     NOT = "not before they exist"
-    UNHELD = "with places for them that nobody is kept from"
+    UNHELD = "with places for them that other pods may take"
     HELD = "with places that are held for them"
 
 

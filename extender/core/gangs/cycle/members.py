@@ -223,7 +223,7 @@ class Members:
         if gang.phase is Phase.PLANNED:
             self._planning.plans.in_vain(gang, now)
         self._places.release(gang)
-        self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members any more")
+        self._table.turn_back(gang, list(gang.barrier.arrived), "the gang has no members left")
         self._quarantine.forget(gang)
         self._table.end(gang)
         self._places.forget(gang)

@@ -96,8 +96,8 @@ class Proof:
         waiting = ", ".join(str(pod) for pod in self.unbound[:3])
         more = f" and {len(self.unbound) - 3} more" if len(self.unbound) > 3 else ""
         why = [f"not bound: {waiting}{more}"] if self.unbound else []
-        why += [f"refused for good: {self.refused}"] if self.refused else []
-        return f"attempt {self.attempt}: {self.needed} of {self.size} were needed; {'; '.join(why)}"
+        why += [f"refused permanently: {self.refused}"] if self.refused else []
+        return f"attempt {self.attempt}: {self.needed} of {self.size} members were needed; {'; '.join(why)}"
 
 
 def proven_part(

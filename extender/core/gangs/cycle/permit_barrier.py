@@ -49,7 +49,7 @@ class Barrier:
     def _arrive(self, uid: PodUid, node: NodeName) -> str:
         gang = self._table.of(uid)
         if gang is None:
-            return "the pod is no member of a gang that is known"
+            return "the pod is not a member of a known gang"
         if gang.phase is Phase.QUARANTINED:
             return QUARANTINE
         under_way = gang.barrier.writing.get(uid) or (
@@ -57,7 +57,7 @@ class Barrier:
         )
         if under_way is not None or uid in gang.roster.bound:
             if under_way not in (None, node):
-                return f"the pod goes to {under_way} already"
+                return f"the pod is already assigned to {under_way}"
             self._table.effects.append(OpenBarrier(gang.key, (uid,)))
             return ""
         held = self._ledger.holding(uid)

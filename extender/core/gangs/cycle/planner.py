@@ -195,7 +195,7 @@ class Planning:
             if not were_to_come:
                 # Members were exchanged for others, so the next plan would have its whole time again.
                 self.plans.in_vain(gang, now)
-            self.give_up(gang, now, "the members that came do not fit into the gang's plan")
+            self.give_up(gang, now, "the new members do not fit into the gang's plan")
             return
         gang.plan.covered_at, gang.plan.unheld = gang.roster.changes, False
         deadline = gang.roster.first_seen + GATHER_SECONDS + _holds_for(gang)

@@ -55,7 +55,7 @@ _ONE_BY_ONE, _FEW_WORDS = 512, 16
 It comes first for pods that name more labels and tolerations than the second number."""
 _PASSED_AT_ONCE = 16
 """Number of closed nodes that are skipped in the time of one look."""
-TOO_LARGE = "too many members, nodes and rules for one plan: have fewer of them differ"
+TOO_LARGE = "too many members, nodes and rules for one plan: make more of them alike"
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ class Copies(Generic[_K]):
             }
             anew: Mapping[NodeName, int] = {node: count for node in self._nodes if (count := self._count(node, kind))}
             if anew != kept or sum(anew.values()) != counts.total:
-                yield Violation("copies", f"{kind}: {kept}, {counts.total} in all; counted anew: {dict(anew)}")
+                yield Violation("copies", f"{kind}: {kept}, {counts.total} in total; recounted: {dict(anew)}")
         kinds_on = Counter(node for kind in self._counts for node in self.with_room(kind))
         if kinds_on != self._kinds_on:
-            yield Violation("copies", f"kinds by node {self._kinds_on}, counted anew: {dict(kinds_on)}")
+            yield Violation("copies", f"kinds by node {self._kinds_on}, recounted: {dict(kinds_on)}")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.cluster import Pod
+from extender.core.fit.equivalence import TOO_VARIED, are_too_varied
 from extender.core.fit.fit import NOTHING, lacking
 from extender.core.gangs.placement.affinity_planner import Constrained
 from extender.core.gangs.placement.slots import Offers, Slots, in_order, size_of, slot_name
@@ -113,6 +114,8 @@ class Places:
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
         if self.is_constrained(gang) and (hopeless := self._constrained.known_hopeless(gang)) is not None:
             return (), hopeless
+        if are_too_varied(gang.roster.unplaced()):
+            return (), Shortfall(0, gang.needed, None, TOO_VARIED, unsure=True)
         candidates = self._slots.candidates(sent)
         slots = self._slots.of_quorum(gang, in_order(gang, first), sent if first is not None else None)
         found = self.plan(gang, slots, candidates, releasing)
@@ -445,7 +448,7 @@ def commit(ledger: Ledger, claims: Sequence[Holding], releasing: Iterable[Holder
     """Commits claims planned on the ledger as it is. Raises AssertionError on a conflict."""
     outcome = ledger.commit(claims, releasing=releasing)
     if outcome.conflicts:
-        raise AssertionError(f"planned and checked, yet refused: {outcome.conflicts}")
+        raise AssertionError(f"the ledger refused checked claims: {outcome.conflicts}")
 
 
 def as_nominated(

@@ -186,4 +186,4 @@ class ResidentPods:
         for node in {**self._totals, **twin}:
             running, anew = self._totals.get(node), twin.get(node)
             if running != anew:
-                yield Violation("staying", f"{node}: {running}, by the pods {anew}")
+                yield Violation("staying", f"{node}: {running}, recounted {anew}")

@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 from itertools import count, islice
 
 from extender.core.cluster import Pod
+from extender.core.fit.equivalence import are_too_varied
 from extender.core.fit.fit import NOTHING, asked_of, part
 from extender.core.gangs.placement.affinity_planner import Constrained, Surroundings
 from extender.core.gangs.placement.placement import Places, commit
@@ -41,6 +42,8 @@ class Feasibility:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room beside resident pods alone."""
+        if are_too_varied(gang.roster.unplaced()):
+            return False
         if self._constrained.concerns(gang):
             return self.hopeless(gang) is None
         slots = self._slots.in_empty(gang)

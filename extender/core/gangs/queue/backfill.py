@@ -167,9 +167,9 @@ class Savings:
     def violations(self, *, saving: bool) -> Iterator[Violation]:
         """`saving`: whether a gang has a reservation."""
         if self._is_over() and not self._over:
-            yield Violation("saved_share", f"{self.share:.0%} of a resource is saved, and nobody counts for how long")
+            yield Violation("saved_share", f"{self.share:.0%} of a resource is reserved, and its time is not counted")
         if self._over and self.seconds_over > self.thrift.seconds + _LATE:
-            yield Violation("saved_share", f"{self.share:.0%} of a resource saved for {self.seconds_over:.0f} s")
+            yield Violation("saved_share", f"{self.share:.0%} of a resource reserved for {self.seconds_over:.0f} s")
         if saving and self._as_of > self._progressed_at + self.thrift.seconds + _LATE:
             yield Violation("saved_share", f"no progress for {self._as_of - self._progressed_at:.0f} s")
 

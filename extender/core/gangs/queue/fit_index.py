@@ -17,7 +17,7 @@ import numpy as np
 
 from extender.core.cluster import Pod
 from extender.core.common.work_budget import Work
-from extender.core.fit.equivalence import EquivalenceClass, equivalence_of, matching_of
+from extender.core.fit.equivalence import EquivalenceClass, are_too_varied, equivalence_of, matching_of
 from extender.core.fit.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
@@ -297,7 +297,7 @@ class Fits:
         yield from self.copies.violations()
         yield from self._ever.violations()
         if self._ever.shapes - waiting:
-            yield Violation("queue", "it is kept whether shapes could fit of which nobody waits")
+            yield Violation("queue", "results are kept for shapes that no waiting gang has")
 
 
 def _where_accepted(
@@ -318,7 +318,9 @@ def _where_accepted(
 
 
 def shape_of(gang: Gang) -> Shape:
-    """What decides whether the gang fits."""
+    """What decides whether the gang fits. A gang that is too varied has no kinds, because it is not planned."""
+    if are_too_varied(gang.roster.unplaced()):
+        return gang.needed, frozenset(), gang.key
     kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
     alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None

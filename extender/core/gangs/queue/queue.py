@@ -443,17 +443,17 @@ class Queue:
         yield from self.saved.violations()
         for key, entry in self._entries.items():
             if (entry.shape, entry.turn) != (shape_of(entry.gang), entry.gang.turn):
-                yield Violation("queue", f"{key} has changed since it was put in its place")
+                yield Violation("queue", f"{key} has changed since it was queued")
         if self.saved.gang is not None and self.saved.gang.key not in self._entries:
-            yield Violation("queue", f"room is saved for {self.saved.gang.key}, which does not wait")
+            yield Violation("queue", f"the backfill reservation is for {self.saved.gang.key}, which does not wait")
         if self._alone != (alone := sum(shape[2] is not None for shape in self._queues)):
-            yield Violation("queue", f"{self._alone} shapes of their own, counted anew {alone}")
+            yield Violation("queue", f"{self._alone} shapes of single gangs, recounted {alone}")
         turns: dict[Shape, list[Turn]] = {}
         for entry in self._entries.values():
             turns.setdefault(entry.shape, []).append(entry.turn)
         for shape, queue in self._queues.items():
             anew = sorted(turns.get(shape, ()))
             if queue != anew:
-                yield Violation("queue", f"queue {queue}, by the entries {anew}")
+                yield Violation("queue", f"queue {queue}, from the entries {anew}")
         if self._line != (anew := sorted(entry.turn for entry in self._entries.values())):
-            yield Violation("queue", f"in turn {self._line}, by the entries {anew}")
+            yield Violation("queue", f"in turn {self._line}, from the entries {anew}")

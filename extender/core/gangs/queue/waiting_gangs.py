@@ -184,4 +184,4 @@ class Waiting:
             )
             waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing
             if waits and not watched:
-                yield Violation("gang_not_watched", f"{gang.key} waits, and nothing will try it again")
+                yield Violation("gang_not_watched", f"{gang.key} waits, but will never be tried again")

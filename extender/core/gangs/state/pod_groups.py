@@ -153,8 +153,8 @@ class PodGroups:
             return MalformedAsk(
                 POD_GROUP_LABEL,
                 ask.name,
-                f"the pod's PodGroup has a minMember that is not from 1 to {LARGEST_GANG}",
-                f"set spec.minMember of PodGroup {group}",
+                f"spec.minMember of the pod's PodGroup is not from 1 to {LARGEST_GANG}",
+                f"set spec.minMember of PodGroup {group} to a number from 1 to {LARGEST_GANG}",
             )
         # A '.' cannot occur in a label that names a gang of Escher.
         key = GangKey(ask.namespace, f"podgroup.{ask.name}")

@@ -70,11 +70,11 @@ class BudgetsUnknown:
 
 WhyNot = BudgetsUnknown | UnknownAsks | Exhausted | InVain | NobodySuffices
 
-SWITCHED_OFF = "a safety switch's"
+SWITCHED_OFF = "under a safety switch"
 DAEMONS, OTHERS, MADE_AGAIN, BUDGET, REFUSED = (
-    "a node's own", "another scheduler's", "made again at once", "a disruption budget's", "not to be evicted lately"
+    "pinned to their node", "of another scheduler", "recreated at once", "under a disruption budget", "eviction refused"
 )  # fmt: skip
-TAKEN_IN_VAIN = "evicted in vain lately"
+TAKEN_IN_VAIN = "evicted without effect recently"
 """Short reasons why a pod is protected."""
 
 

@@ -44,13 +44,13 @@ class Step(Enum):
 
     LACKS_MEMBERS = "members of its quorum do not exist"
     HAS_MEMBERS = "its quorum exists"
-    PLAN_MADE = "there is a place for each of its quorum"
+    PLAN_MADE = "each member of its quorum has a place"
     GIVEN_UP = "what was held for it is free again"
     BARRIER_OPENED = "Bindings are being written"
-    HALTED = "no Binding is being written any more, and a part of the quorum is bound"
+    HALTED = "no Binding is being written, and only a part of the quorum is bound"
     QUORUM_BOUND = "its quorum is bound"
-    QUORUM_LOST = "fewer than its quorum are bound, and no longer as many as before"
-    DEFECT = "it could not be handled"
+    QUORUM_LOST = "fewer members than its quorum are bound, and fewer than before"
+    DEFECT = "Escher could not handle it"
 
 
 NEVER = None
@@ -142,17 +142,17 @@ def after(phase: Phase, step: Step) -> Phase:
 class Standing(Enum):
     """What the bound members are to each other."""
 
-    FRESH = "none of them is known to have been bound by us together with others"
-    TRIED = "some were bound by us together, and their quorum is not known to have been whole"
-    RAN = "its quorum has been bound: who leaves it leaves a gang that runs"
+    FRESH = "none is known to have been bound by Escher together with others"
+    TRIED = "Escher bound some together, and it is not known whether the quorum was ever complete"
+    RAN = "its quorum has been bound: a member that leaves now leaves a running gang"
 
 
 class Past(Enum):
     """What changes the standing."""
 
-    TRIED = "we write Bindings for the quorum"
+    TRIED = "Escher writes Bindings for the quorum"
     QUORUM_BOUND = "its quorum is bound"
-    NOBODY_LEFT = "nobody is placed any more"
+    NOBODY_LEFT = "no member is placed"
 
 
 STANDINGS: Mapping[Standing, Mapping[Past, Standing]] = {
