@@ -95,7 +95,7 @@ class AppSpace:
         self._work.perform(effects)
         keys = {spec.key(bundle) for bundle in range(spec.size)}
         for seen in [each for each in self._pods.values() if not keys.isdisjoint(each.pod.requests)]:
-            self._work.tell(seen)
+            self._work.put(seen)
         return run
 
     def _cancel(self, gang: GangKey) -> None:
@@ -108,7 +108,7 @@ class AppSpace:
             self._pods[event.pod.name] = event
         elif isinstance(event, PodGone):
             self._pods.pop(event.name, None)
-        self._work.tell(event)
+        self._work.put(event)
 
     async def _carry_out(self, change: Change | TaskChange) -> None:
         if isinstance(change, LaunchTask | CancelTask | StopTask):

@@ -116,7 +116,7 @@ class AtPort:
         notice: Callable[[Notice], None] = lambda notice: None,
         on_failure: Callable[[BaseException], None] = lambda error: None,
     ) -> None:
-        self._work = PolicyLoop(esl, self._heed, on_failure)
+        self._work = PolicyLoop(esl, self._on_event, on_failure)
         self._events = events
         self._carry_out = carry_out
         self._report = report
@@ -139,7 +139,7 @@ class AtPort:
         # The port has ended: everything is known.
         take(Looked())
 
-    def _heed(self, effect: Effect) -> None:
+    def _on_event(self, effect: Effect) -> None:
         if isinstance(effect, Report):
             self._report(effect)
         elif isinstance(effect, Notice):
@@ -164,19 +164,19 @@ class AtPort:
             except Gone as error:
                 return self._done_without(change, error)
             except Refused as error:
-                return self._work.tell(EffectRefused(change, str(error)))
+                return self._work.put(EffectRefused(change, str(error)))
             else:
                 if isinstance(change, SetCapacity | RemoveCapacity):
                     units = change.units if isinstance(change, SetCapacity) else 0
-                    self._work.tell(CapacityConfirmed(change.node, change.resource, units))
+                    self._work.put(CapacityConfirmed(change.node, change.resource, units))
                 return None
 
     def _done_without(self, change: Change | TaskChange, error: Gone) -> None:
         """A missing object needs no deletion, has no resources, and is evicted already."""
         match change:
             case DeleteGhost(namespace, name, _) | CancelTask(namespace, name, _) | StopTask(namespace, name, _):
-                self._work.tell(PodGone(namespace, name))
+                self._work.put(PodGone(namespace, name))
             case SetCapacity(node, resource) | RemoveCapacity(node, resource):
-                self._work.tell(CapacityConfirmed(node, resource, 0))
+                self._work.put(CapacityConfirmed(node, resource, 0))
             case CreateGhost() | LaunchTask():
-                self._work.tell(EffectRefused(change, str(error)))
+                self._work.put(EffectRefused(change, str(error)))

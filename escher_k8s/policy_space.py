@@ -99,7 +99,7 @@ class PolicySpace(PolicyAsks):
         elif self._first is not None:
             self._first.append(event)
         else:
-            self._work.tell(event)
+            self._work.put(event)
 
     async def _carry_out(self, change: Change | TaskChange) -> None:
         match change:

@@ -189,7 +189,7 @@ class Application:
         self._auditor = InvariantChecker(self.scheduler.cache, self.flight_recorder, self.metrics.violated)
         self.gates = PermitGates()
         binder = ApiBinder(connection)
-        told, logs_decisions = self.announcements.tell, settings.log_level == "debug"
+        told, logs_decisions = self.announcements.emit, settings.log_level == "debug"
         announced: Callable[[Effect], None] = decision_log.also_told(told) if logs_decisions else told
         live_pods = ApiLivePods(connection)
         self.effects = Effects(
@@ -218,7 +218,7 @@ class Application:
             binder,
             write_within=settings.scheduler_http_timeout_seconds * 0.5,
             flight_recorder=self.flight_recorder,
-            announced=self.announcements.tell,
+            announced=self.announcements.emit,
         )
         self.verbs: Verbs = decision_log.LoggedVerbs(scheduling, clock) if logs_decisions else scheduling
         if tracing is not None:
@@ -315,10 +315,10 @@ class Application:
         )
         planning = self.scheduler.cache.gangs.planning
         if logs_decisions:
-            planning.heed_given_up = decision_log.plan_given_up
-            self.resources.capacities.heed = decision_log.resource_set
+            planning.on_given_up = decision_log.plan_given_up
+            self.resources.capacities.on_event = decision_log.resource_set
         if tracing is not None:
-            planning.heed_given_up = tracing.given_up(planning.heed_given_up)
+            planning.on_given_up = tracing.given_up(planning.on_given_up)
         self._connection = connection
         self._authority = authority(reviews or connection, settings)
         elapsed = asyncio.get_running_loop().time

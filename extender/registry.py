@@ -43,6 +43,10 @@ class BadPolicy(BadSettings):
     """A named policy that cannot be created; `str()` says which, why, and what to do."""
 
 
+_FORMER_NAMES = {"take_stirred": "take_requeue_hints", "heed": "on_event"}
+"""Methods of policies that were renamed; policies of others may still have the old name."""
+
+
 def policies(names: Sequence[str] = (), folder: Path | None = None) -> list[Policy]:
     """Escher's policies, and then the named ones. `folder`: a further path for modules.
 
@@ -69,9 +73,9 @@ def _make(name: str) -> Policy:
         raise BadPolicy(f"policies: {name!r} cannot be made without arguments: {error!r}") from error
     if not isinstance(getattr(policy, "name", None), str):
         raise BadPolicy(f"policies: {name!r} has no `name`; give its class one, such as name = 'weekend'")
-    if hasattr(policy, "take_stirred") and not hasattr(policy, "take_requeue_hints"):
-        # The former name of the method.
-        type(policy).take_requeue_hints = type(policy).take_stirred
+    for old, new in _FORMER_NAMES.items():
+        if hasattr(policy, old) and not hasattr(policy, new):
+            setattr(type(policy), new, getattr(type(policy), old))
     if not any(isinstance(policy, point) for point in POINTS):
         points = ", ".join(sorted({each for point in POINTS for each in vars(point) if not each.startswith("_")}))
         raise BadPolicy(f"policies: {name!r} has none of the methods that a policy may have: {points}")

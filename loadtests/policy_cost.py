@@ -146,7 +146,7 @@ def direct(policies: int, nodes: int, pods: int, count: int, seed: int) -> Measu
                 began = time.thread_time_ns()
                 call()
                 taken[what] += time.thread_time_ns() - began
-            scheduler.heed(Bound(each.uid, node))
+            scheduler.on_event(Bound(each.uid, node))
         for each in came:
             scheduler.forget(each)
         return {what: nanoseconds / pods / 1000 for what, nanoseconds in taken.items()}

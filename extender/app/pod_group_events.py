@@ -66,7 +66,7 @@ class PodGroupEvents:
     def next_deadline(self) -> float | None:
         return min((self._resting.get(namespace, 0.0) for namespace in self._waiting), default=None)
 
-    def heed_time(self, now: float) -> None:
+    def on_time(self, now: float) -> None:
         for namespace in [namespace for namespace, until in self._resting.items() if until <= now]:
             del self._resting[namespace]
         if self._waiting:

@@ -97,21 +97,21 @@ class TakingBack:
     async def _spare(self, now: EphemeralResource, mark: str = "") -> None:
         """Keeps the object, at another version, with this mark; empty: one that is not void."""
         version = now.resource_version
-        self._known.learn(await self._store.annotate(now.name, mark=mark or self.marks.new(), if_version=version))
+        self._known.set_stored(await self._store.annotate(now.name, mark=mark or self.marks.new(), if_version=version))
 
     async def _create_again(self, was: EphemeralResource, transaction: str) -> None:
         self.marks.restored(was.mark)
         if not was.nodes or was.choice is None:
-            self._known.learn(await self._store.create(was))
+            self._known.set_stored(await self._store.create(was))
             return
         # The CRD lets no client create nodes and choice at once. Until it has both, the object is a write of the
         # transaction, to be restored.
         bare = replace(was, nodes={})
         made = await self._store.create(replace(bare, mark=self.marks.of(transaction, digest(bare))))
-        self._known.learn(made)
+        self._known.set_stored(made)
         await self._merge_back(made, was)
 
     async def _merge_back(self, now: EphemeralResource, was: EphemeralResource) -> None:
         change, mark = restoring(now, was, {**now.nodes, **was.nodes}), was.mark or self.marks.new()
         stored = await self._store.merge(now.name, change, mark=mark, if_version=now.resource_version)
-        self._known.learn(stored)
+        self._known.set_stored(stored)

@@ -64,22 +64,22 @@ class _Look:
 class _Through:
     """The pass over one group, and what the next pass has to look at.
 
-    `mark`: the next pass looks at nodes that gained room after the gain with this number. `stirred`: policies changed,
+    `mark`: the next pass looks at nodes that gained room after the gain with this number. `requeued`: policies changed,
     for matched pods alone (False) or for all pods (True). `pods`: pods that changed themselves."""
 
     mark: int
-    stirred: bool | None = None
+    requeued: bool | None = None
     pods: dict[PodUid, None] = field(default_factory=dict)
     gained: dict[NodeName, None] = field(default_factory=dict)
     anywhere: bool | None = None
-    """As `stirred`, for the present pass."""
+    """As `requeued`, for the present pass."""
     look: _Look | None = None
     """The look under way or next; None: the pass has not begun, or is over."""
     left: Iterator[_Look] = field(default_factory=lambda: iter(()))
     """The looks after it."""
 
     def stir(self, *, all_kinds: bool) -> None:
-        self.stirred = all_kinds or bool(self.stirred)
+        self.requeued = all_kinds or bool(self.requeued)
 
     def concerns_all_nodes(self, look: _Look, like: Pod) -> bool:
         return look.only is not None or self.anywhere or (self.anywhere is not None and bool(like.governed))
@@ -142,7 +142,7 @@ class WakeSearch:
             self._gains.pop(node, None)
             self._gains[node] = self._count
 
-    def stirred(self, namespace: str, *, all_kinds: bool) -> None:
+    def requeue(self, namespace: str, *, all_kinds: bool) -> None:
         """Pods of the namespace may fit now. If not `all_kinds`: only pods that policies match."""
         for group in (Group(namespace), Group(namespace, beyond=True)):
             if group in self._unschedulable.groups():
@@ -164,7 +164,7 @@ class WakeSearch:
         """The pods that could go somewhere, as far as the slice reaches: they sleep no more."""
         for namespace in self._unschedulable.take_may_have_room():
             self._through(Group(namespace, beyond=True))
-        self._heed_moved()
+        self._on_moved()
         if self._unschedulable.unasked:
             self.concerns(self._unschedulable.take_unasked())
         found = list[_Look]()
@@ -178,14 +178,14 @@ class WakeSearch:
                     found.append(look)
                 if could_go or not look.left:
                     through.look = next(through.left, None)
-            if through.look is not None or through.pods or through.stirred is not None or through.mark < self._count:
+            if through.look is not None or through.pods or through.requeued is not None or through.mark < self._count:
                 self._due[group] = through
             elif group.beyond:
                 # They were compared with all that has changed.
                 self._unschedulable.bring_in(group.namespace)
         yield from self._woken(found)
 
-    def _heed_moved(self) -> None:
+    def _on_moved(self) -> None:
         """Looks at pods that moved between kinds: the pass may have missed them in both."""
         groups = self._unschedulable.groups()
         missed = {
@@ -200,7 +200,7 @@ class WakeSearch:
     def _begin(self, group: Group, through: _Through) -> None:
         later = takewhile(lambda gain: gain[1] > through.mark, reversed(self._gains.items()))
         through.gained = {node: None for node, _ in later}
-        through.anywhere, through.stirred, through.mark = through.stirred, None, self._count
+        through.anywhere, through.requeued, through.mark = through.requeued, None, self._count
         kinds = self._unschedulable.kinds(group) if through.gained or through.anywhere is not None else ()
         of_pods = [_Look(alike, uids) for alike, uids in self._unschedulable.kinds_of(through.pods)]
         # There may be very many kinds, and this is one step.

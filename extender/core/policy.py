@@ -375,7 +375,7 @@ class Acts(Protocol):
         """The effects since the last call; `extender.app.effects.dispatcher` performs them."""
         ...
 
-    def heed(self, told: Feedback, now: float) -> None:
+    def on_event(self, told: Feedback, now: float) -> None:
         """Results of effects of any policy. It reports a written Binding, `observe` does not."""
         ...
 

@@ -112,9 +112,9 @@ class GangFollowing:
         if isinstance(fact, Node):
             return
         gangs = self._gangs
-        gangs.effects += gangs.evictions.heed(fact)
-        if gangs.waiting.preempting.heed(fact, now):
-            gangs.planning.heed_bystander(fact)
+        gangs.effects += gangs.evictions.on_event(fact)
+        if gangs.waiting.preempting.on_event(fact, now):
+            gangs.planning.on_bystander(fact)
         if fact.gang is not None or gangs.of(fact.uid) is not None:
             gangs.members.observe(fact, now)
 
@@ -122,7 +122,7 @@ class GangFollowing:
         if isinstance(fact, Pod):
             self._gangs.waiting.preempting.victims.forget(fact.uid)
             if fact.governed:
-                self._gangs.planning.heed_departure(fact)
+                self._gangs.planning.on_departure(fact)
 
     def finished(self, pod: Pod, now: float) -> None:
         self._gangs.members.observe(pod, now)
@@ -143,7 +143,7 @@ class GangFollowing:
         given_up.clear()
         return taken
 
-    def heed(self, told: Feedback, now: float) -> None:
+    def on_event(self, told: Feedback, now: float) -> None:
         gangs, preempting = self._gangs, self._gangs.waiting.preempting
         match told:
             case Bound(uid, node, attempt):
@@ -162,10 +162,10 @@ class GangFollowing:
             case EvictionDone(gang):
                 preempting.done(gang, now)
             case SwitchesChanged():
-                preempting.victims.heed_safety_switches()
-                gangs.deadlines.heed_safety_switches(now)
+                preempting.victims.on_safety_switches()
+                gangs.deadlines.on_safety_switches(now)
             case PoliciesChanged(namespace):
-                gangs.members.heed_policies(namespace, now)
+                gangs.members.on_policies(namespace, now)
             case Expired(holding) if holding.owner is not None:
                 gangs.deadlines.expire(holding.owner, now)
             case TurnedAwayBefore(pod) if isinstance(pod.gang, GangAsk):
@@ -189,7 +189,7 @@ class GangSettling:
         self._gangs.settling.begin_slice()
 
     def has_work(self, now: float) -> bool:
-        return self._gangs.settling.has_work or self._gangs.settling.heed_time(now)
+        return self._gangs.settling.has_work or self._gangs.settling.on_time(now)
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
         self._gangs.settling.settle(gains, now)
@@ -204,5 +204,5 @@ class GangSettling:
         return self._gangs.deadlines.next_deadline()
 
     def tick(self, now: float) -> Sequence[NodeName]:
-        self._gangs.deadlines.heed_time(now)
+        self._gangs.deadlines.on_time(now)
         return ()

@@ -55,7 +55,7 @@ class Garbage(Controller):
                 # The owner may already be gone.
                 self.later(f"orphan {uid}", 1.0, lambda: self._collect(change.kind, found))
             if found["metadata"].get("deletionTimestamp"):
-                self._heed_finalizers(change.kind, found)
+                self._on_finalizers(change.kind, found)
         if change.kind is NODE and change.type == "DELETED":
             self.later(f"node {uid}", QUARANTINE, lambda: self._collect_pods(found["metadata"]["name"]))
         if change.kind is NAMESPACE and change.type != "DELETED" and found["metadata"].get("deletionTimestamp"):
@@ -82,7 +82,7 @@ class Garbage(Controller):
             )
         ]
 
-    def _heed_finalizers(self, kind: Kind, found: Json) -> None:
+    def _on_finalizers(self, kind: Kind, found: Json) -> None:
         uid, finalizers = found["metadata"]["uid"], found["metadata"].get("finalizers") or ()
         if ORPHAN in finalizers:
             self.start(self._orphan(kind, found))

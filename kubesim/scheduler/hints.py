@@ -172,7 +172,7 @@ def _spread_pods_changed(pod: SeenPod, news: News) -> bool:
     wanted = spreads(pod, MUST)
     if old is not None and new is not None:
         more_tolerant = new.uid == pod.uid and new.rules.tolerations != old.rules.tolerations
-        if more_tolerant and any(each.heeds_taints for each in wanted):
+        if more_tolerant and any(each.respects_taints for each in wanted):
             return True
         return any(each.includes(old.labels) != each.includes(new.labels) for each in wanted)
     changed = new or old

@@ -35,9 +35,9 @@ class Spread:
     """Requirements for counted pods. None: without a selector, no pod counts."""
     max_skew: int
     min_domains: int
-    heeds_affinity: bool
+    respects_affinity: bool
     """Whether only nodes count that match the pod's node selector and affinity."""
-    heeds_taints: bool
+    respects_taints: bool
     """Whether only nodes count whose taints the pod tolerates."""
 
     def includes(self, labels: Mapping[str, str]) -> bool:
@@ -147,9 +147,9 @@ class _Eligible:
         self._tolerating = rules.tolerating_all()
 
     def __call__(self, spread: Spread, node: SeenNode) -> bool:
-        if spread.heeds_affinity and self._picky and not accepts(node.rules, self._tolerating):
+        if spread.respects_affinity and self._picky and not accepts(node.rules, self._tolerating):
             return False
-        if not spread.heeds_taints or not node.rules.taints:
+        if not spread.respects_taints or not node.rules.taints:
             return True
         return accepts(replace(node.rules, unschedulable=False), self._anywhere)
 

@@ -32,14 +32,18 @@ class History:
         return self._digest.hexdigest()
 
     def _written(self, change: Change) -> None:
-        # The content of an Event is words; its version shows that it was written.
-        said = None if change.kind in (EVENT, EVENTS) else without_words(change.object)
-        self._note(change.type, change.kind.plural, change.key, change.version, said)
+        if change.kind in (EVENT, EVENTS):
+            # Its content is words, and so is its name: a hash of them. Its version shows that it was written.
+            self._note(change.type, change.kind.plural, change.version)
+        else:
+            said = without_words(change.object)
+            self._note(change.type, change.kind.plural, change.key, change.version, said)
 
     def _asked(self, event: Json) -> None:
         if event["user"]["username"] in SERVICES:
             about, code = event["objectRef"], event["responseStatus"]["code"]
-            self._note(event["verb"], about["resource"], about.get("namespace"), about.get("name"), code)
+            name = None if about["resource"] == EVENTS.plural else about.get("name")
+            self._note(event["verb"], about["resource"], about.get("namespace"), name, code)
 
     def _decided(self, verb: str, answer: bytes) -> None:
         self._note(verb, without_words(msgspec.json.decode(answer)))

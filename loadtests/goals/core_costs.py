@@ -218,7 +218,7 @@ def _lives(rounds: int) -> Iterator[Measured]:
         effects = [effect for uid, node in nodes.items() for effect in scheduler.permit(uid, node).effects]
         [attempts] = [effect.attempts for effect in effects if isinstance(effect, OpenBarrier)]
         for uid, node in nodes.items():
-            cluster.do(scheduler.heed(Bound(uid, node, attempts[uid])))
+            cluster.do(scheduler.on_event(Bound(uid, node, attempts[uid])))
         return {uid: (node, attempts[uid]) for uid, node in nodes.items()}
 
     for _ in range(rounds):

@@ -204,7 +204,7 @@ class History:
             gang.fresh.pop(uid, None)
             if seen.facts.phase == "Succeeded" and seen.leaving_at is None:
                 gang.done[_owner(seen)].add(uid)
-        self._heed(gang, at)
+        self._on_event(gang, at)
 
     def _leave(self, gang: GangSeen, seen: Seen, at: float) -> None:
         uid = seen.facts.uid
@@ -215,7 +215,7 @@ class History:
             return
         if self._quorum_of(seen) == gang.quorum:
             self._reckon(gang)
-        self._heed(gang, at)
+        self._on_event(gang, at)
 
     def _reckon(self, gang: GangSeen) -> None:
         """Sets its quorum to the largest one that a member asks for."""
@@ -228,7 +228,7 @@ class History:
             return None
         return self._groups.get(gang.key) if gang.quorum is None else gang.quorum
 
-    def _heed(self, gang: GangSeen, at: float) -> None:
+    def _on_event(self, gang: GangSeen, at: float) -> None:
         """Notes whether its quorum is bound at this moment."""
         if gang.quorum is not None and gang.fresh and gang.placed >= gang.quorum:
             for pod in gang.fresh.values():
@@ -280,7 +280,7 @@ class History:
         gang = self.gangs.get(key)
         if gang is not None:
             gang.quorum = self._groups.get(key)
-            self._heed(gang, at)
+            self._on_event(gang, at)
 
     def see_node(self, obj: Json, at: float, *, gone: bool) -> bool:
         """Whether the node has changed in a way that may make room."""

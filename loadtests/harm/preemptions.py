@@ -168,8 +168,8 @@ class Preemptions:
             placed_since = any((each.bound_at or 0.0) > at for each in gang.bound.values())
             for why in self._wrong_preemptor(pod, gang, whom, followed=followed or placed_since):
                 self._harm(harms.VICTIM, pod, at, why)
-            self._heed_intruder(pod, gang, at)
-            self._heed_course(pod, gang, whom, at)
+            self._on_intruder(pod, gang, at)
+            self._on_course(pod, gang, whom, at)
         elif said and said[1] == "pod":
             preemptor = self._history.latest.get(said[2])
             if preemptor is not None and preemptor.facts.priority <= pod.facts.priority:
@@ -234,7 +234,7 @@ class Preemptions:
             wrong.append(f"a member of {whom} has preemptionPolicy Never, and it was evicted for it")
         return wrong
 
-    def _heed_intruder(self, pod: Seen, gang: GangSeen, at: float) -> None:
+    def _on_intruder(self, pod: Seen, gang: GangSeen, at: float) -> None:
         """Finds a pod that was bound to a victim's node and then evicted for the same gang."""
         earlier, facts = self._victims[gang.key], pod.facts
         for victim in earlier:
@@ -248,7 +248,7 @@ class Preemptions:
         earlier[:] = [each for each in earlier if each.gone_at is None or each.gone_at > at - _HOUR]
         earlier.append(pod)
 
-    def _heed_course(self, pod: Seen, gang: GangSeen, whom: str, at: float) -> None:
+    def _on_course(self, pod: Seen, gang: GangSeen, whom: str, at: float) -> None:
         bounds, facts = self._bounds, pod.facts
         if gang.quorum is not None and gang.placed >= gang.quorum:
             return
@@ -277,11 +277,11 @@ class Preemptions:
                 self._harm(harms.TOO_OFTEN, pod, at, said)
         course.last = at
         course.victims.append(pod)
-        self._heed_place(pod, course, whom, at)
+        self._on_place(pod, course, whom, at)
         course.taken.setdefault(identity, at)
         course.taken[facts.uid] = at
 
-    def _heed_place(self, pod: Seen, course: _Course, whom: str, at: float) -> None:
+    def _on_place(self, pod: Seen, course: _Course, whom: str, at: float) -> None:
         """Finds a pod, re-created on the same node, that was not left alone for long enough."""
         bounds, times = self._bounds, course.places[pod.facts.identity, pod.facts.node]
         if times and pod.seen_at <= times[-1]:

@@ -163,7 +163,7 @@ class PartsTold:
         """By gang: since when it has been in part, if a later look is planned."""
         self._said: dict[str, float] = {}
 
-    def heed(self, pod: Seen, at: float) -> None:
+    def on_event(self, pod: Seen, at: float) -> None:
         """Plans a look if the pod's gang has just become a part."""
         gang = self._history.gang_of(pod)
         if gang is None or gang.partly_since != at or self._since.get(gang.key) == at:

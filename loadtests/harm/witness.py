@@ -204,7 +204,7 @@ class HarmWitness:
             self._begins_to_go(pod, at)
         self._preemptions.pod_changed(pod, before)
         self._breakups.pod_changed(pod)
-        self._parts_told.heed(pod, at)
+        self._parts_told.on_event(pod, at)
 
     def _begins_to_go(self, pod: Seen, at: float) -> None:
         if not self._is_audited or pod.left_by:

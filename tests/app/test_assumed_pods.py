@@ -168,12 +168,12 @@ def test_a_node_that_gains_room_concerns_the_binds_that_wait_for_it_alone() -> N
         waiting_binds.wait(
             PodUid(f"p{number}"), NodeName(f"n{number}"), WaitForRoom(NOW + number / 1000 + WAITS, OVERFULL)
         )
-    assert list(waiting_binds.heed_nodes([NodeName("n7"), NodeName("elsewhere")])) == []
+    assert list(waiting_binds.on_nodes([NodeName("n7"), NodeName("elsewhere")])) == []
     assert asked == ["p7"]
     assert waiting_binds.next_deadline() == NOW + WAITS
     assert [answer.pod for answer in waiting_binds.overdue(NOW + WAITS + 0.0015)] == ["p0", "p1"]
     assert [answer.refusal for answer in waiting_binds.end(PodUid("p7"), "gone")] == ["gone"]
-    assert list(waiting_binds.heed_nodes([NodeName("n7")])) == []
+    assert list(waiting_binds.on_nodes([NodeName("n7")])) == []
     assert asked == ["p7"]
 
 

@@ -821,7 +821,7 @@ class TestAGangBoundInPartBeforeARestart:
     ) -> None:
         async def meanwhile(member: PodRef) -> NodeName | None:
             stage.scheduler.cache.safety_switches.set_everywhere(Switches(evict_partial_gangs=False))
-            stage.do(stage.scheduler.heed(SwitchesChanged()))
+            stage.do(stage.scheduler.on_event(SwitchesChanged()))
             return None
 
         monkeypatch.setattr(stage.api, "node_of", meanwhile)

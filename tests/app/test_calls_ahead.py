@@ -94,7 +94,7 @@ def test_a_binding_that_is_written_makes_nothing_older_of_what_is_known(as_known
     for member in members:
         room.do(room.scheduler.permit(member.uid, places[member.uid]))
     for member in members:
-        room.do(room.scheduler.heed(Bound(member.uid, places[member.uid], Attempt("1", 3, 3))))
+        room.do(room.scheduler.on_event(Bound(member.uid, places[member.uid], Attempt("1", 3, 3))))
         assert room.phase() in (Phase.BINDING, Phase.BOUND)
     assert [type(effect) for effect in room.effects].count(GangBound) == 1
 
@@ -108,10 +108,10 @@ def test_a_place_that_was_reserved_for_one_beyond_the_quorum_is_bound_to_while_n
     for uid, place in places.items():
         room.do(room.scheduler.permit(uid, place))
     for uid, place in places.items():
-        room.do(room.scheduler.heed(Bound(uid, place)))
+        room.do(room.scheduler.on_event(Bound(uid, place)))
     held = room.scheduler.cache.ledger.holding(members[1].uid)
     room.scheduler.cache.safety_switches.set_everywhere(Switches(observe_only=True))
-    room.do(room.scheduler.heed(SwitchesChanged()))
+    room.do(room.scheduler.on_event(SwitchesChanged()))
     [free] = set(NODES) - set(places.values())
     assert held is None or held.node == free
     assert room.do(room.scheduler.permit(members[1].uid, free)) == Allow()

@@ -109,7 +109,7 @@ async def told(announcements: DecisionStream, count: int) -> list[DecisionEvent]
 @pytest.mark.parametrize(("decision", "what", "detail"), WORDS, ids=lambda value: type(value).__name__)
 async def test_every_decision_of_interest_has_words(decision: Told, what: str, detail: str) -> None:
     announcements = DecisionStream(LoopClock())
-    announcements.tell(decision)
+    announcements.emit(decision)
     [said] = await told(announcements, 1)
     assert said.what == what
     assert said.detail.startswith(detail) if detail else not said.detail
@@ -122,9 +122,9 @@ def test_none_of_them_is_forgotten_above() -> None:
 
 async def test_what_decides_nothing_is_not_announced() -> None:
     announcements = DecisionStream(LoopClock())
-    announcements.tell(Filtered(A, 2, Verdict((N1, N2))))
-    announcements.tell(AdvertiseCapacity(N1))
-    announcements.tell(WakePod(B))
+    announcements.emit(Filtered(A, 2, Verdict((N1, N2))))
+    announcements.emit(AdvertiseCapacity(N1))
+    announcements.emit(WakePod(B))
     assert [each.pod for each in await told(announcements, 1)] == ["b"]
 
 
@@ -147,7 +147,7 @@ def test_no_names_of_nodes_are_kept(passed: list[NodeName]) -> None:
     announcements = DecisionStream(LoopClock())
     names, reasons = Names(passed), Reasons({N1: FULL, N2: FULL})
     forgotten, left = weakref.ref(names), weakref.ref(reasons)
-    announcements.tell(Filtered(A, 3, Verdict(names, reasons)))
+    announcements.emit(Filtered(A, 3, Verdict(names, reasons)))
     del names, reasons
     assert is_gone(forgotten)
     assert is_gone(left)
@@ -170,8 +170,8 @@ def test_of_a_defect_not_what_led_to_it_is_kept(cause: bool) -> None:
     forgotten = weakref.ref(names)
     with pytest.raises((ValueError, LookupError)) as caught:
         fails(names, cause)
-    announcements.tell(PolicyFailed("calm", caught.value))
-    announcements.tell(GangQuarantined(TRAIN, (A,), caught.value))
+    announcements.emit(PolicyFailed("calm", caught.value))
+    announcements.emit(GangQuarantined(TRAIN, (A,), caught.value))
     assert caught.value.__traceback__ is not None, "whoever logs it next needs that"
     del names, caught
     assert is_gone(forgotten)
@@ -181,7 +181,7 @@ async def test_two_followers_hear_the_same_each_at_its_own_pace() -> None:
     announcements = DecisionStream(LoopClock())
     both = [announcements.follow(), announcements.follow()]
     for _ in range(3):
-        announcements.tell(GangPlanned(TRAIN))
+        announcements.emit(GangPlanned(TRAIN))
     announcements.close()
     heard = [[each async for each in follower] for follower in both]
     assert heard[0] == heard[1] == [each async for each in announcements.follow(0)]
@@ -210,7 +210,7 @@ async def test_who_follows_one_namespace_is_told_no_pods_of_others() -> None:
     ]
     announcements = DecisionStream(LoopClock())
     for decision, _ in told:
-        announcements.tell(decision)
+        announcements.emit(decision)
     announcements.close()
     said = [each async for each in announcements.follow(0, namespace="default")]
     assert [each.detail for each in said if isinstance(each, DecisionEvent)] == [detail for _, detail in told]

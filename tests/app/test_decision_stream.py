@@ -73,11 +73,11 @@ async def test_a_decision_wakes_the_followers_of_its_namespace_and_of_all_and_no
     own, other, everywhere = (Reader(decisions.follow(namespace=each)) for each in ("team-a", "team-b", None))
     await at_rest()
     for _ in range(5):
-        decisions.tell(GangPlanned(A))
+        decisions.emit(GangPlanned(A))
         await at_rest()
     assert (own.woken, other.woken, everywhere.woken) == (5, 0, 5)
     assert own.numbers == everywhere.numbers == [1, 2, 3, 4, 5]
-    decisions.tell(GangPlanned(B))
+    decisions.emit(GangPlanned(B))
     decisions.close()
     await asyncio.gather(own.task, other.task, everywhere.task)
     assert (own.numbers, other.numbers, everywhere.numbers) == ([1, 2, 3, 4, 5], [6], [1, 2, 3, 4, 5, 6])
@@ -87,7 +87,7 @@ async def test_a_decision_is_worded_once_for_all_who_follow(decisions: DecisionS
     readers = [Reader(decisions.follow(namespace=each)) for each in ("team-a", None, "team-b") for _ in range(50)]
     await at_rest()
     for _ in range(3):
-        decisions.tell(GangPlanned(A))
+        decisions.emit(GangPlanned(A))
     await at_rest()
     assert [len(each.read) for each in readers] == [3] * 100 + [0] * 50
     assert worded == [1, 2, 3]
@@ -99,7 +99,7 @@ async def test_what_names_pods_of_several_namespaces_is_worded_once_for_each_kin
     decisions: DecisionStream, worded: list[int]
 ) -> None:
     readers = [Reader(decisions.follow(namespace=each)) for each in ("default", None) for _ in range(5)]
-    decisions.tell(Preempted(pod("a"), pod("secret", namespace="other")))
+    decisions.emit(Preempted(pod("a"), pod("secret", namespace="other")))
     await at_rest()
     details = [each.read[0].detail for each in readers if isinstance(each.read[0], DecisionEvent)]
     assert details == ["for a pod of another namespace"] * 5 + ["for pod other/secret"] * 5
@@ -109,7 +109,7 @@ async def test_what_names_pods_of_several_namespaces_is_worded_once_for_each_kin
 async def test_many_followers_are_woken_some_at_a_time(decisions: DecisionStream) -> None:
     readers = [Reader(decisions.follow(namespace=each)) for each in ("team-a", None) for _ in range(100)]
     await at_rest()
-    decisions.tell(GangPlanned(A))
+    decisions.emit(GangPlanned(A))
     before, most = 0, 0
     while before < 200:
         await asyncio.sleep(0)
@@ -123,7 +123,7 @@ async def test_decisions_that_come_while_followers_are_being_woken_reach_each_on
     readers = [Reader(decisions.follow(namespace="team-a")) for _ in range(100)]
     await at_rest()
     for _ in range(20):
-        decisions.tell(GangPlanned(A))
+        decisions.emit(GangPlanned(A))
         await asyncio.sleep(0)
     await at_rest()
     assert all(each.numbers == list(range(1, 21)) for each in readers)
@@ -136,7 +136,7 @@ async def test_a_follower_that_falls_behind_what_is_remembered_is_dropped_and_to
     slow, idle = decisions.follow(), decisions.follow(namespace="team-b")
     assert slow.take(32) == idle.take(32) == []
     for _ in range(5):
-        decisions.tell(GangPlanned(A))
+        decisions.emit(GangPlanned(A))
     assert slow.take(32) == [Missed(2, 3)]
     assert slow.ended
     assert slow.take(32) == []
@@ -151,14 +151,14 @@ async def test_of_one_namespace_what_was_missed_of_it_is_counted(decisions: Deci
     slow = decisions.follow(namespace="team-a")
     assert slow.take(32) == []
     for gang in (A, B, A, B, B, B):
-        decisions.tell(GangPlanned(gang))
+        decisions.emit(GangPlanned(gang))
     assert slow.take(32) == [Missed(2, 4)]
 
 
 async def test_whoever_comes_back_too_late_is_told_and_follows_on(decisions: DecisionStream) -> None:
     decisions.remember(2)
     for _ in range(5):
-        decisions.tell(GangPlanned(A))
+        decisions.emit(GangPlanned(A))
     follower = decisions.follow(1)
     first, *rest = follower.take(32)
     assert first == Missed(2, 4)
@@ -170,8 +170,8 @@ async def test_a_replay_of_one_namespace_passes_by_nothing_of_others(
     decisions: DecisionStream, worded: list[int]
 ) -> None:
     for _ in range(1000):
-        decisions.tell(WakePod(pod("a")))
-    decisions.tell(GangPlanned(A))
+        decisions.emit(WakePod(pod("a")))
+    decisions.emit(GangPlanned(A))
     taken = decisions.follow(0, namespace="team-a").take(32)
     assert [each.number for each in taken if isinstance(each, DecisionEvent)] == worded == [1001]
 
@@ -192,10 +192,10 @@ async def test_a_namespace_that_nobody_follows_and_of_which_nothing_is_remembere
     decisions.remember(2)
     follower = decisions.follow(namespace="team-c")
     for number in range(10):
-        decisions.tell(GangPlanned(GangKey(f"team-{number}", "train")))
+        decisions.emit(GangPlanned(GangKey(f"team-{number}", "train")))
     gc.collect()
     assert set(decisions._by_namespace) == {"team-8", "team-9", "team-c"}
-    decisions.tell(GangPlanned(GangKey("team-c", "train")))
+    decisions.emit(GangPlanned(GangKey("team-c", "train")))
     assert len(follower.take(32)) == 1
 
 

@@ -77,7 +77,7 @@ def _was_refused(world: GangWorld) -> None:
     low = runs(world, owner=WEB)
     comes(world)
     world.evicted.clear()
-    world.do(world.scheduler.heed(UnitStays(TOP, [low], 0, "429")))
+    world.do(world.scheduler.on_event(UnitStays(TOP, [low], 0, "429")))
     world.pass_time(PREEMPTS_EVERY)
 
 

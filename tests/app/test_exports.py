@@ -65,10 +65,10 @@ async def test_an_export_goes_with_its_object_and_comes_with_what_kubectl_writes
     await world.set("r", 2, "n1")
     assert not passes(world)
     [there] = world.api.objects.values()
-    world.resources.known.learn(replace(there, exports=("other",), resource_version=world.api.next_version()))
+    world.resources.known.set_stored(replace(there, exports=("other",), resource_version=world.api.next_version()))
     assert passes(world)
     [there] = world.api.objects.values()
-    world.resources.known.learn(replace(there, exports=(), resource_version=world.api.next_version()))
+    world.resources.known.set_stored(replace(there, exports=(), resource_version=world.api.next_version()))
 
 
 async def test_a_transaction_that_fails_takes_an_export_back(world: World) -> None:

@@ -49,7 +49,7 @@ async def test_an_answer_that_arrives_after_the_news_of_the_end_revives_nothing(
     await asyncio.sleep(0)
     world.api.drop("team", "r")
     await asyncio.sleep(1)
-    world.resources.known.learn(stored)
+    world.resources.known.set_stored(stored)
     assert world.capacity("r") == {}
 
 
@@ -59,7 +59,7 @@ async def test_a_namesake_takes_the_place_and_late_news_of_the_former_change_not
     world.api.drop("team", "r")
     latter = world.api.put(_object(2))
     known = world.resources.known
-    known.learn(latter)
+    known.set_stored(latter)
     known.upsert(former)
     known.remove(former)
     assert world.capacity("r") == {"n1": 2}

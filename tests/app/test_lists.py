@@ -341,11 +341,11 @@ def test_who_is_bound_between_two_slices_stays_bound(service: Service, after: in
     service.plan(members := gang_pods("pair", 2, {"cpu": 1000}))
     for each in members:
         service.do(service.scheduler.permit(each.uid, N1))
-    told = once(lambda: service.do(service.scheduler.heed(Bound(members[0].uid, N1))), after)
+    told = once(lambda: service.do(service.scheduler.on_event(Bound(members[0].uid, N1))), after)
     in_slices(service, [*members, *BOUND], told)
     assert service.where(members[0]) == N1
     assert service.where(members[1]) is None
-    service.do(service.scheduler.heed(Bound(members[1].uid, N1)))
+    service.do(service.scheduler.on_event(Bound(members[1].uid, N1)))
     assert service.phase("pair") is Phase.BOUND
     assert service.free() == 0
 
@@ -356,7 +356,7 @@ def test_a_pod_of_which_only_a_call_has_told_keeps_its_room_while_its_binding_is
     assert service.do(service.scheduler.permit(PLAIN.uid, N1)) == Allow()
     in_slices(service, BOUND)
     assert service.free() == 1000
-    service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))
+    service.do(service.scheduler.on_event(Bound(PLAIN.uid, N1)))
     assert service.where(PLAIN) == N1
     # The next list is younger.
     in_slices(service, BOUND)
@@ -367,13 +367,13 @@ def test_who_is_missing_from_the_list_and_is_bound_before_its_turn_comes_stays(s
     service.do(service.scheduler.observe(PLAIN))
     service.do(service.scheduler.permit(PLAIN.uid, N1))
     # `uid-old` comes before `uid-plain`.
-    in_slices(service, BOUND[1:], once(lambda: service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))))
+    in_slices(service, BOUND[1:], once(lambda: service.do(service.scheduler.on_event(Bound(PLAIN.uid, N1)))))
     assert service.where(PLAIN) == N1
     assert service.free() == 8000 - 4000 - 1000
 
 
 def test_who_is_evicted_between_two_slices_is_about_to_go(service: Service) -> None:
-    in_slices(service, BOUND, once(lambda: service.do(service.scheduler.heed(Evicted(BOUND[2])))))
+    in_slices(service, BOUND, once(lambda: service.do(service.scheduler.on_event(Evicted(BOUND[2])))))
     assert service.scheduler.cache.pods[BOUND[2].uid].deleting
     service.do(service.scheduler.observe(BOUND[2]))
     assert service.scheduler.cache.pods[BOUND[2].uid].deleting
@@ -382,10 +382,10 @@ def test_who_is_evicted_between_two_slices_is_about_to_go(service: Service) -> N
 @pytest.mark.parametrize("after", range(3))
 def test_of_a_time_that_is_no_more_nothing_stays_but_what_is_heard_meanwhile(service: Service, after: int) -> None:
     """etcd was restored from a backup: all three are not bound, and one of them is bound anew."""
-    service.do(service.scheduler.heed(Evicted(BOUND[2])))
+    service.do(service.scheduler.on_event(Evicted(BOUND[2])))
     service.scheduler.pod_events.answered.before_list()()
     waiting = [replace(each, node=None) for each in BOUND]
-    in_slices(service, waiting, once(lambda: service.do(service.scheduler.heed(Bound(BOUND[1].uid, N1))), after))
+    in_slices(service, waiting, once(lambda: service.do(service.scheduler.on_event(Bound(BOUND[1].uid, N1))), after))
     assert [service.where(each) for each in BOUND] == [None, N1, None]
     assert not any(each.deleting for each in service.scheduler.cache.pods.values())
     assert service.free() == 6000
@@ -538,9 +538,9 @@ class Played(Service):
     def hears(self, what: str, each: Pod) -> None:
         """What the API server answered."""
         if what == "is bound" and (held := self.scheduler.cache.ledger.holding(each.uid)) is not None:
-            self.do(self.scheduler.heed(Bound(each.uid, held.node)))
+            self.do(self.scheduler.on_event(Bound(each.uid, held.node)))
         elif what == "is evicted":
-            self.do(self.scheduler.heed(Evicted(each)))
+            self.do(self.scheduler.on_event(Evicted(each)))
 
     def facts(self) -> object:
         held = [each for each in self.scheduler.cache.ledger.rows.holdings() if each.kind is HoldingKind.BOUND]

@@ -27,7 +27,7 @@ class Told:
         self.tasks.append(asyncio.ensure_future(work))
 
     def tell(self, namespace: str = "default", note: str = "it waits") -> None:
-        self.telling.tell(pod("p", namespace=namespace, uid=f"uid-{namespace}"), EventType.NORMAL, "Waits", note)
+        self.telling.emit(pod("p", namespace=namespace, uid=f"uid-{namespace}"), EventType.NORMAL, "Waits", note)
 
     def stored(self) -> int:
         return len(self.api.notices)
@@ -57,7 +57,7 @@ async def test_an_event_that_was_lost_is_told_when_there_is_the_same_to_tell_aga
 
 async def test_what_was_done_to_a_pod_is_told_each_time(told: Told) -> None:
     for _ in range(2):
-        told.telling.tell_of_deed(pod("p"), EventType.WARNING, "PreemptedByGang", "evicted for a gang")
+        told.telling.emit_done(pod("p"), EventType.WARNING, "PreemptedByGang", "evicted for a gang")
         await asyncio.sleep(1)
     assert told.stored() == 2
 

@@ -75,7 +75,7 @@ class Pairs:
         taken, self.effects = self.effects, []
         return taken
 
-    def heed(self, told: Feedback, now: float) -> None: ...
+    def on_event(self, told: Feedback, now: float) -> None: ...
 
 
 class Curfew:
@@ -165,7 +165,7 @@ class Broken:
     def take_effects(self) -> Sequence[GangEffect]:
         raise ZeroDivisionError
 
-    def heed(self, told: Feedback, now: float) -> None:
+    def on_event(self, told: Feedback, now: float) -> None:
         raise ZeroDivisionError
 
 
@@ -186,7 +186,7 @@ class TestADefect:
         room = Room(Broken())
         assert set(room.do(room.scheduler.filter(pod("unlucky"), [N1, N2])).unresolvable.values()) == {FAILED}
         assert list(room.do(room.scheduler.filter(pod("lucky"), [N1, N2])).passed) == [N1, N2]
-        room.do(room.scheduler.heed(SwitchesChanged()))
+        room.do(room.scheduler.on_event(SwitchesChanged()))
         assert set(room.failed()) == {"broken"}
 
     def test_that_is_met_on_many_nodes_is_told_once_a_call(self) -> None:

@@ -156,7 +156,7 @@ async def test_a_gang_is_shown_from_its_first_member_to_its_last_binding(world: 
     told = world.explain.gang(TRAIN)
     assert (told.waits, told.summary) == (False, "is being bound: 3 Bindings are under way")
     for member, on in zip(members, chosen, strict=True):
-        world.do(world.scheduler.heed(Bound(member.uid, on)))
+        world.do(world.scheduler.on_event(Bound(member.uid, on)))
     look()
     p, r, b = MemberPhase.PENDING, MemberPhase.RESERVED, MemberPhase.AT_BARRIER
     assert phases == [

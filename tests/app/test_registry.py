@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.policy import RequeueHints
+from extender.core.policy import Acts, RequeueHints
 from extender.registry import policies
 
 FORMER = """
@@ -15,6 +15,12 @@ class Calm:
 
     def take_stirred(self):
         return ["team"]
+
+    def take_effects(self):
+        return []
+
+    def heed(self, told, now):
+        self.told = told
 """
 
 
@@ -26,3 +32,4 @@ def test_a_policy_with_the_former_name_of_a_method_has_it_by_the_new_one(
     *_, policy = policies(["calm_policy_of_before:Calm"], tmp_path)
     assert isinstance(policy, RequeueHints)
     assert policy.take_requeue_hints() == ["team"]
+    assert isinstance(policy, Acts)

@@ -139,12 +139,12 @@ async def test_what_the_watch_told_just_before_an_answer_is_no_reason_to_believe
     asked = world.resources.known.asking(DATA)
     world.api.put(replace(stored, nodes={NodeName("n1"): 3}))
     await asyncio.sleep(0.1)
-    world.resources.known.learn(stored, asked)
+    world.resources.known.set_stored(stored, asked)
     assert world.capacity("data") == {"n1": 3}
     asked = world.resources.known.asking(DATA)
     world.api.drop(*DATA)
     await asyncio.sleep(0.1)
-    world.resources.known.learn(stored, asked)
+    world.resources.known.set_stored(stored, asked)
     assert world.capacity("data") == {}
     world.agree()
 
@@ -187,7 +187,7 @@ class TestPods:
         scheduler = self.scheduler()
         waiting = pod("p", {"cpu": 3000})
         scheduler.observe(waiting)
-        scheduler.heed(Bound(waiting.uid, NodeName("n1")))
+        scheduler.on_event(Bound(waiting.uid, NodeName("n1")))
         scheduler.pod_events.answered.before_list()()
         replaced(scheduler, Pod, [waiting])
         assert scheduler.cache.pods[waiting.uid].node is None
@@ -197,7 +197,7 @@ class TestPods:
         waiting = pod("p", {"cpu": 3000})
         scheduler.observe(waiting)
         scheduler.pod_events.answered.before_list()()
-        scheduler.heed(Bound(waiting.uid, NodeName("n1")))
+        scheduler.on_event(Bound(waiting.uid, NodeName("n1")))
         replaced(scheduler, Pod, [waiting])
         assert scheduler.cache.pods[waiting.uid].node == "n1", "a list may be older than a Binding of ours"
         scheduler.pod_events.answered.before_list()()

@@ -233,7 +233,7 @@ class TestAPodThatEnds:
         room.see(each)
         assert room.do(room.scheduler.permit(each.uid, N1)) == Allow()
         room.pods.remove(each)
-        room.do(room.scheduler.heed(Bound(each.uid, N1)))
+        room.do(room.scheduler.on_event(Bound(each.uid, N1)))
         assert room.held(each) is None
         assert room.scheduler.cache.pods == {}
 
@@ -361,7 +361,7 @@ class TestAClaimForBind:
         assert room.do(room.scheduler.permit(asker.uid, N1)) == Allow()
         room.pass_time(3600)
         assert room.held(asker) == (N1, HoldingKind.ASSUMPTION, None)
-        room.do(room.scheduler.heed(Bound(asker.uid, N1)))
+        room.do(room.scheduler.on_event(Bound(asker.uid, N1)))
         assert room.held(asker) == (N1, HoldingKind.BOUND, None)
 
     def test_keeps_what_filter_reserved_though_capacity_was_lowered_since(self, room: Room) -> None:
@@ -383,7 +383,7 @@ class TestAClaimForBind:
 
     def test_of_a_pod_that_is_not_seen_yet_is_kube_scheduler_s_to_decide(self, room: Room) -> None:
         assert room.do(room.scheduler.permit(PodUid("uid-unseen"), N1)) == Allow()
-        room.do(room.scheduler.heed(Bound(PodUid("uid-unseen"), N1)))
+        room.do(room.scheduler.on_event(Bound(PodUid("uid-unseen"), N1)))
         assert list(room.scheduler.cache.ledger.rows.holdings()) == []
 
     def test_of_a_pod_that_is_bound_passes_there_and_is_refused_elsewhere(self, room: Room) -> None:
@@ -408,7 +408,7 @@ class TestAClaimForBind:
         room.pods.remove(room.scheduler.cache.pods[PodUid("uid-foreign-n1")])
         assert BindAnswered(plain.uid, N1, "") in room.effects
         assert room.held(plain) == (N1, HoldingKind.ASSUMPTION, None)
-        room.do(room.scheduler.heed(Bound(plain.uid, N1)))
+        room.do(room.scheduler.on_event(Bound(plain.uid, N1)))
         assert room.held(plain) == (N1, HoldingKind.BOUND, None)
 
     def test_to_a_full_node_is_refused_if_nobody_leaves_and_others_may_be_offered_it_again(self, room: Room) -> None:
@@ -453,14 +453,14 @@ class TestAClaimForBind:
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
         assert room.held(plain) is None
-        room.do(room.scheduler.heed(Bound(plain.uid, N1)))
+        room.do(room.scheduler.on_event(Bound(plain.uid, N1)))
         assert room.held(plain) == (N1, HoldingKind.BOUND, None)
 
     def test_that_was_in_vain_is_given_back(self, room: Room) -> None:
         plain = pod()
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
-        room.do(room.scheduler.heed(NotBound(plain.uid, for_good=False, surely=True)))
+        room.do(room.scheduler.on_event(NotBound(plain.uid, for_good=False, surely=True)))
         assert room.held(plain) is None
 
     def test_that_was_in_vain_holds_its_place_while_a_lost_try_may_still_arrive(self, room: Room) -> None:
@@ -468,7 +468,7 @@ class TestAClaimForBind:
         plain = pod("plain", FULL)
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
-        room.do(room.scheduler.heed(NotBound(plain.uid, for_good=False, surely=False)))
+        room.do(room.scheduler.on_event(NotBound(plain.uid, for_good=False, surely=False)))
         assert room.held(plain) == (N1, HoldingKind.ASSUMPTION, 30.0)
         room.pass_time(30.0)
         assert room.held(plain) is None
@@ -477,7 +477,7 @@ class TestAClaimForBind:
         plain = pod()
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
-        room.do(room.scheduler.heed(NotBound(plain.uid, for_good=True, surely=False)))
+        room.do(room.scheduler.on_event(NotBound(plain.uid, for_good=True, surely=False)))
         assert room.held(plain) is None
 
     def test_that_was_in_vain_does_not_touch_a_fact(self, room: Room) -> None:
@@ -486,7 +486,7 @@ class TestAClaimForBind:
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
         room.see(replace(plain, node=N2))
-        room.do(room.scheduler.heed(NotBound(plain.uid, for_good=False)))
+        room.do(room.scheduler.on_event(NotBound(plain.uid, for_good=False)))
         assert room.held(plain) == (N2, HoldingKind.BOUND, None)
 
     def test_that_was_in_vain_is_given_back_by_a_pod_that_joined_a_gang_meanwhile(self, room: Room) -> None:
@@ -494,7 +494,7 @@ class TestAClaimForBind:
         room.see(plain)
         assert room.do(room.scheduler.permit(plain.uid, N1)) == Allow()
         room.see(replace(plain, gang=gang_ask(quorum=2)))
-        room.do(room.scheduler.heed(NotBound(plain.uid, for_good=False, surely=True)))
+        room.do(room.scheduler.on_event(NotBound(plain.uid, for_good=False, surely=True)))
         assert room.held(plain) is None
 
 
@@ -600,7 +600,7 @@ class TestABindingThatTheWatchHasNotToldOf:
         asker = room.asker()
         assert room.filter(asker) == [N1]
         assert room.do(room.scheduler.permit(asker.uid, N1)) == Allow()
-        room.do(room.scheduler.heed(Bound(asker.uid, N1)))
+        room.do(room.scheduler.on_event(Bound(asker.uid, N1)))
         # The watch: an annotation of the pod, from before its Binding.
         room.see(replace(asker, woken=True))
         assert room.scheduler.cache.pods[asker.uid].node == N1

@@ -13,7 +13,7 @@ def test_a_pod_that_was_made_and_bound_while_a_list_was_under_way_keeps_its_room
     is_there = service.scheduler.pod_events.answered.before_list()
     assert service.do(service.scheduler.filter(PLAIN, [N1])).passed == [N1]
     service.do(service.scheduler.permit(PLAIN.uid, N1))
-    service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))
+    service.do(service.scheduler.on_event(Bound(PLAIN.uid, N1)))
     assert service.free() == 1000
     is_there()
     at_once(service.pods.replace(BOUND))
@@ -27,7 +27,7 @@ def test_one_that_had_been_told_of_before_and_lacks_in_the_list_is_gone_though_i
     at_once(service.pods.replace([*BOUND, PLAIN]))
     is_there = service.scheduler.pod_events.answered.before_list()
     service.do(service.scheduler.permit(PLAIN.uid, N1))
-    service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))
+    service.do(service.scheduler.on_event(Bound(PLAIN.uid, N1)))
     is_there()
     at_once(service.pods.replace(BOUND))
     assert service.free() == 2000
@@ -40,7 +40,7 @@ def test_one_that_went_before_anything_told_of_it_is_found_gone_by_the_next_list
     answered.before_list()
     service.do(service.scheduler.filter(PLAIN, [N1]))
     service.do(service.scheduler.permit(PLAIN.uid, N1))
-    service.do(service.scheduler.heed(Bound(PLAIN.uid, N1)))
+    service.do(service.scheduler.on_event(Bound(PLAIN.uid, N1)))
     at_once(service.pods.replace(BOUND))
     assert not answered.is_doubtful()
     service.clock.time += 61

@@ -28,11 +28,11 @@ def test_each_that_waits_for_a_node_is_answered_when_its_turn_comes() -> None:
     for uid in (ONE, OTHER):
         waiting_binds.wait(uid, N0, WaitForRoom(NOW + WAITS, OVERFULL))
     room.answers[ONE] = Allow()
-    assert list(waiting_binds.heed_nodes([N0])) == [BindAnswered(ONE, N0, "")]
+    assert list(waiting_binds.on_nodes([N0])) == [BindAnswered(ONE, N0, "")]
     assert waiting_binds.waiting() == [OTHER]
     room.answers[OTHER] = Refuse("something else has come")
-    assert list(waiting_binds.heed_nodes([N0])) == [BindAnswered(OTHER, N0, "something else has come")]
-    assert list(waiting_binds.heed_nodes([N0])) == []
+    assert list(waiting_binds.on_nodes([N0])) == [BindAnswered(OTHER, N0, "something else has come")]
+    assert list(waiting_binds.on_nodes([N0])) == []
     assert waiting_binds.next_deadline() is None
 
 
@@ -42,14 +42,14 @@ def test_one_that_comes_again_for_another_node_waits_for_that_one_and_as_long_an
     waiting_binds.wait(ONE, N0, WaitForRoom(NOW + WAITS, OVERFULL))
     waiting_binds.wait(ONE, N1, WaitForRoom(NOW + 1 + WAITS, OVERFULL))
     room.answers[ONE] = Allow()
-    assert list(waiting_binds.heed_nodes([N0])) == []
+    assert list(waiting_binds.on_nodes([N0])) == []
     assert list(waiting_binds.overdue(NOW + WAITS)) == []
     assert list(waiting_binds.overdue(NOW + 1 + WAITS)) == [BindAnswered(ONE, N1, OVERFULL)]
-    assert list(waiting_binds.heed_nodes([N1])) == []
+    assert list(waiting_binds.on_nodes([N1])) == []
 
 
 def test_whoever_does_not_wait_has_no_answer() -> None:
     room = Room()
     room.answers[ONE] = Allow()
     waiting_binds = WaitingBinds(room)
-    assert [*waiting_binds.heed_nodes([N0]), *waiting_binds.heed_pod(ONE), *waiting_binds.end(ONE, "gone")] == []
+    assert [*waiting_binds.on_nodes([N0]), *waiting_binds.on_pod(ONE), *waiting_binds.end(ONE, "gone")] == []

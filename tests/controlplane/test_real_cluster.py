@@ -241,8 +241,8 @@ def test_a_killed_supervisor_leaves_nothing_running() -> None:
 def test_interrupting_up_leaves_nothing_running(number: signal.Signals) -> None:
     arguments = [sys.executable, "-m", "extender", "cluster", "up", "--real", "--no-service", "--name", "cut"]
     # A shell's background jobs, and so perhaps these tests, ignore SIGINT, and children inherit that.
-    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as up:
+    on_event = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, preexec_fn=on_event) as up:
         processes = eventually(
             lambda: [each for each in living("cut") if each.name == "kube-apiserver"] and living("cut"), within=60
         )

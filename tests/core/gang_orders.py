@@ -156,7 +156,7 @@ class Rivals(GangWorld):
                     self.ran |= {gang for gang, quorum in self.quorums.items() if self._ever_placed(gang) >= quorum}
             case "refuse":
                 del self.opened[uid], self.assumed[uid]
-                self.do(self.scheduler.heed(NotBound(uid, for_good=uid not in self.pods, surely=True)))
+                self.do(self.scheduler.on_event(NotBound(uid, for_good=uid not in self.pods, surely=True)))
             case "lose":
                 del self.assumed[uid]
             case "delete":

@@ -41,7 +41,7 @@ def state_of(world: Rivals) -> Hashable:
     """Where members are alike, it makes no difference either which of a gang's is which."""
     scheduler, now = world.scheduler, world.clock.time
     gangs, waiting = scheduler.cache.gangs, scheduler.cache.gangs.waiting
-    assert not waiting.stirred
+    assert not waiting.to_requeue
     news: dict[PodUid, tuple[Hashable, ...]] = {}
     for each in world.events:
         news[about(each)] = (*news.get(about(each), ()), _looks(each) if isinstance(each, Pod) else "gone")

@@ -181,7 +181,7 @@ class GangWorld(Performing):
                 case EvictFor(key, _, victims):
                     self.preempted.append([pod.name for pod in victims])
                     self.evicted += [pod.uid for pod in victims]
-                    self.scheduler.cache.gangs.waiting.preempting.tells(key)
+                    self.scheduler.cache.gangs.waiting.preempting.reports(key)
                     for pod in victims:
                         self.scheduler.cache.gangs.waiting.preempting.evicted(key, pod)
                     self.scheduler.cache.gangs.waiting.preempting.done(key, self.clock.steady())
@@ -236,12 +236,12 @@ class GangWorld(Performing):
     def hold(self, **switches: bool) -> None:
         """The settings say so from now on; all else is as by default."""
         self.scheduler.cache.safety_switches.set_everywhere(Switches(**switches))
-        self.do(self.scheduler.heed(SwitchesChanged()))
+        self.do(self.scheduler.on_event(SwitchesChanged()))
 
     def label(self, namespace: str, **switches: bool) -> None:
         """The namespace's labels say so from now on."""
         self.scheduler.cache.safety_switches.set_labelled(namespace, Switches(**switches))
-        self.do(self.scheduler.heed(SwitchesChanged()))
+        self.do(self.scheduler.on_event(SwitchesChanged()))
 
     # -- isolation -----------------------------------------------------------------------------------------------
 
@@ -457,11 +457,11 @@ class GangWorld(Performing):
         self.assumed.pop(uid, None)
         pod = self.pods.get(uid)
         if pod is None:
-            self.do(self.scheduler.heed(NotBound(uid, for_good=True, surely=True)))
+            self.do(self.scheduler.on_event(NotBound(uid, for_good=True, surely=True)))
             return
         self.pods[uid] = replace(pod, node=node, attempt=self.said.pop(uid, None))
         self.events.append(self.pods[uid])
-        self.do(self.scheduler.heed(Bound(uid, node, self.pods[uid].attempt)))
+        self.do(self.scheduler.on_event(Bound(uid, node, self.pods[uid].attempt)))
 
     def restart_scheduler(self) -> None:
         """A new one knows nothing of what its predecessor has tried; its bind calls are still with us."""

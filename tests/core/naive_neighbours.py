@@ -89,7 +89,7 @@ def even_enough(pod: Pod, node: Node, there: Placed, nodes: Sequence[Node]) -> b
 def counts_for(spread: Spread, node: Node, pod: Pod) -> bool:
     """Whether the node is one of those among which there are to be equally many."""
     untainted, undemanding = replace(node, taints=(), unschedulable=False), replace(pod, node_selector={}, affinity=())
-    return accepts(node if spread.heeds_taints else untainted, pod if spread.heeds_affinity else undemanding)
+    return accepts(node if spread.respects_taints else untainted, pod if spread.respects_affinity else undemanding)
 
 
 def holds(order: Sequence[tuple[Pod, NodeName]], there: Placed, nodes: Mapping[NodeName, Node]) -> bool:

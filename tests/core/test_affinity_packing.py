@@ -167,7 +167,7 @@ class TestEven:
     def test_nodes_that_the_pod_may_not_be_on_count_only_where_it_says_so(self, heeds: bool, there: bool) -> None:
         town = Town("ab", cpu=16000)
         town.put("train-x", "n0")
-        [one] = members(1, even(heeds_affinity=heeds))
+        [one] = members(1, even(respects_affinity=heeds))
         picky = replace(one, node_selector={"host": "n0"})
         seat = Seat(Slot(Holder(picky.uid), picky.requests, lambda name: name == "n0"), picky)
         found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.pod_affinity))
@@ -178,7 +178,7 @@ class TestEven:
         town = Town("ab", cpu=16000)
         town.put("train-x", "n0")
         town.nodes[NodeName("n1")] = replace(town.nodes[NodeName("n1")], taints=(Taint("gpu", "", "NoSchedule"),))
-        [one] = members(1, even(heeds_taints=heeds))
+        [one] = members(1, even(respects_taints=heeds))
         seat = Seat(Slot(Holder(one.uid), one.requests, lambda name: name == "n0"), one)
         found = plan(Room(town.ledger, ()), [seat], list(town.nodes), town.nodes, Around(town.pod_affinity))
         assert isinstance(found, dict) is there

@@ -144,7 +144,7 @@ class TestAreas:
 def test_nodes_that_a_pod_may_not_be_on_count_or_not_as_it_says(heeds: bool, choosy: dict[str, Any]) -> None:
     town = Town("ab")
     town.put("train-x", "n0")
-    [one] = members(1, even(heeds_affinity=heeds))
+    [one] = members(1, even(respects_affinity=heeds))
     # Elsewhere there is nobody: one more here is too many, unless elsewhere does not count.
     assert refusals(town, replace(one, **choosy))[0] == (None if heeds else (SPREAD, False))
 
@@ -158,7 +158,7 @@ def test_nodes_that_are_closed_to_it_count_or_not_as_it_says(heeds: bool, closed
     town = Town("ab")
     town.put("train-x", "n0")
     town.nodes[N1] = replace(town.nodes[N1], **closed)
-    [one] = members(1, even(heeds_taints=heeds))
+    [one] = members(1, even(respects_taints=heeds))
     assert refusals(town, one)[0] == (None if heeds else (SPREAD, False))
 
 
@@ -187,7 +187,7 @@ class TestPodsOfOneSpreadConstraint:
 
     def test_by_their_node_selectors_unless_these_are_not_heeded(self) -> None:
         for heeds in (True, False):
-            one, other = members(2, even(heeds_affinity=heeds))
+            one, other = members(2, even(respects_affinity=heeds))
             other = replace(other, node_selector={"host": "n0"})
             assert self.on_n0(Town("ab"), one, other) == [(SPREAD, False), None if heeds else (SPREAD, False)]
 
@@ -200,7 +200,7 @@ class TestPodsOfOneSpreadConstraint:
         for heeds in (True, False):
             town = Town("ab")
             town.nodes[N1] = replace(town.nodes[N1], **CLOSED[0])
-            one, other = members(2, even(heeds_taints=heeds))
+            one, other = members(2, even(respects_taints=heeds))
             one = replace(one, tolerations=(toleration("gpu", "Exists"),))
             assert self.on_n0(town, one, other) == [(SPREAD, False), None if heeds else (SPREAD, False)]
 

@@ -128,7 +128,7 @@ DONE = replace(member("m0"), node=NodeName("n0"), finished=True, succeeded=True)
 )
 def test_ended_well_have_members_that_ran_succeeded_and_are_not_deleted(facts: dict[str, Any], counts: bool) -> None:
     ended_well = EndedWell()
-    ended_well.heed(replace(DONE, **facts))
+    ended_well.on_event(replace(DONE, **facts))
     assert list(ended_well.known) == ([DONE.uid] if counts else [])
     assert list(ended_well.of_the_run(GangKey("default", "train"), member("m1"))) == ([DONE.uid] if counts else [])
     assert list(ended_well.of_the_run(GangKey("default", "other"), member("m1"))) == []
@@ -138,13 +138,13 @@ def test_whoever_is_deleted_or_looks_otherwise_now_did_not_and_the_others_did() 
     ended_well, key = EndedWell(), GangKey("default", "train")
     other, third = (replace(DONE, name=name, uid=PodUid(f"uid-{name}")) for name in ("m5", "m6"))
     for each in (DONE, other, third):
-        ended_well.heed(each)
+        ended_well.on_event(each)
     ended_well.forget(DONE.uid)
     ended_well.forget(DONE.uid)
     assert list(ended_well.of_the_run(key, member("m1"))) == [other.uid, third.uid]
-    ended_well.heed(replace(other, deleting=True))
+    ended_well.on_event(replace(other, deleting=True))
     assert list(ended_well.of_the_run(key, member("m1"))) == [third.uid]
-    ended_well.heed(replace(third, gang=gang_ask("next")))
+    ended_well.on_event(replace(third, gang=gang_ask("next")))
     assert list(ended_well.of_the_run(key, member("m1"))) == []
     assert list(ended_well.of_the_run(GangKey("default", "next"), member("m1"))) == [third.uid]
     assert list(ended_well.known) == [third.uid]

@@ -79,7 +79,7 @@ def test_a_gang_bound_in_part_without_an_end(world: GangWorld) -> None:
     for uid in members[:2]:
         world.write(uid)
     del world.opened[members[2]]
-    world.do(world.scheduler.heed(NotBound(members[2], for_good=False)))
+    world.do(world.scheduler.on_event(NotBound(members[2], for_good=False)))
     world.catch_up()
     assert found(world) == set()
     world.scheduler.cache.gangs.quorums.in_part.clear()

@@ -302,7 +302,7 @@ class GangMachine(RuleBasedStateMachine):
         uid = self.pick(data, self.world.opened)
         del self.world.opened[uid]
         self.world.assumed.pop(uid, None)
-        self.world.do(self.world.scheduler.heed(NotBound(uid, for_good=uid not in self.world.pods)))
+        self.world.do(self.world.scheduler.on_event(NotBound(uid, for_good=uid not in self.world.pods)))
 
     @rule(seconds=st.sampled_from((0.1, 0.5, 4.0, 60.0, 700.0)))
     def time_passes(self, seconds: float) -> None:

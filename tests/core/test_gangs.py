@@ -269,7 +269,7 @@ def test_what_a_member_holds_whose_binding_failed_is_held_for_a_time(world: Gang
     world.bring(members)
     world.write(members[0].uid)
     world.opened.pop(members[1].uid)
-    world.do(world.scheduler.heed(NotBound(members[1].uid, for_good=False)))
+    world.do(world.scheduler.on_event(NotBound(members[1].uid, for_good=False)))
     held = world.scheduler.cache.ledger.holding(members[1].uid)
     gang = world.scheduler.cache.gangs.by_key[GangKey("default", "train")]
     assert held is not None
@@ -787,7 +787,7 @@ def test_a_member_that_is_being_deleted_while_it_is_bound_holds_nothing_when_tha
     world.write(members[1].uid)
     del world.opened[members[0].uid], world.assumed[members[0].uid]
     world.create(replace(members[0], deleting=True))
-    world.do(world.scheduler.heed(NotBound(members[0].uid, for_good=False)))
+    world.do(world.scheduler.on_event(NotBound(members[0].uid, for_good=False)))
     assert world.scheduler.cache.ledger.holding(members[0].uid) is None
     held = world.scheduler.cache.ledger.held_for(GangKey("default", "train"))
     assert [each.kind for each in held] == [HoldingKind.BOUND, HoldingKind.RESERVATION], (
@@ -827,7 +827,7 @@ def test_a_member_that_waits_while_the_gang_is_bound_in_part_is_turned_back_when
     world.write(members[0].uid)
     for each in members[1:]:
         del world.opened[each.uid], world.assumed[each.uid]
-        world.do(world.scheduler.heed(NotBound(each.uid, for_good=False)))
+        world.do(world.scheduler.on_event(NotBound(each.uid, for_good=False)))
     world.catch_up()
     world.delete(members[3].uid)
     world.pass_time(2)

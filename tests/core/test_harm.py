@@ -153,7 +153,7 @@ class TestWhoIsGoneDoesNotCount:
         world.pass_time(4.5)
         world.evicted.clear()
         for each in left:
-            world.do(world.scheduler.heed(NotEvicted(each.uid)))
+            world.do(world.scheduler.on_event(NotEvicted(each.uid)))
         world.create(pod("train-r", FULL, gang=gang_ask("train", 3)))
         world.schedule()
         assert world.bound("train") == 3
@@ -170,7 +170,7 @@ class TestWhoIsGoneDoesNotCount:
                 world.evicted.clear()
                 tries.append(second)
                 for each in left:
-                    world.do(world.scheduler.heed(NotEvicted(each.uid)))
+                    world.do(world.scheduler.on_event(NotEvicted(each.uid)))
         pauses = [later - earlier for earlier, later in pairwise(tries)]
         assert pauses == sorted(pauses)
         assert 590 <= pauses[-1] <= 610
@@ -228,7 +228,7 @@ class TestAPartIsEvictedOnlyWithProof:
         for each in members[:2]:
             world.write(each.uid)
         world.opened.clear()
-        world.do(world.scheduler.heed(NotBound(members[2].uid, for_good=True, surely=False)))
+        world.do(world.scheduler.on_event(NotBound(members[2].uid, for_good=True, surely=False)))
         world.catch_up()
         live(world)
         assert world.bound("train") == 2
@@ -289,7 +289,7 @@ class TestAPartIsEvictedOnlyWithProof:
         world.write(successors[0].uid)
         cordon(world, *world.opened.values())
         world.opened.clear()
-        world.do(world.scheduler.heed(NotBound(successors[1].uid, for_good=False)))
+        world.do(world.scheduler.on_event(NotBound(successors[1].uid, for_good=False)))
         live(world)
         assert len(running(world)) == 3
         world.restart()

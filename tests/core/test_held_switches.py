@@ -306,7 +306,7 @@ def half_bound(world: GangWorld) -> list[Pod]:
     world.write(members[0].uid)
     del world.opened[members[1].uid]
     world.assumed.pop(members[1].uid, None)
-    world.do(world.scheduler.heed(NotBound(members[1].uid, for_good=False)))
+    world.do(world.scheduler.on_event(NotBound(members[1].uid, for_good=False)))
     world.catch_up()
     return members
 

@@ -46,7 +46,7 @@ def bound_in_part(
 def refuse(world: GangWorld, member: Pod) -> None:
     """The API server has refused the member's Binding, which may be tried again."""
     del world.opened[member.uid], world.assumed[member.uid]
-    world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
+    world.do(world.scheduler.on_event(NotBound(member.uid, for_good=False, surely=True)))
 
 
 def taken(world: GangWorld, name: str, cpu: int) -> None:

@@ -66,7 +66,7 @@ class InPartMachine(RuleBasedStateMachine):
     def refuse(self, uid: PodUid) -> None:
         del self.world.opened[uid]
         self.world.assumed.pop(uid, None)
-        self.world.do(self.world.scheduler.heed(NotBound(uid, for_good=uid not in self.world.pods, surely=True)))
+        self.world.do(self.world.scheduler.on_event(NotBound(uid, for_good=uid not in self.world.pods, surely=True)))
 
     # -- the cluster changes -------------------------------------------------------------------------------------
 

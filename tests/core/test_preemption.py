@@ -240,7 +240,7 @@ def test_who_could_not_be_evicted_is_chosen_again_after_a_while_and_not_before(w
         world.create(pod(name, {"cpu": 4000}, node=N0))
     comes(world)
     world.evicted.clear()  # in vain: both are there
-    world.do(world.scheduler.heed(UnitStays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")))
+    world.do(world.scheduler.on_event(UnitStays(TOP, [world.pods[PodUid("uid-guarded")]], 0, "429")))
     world.pass_time(PREEMPTS_EVERY)
     assert (why_not(world), again_at(world)) == (NobodySuffices({REFUSED: 1}), REFUSED_SECONDS)
     world.pass_time(REFUSED_SECONDS - 2 * PREEMPTS_EVERY)
@@ -253,7 +253,7 @@ def test_all_that_happens_between_two_searches_is_news_for_the_next(world: GangW
     runs(world)
     comes(world)
     world.evicted.clear()  # in vain
-    world.do(world.scheduler.heed(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
+    world.do(world.scheduler.on_event(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
     for name in ("one", "another"):
         world.create(pod(name, {"cpu": 0}, node=N0))
     world.pass_time(PREEMPTS_EVERY)
@@ -264,7 +264,7 @@ def test_after_a_search_there_is_none_for_a_while_though_somebody_may_leave_agai
     runs(world)
     comes(world)
     world.evicted.clear()  # in vain
-    world.do(world.scheduler.heed(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
+    world.do(world.scheduler.on_event(UnitStays(TOP, [world.pods[PodUid("uid-low")]], 0, "429")))
     world.pass_time(REFUSED_SECONDS - PREEMPTS_EVERY / 2)
     assert again_at(world) == REFUSED_SECONDS + PREEMPTS_EVERY / 2
     world.pass_time(PREEMPTS_EVERY / 2)
@@ -457,15 +457,15 @@ def test_kube_scheduler_is_told_once_to_keep_room(world: GangWorld) -> None:
     runs(world)
     comes(world)
     # The order was carried out, and with it kube-scheduler was told.
-    assert not world.scheduler.cache.gangs.waiting.preempting.tells(TOP)
+    assert not world.scheduler.cache.gangs.waiting.preempting.reports(TOP)
 
 
 class TestAUnitThatLeavesInPart:
     def half_gone(self, world: GangWorld, members: list[Pod]) -> None:
         """One of them was evicted for another gang, and the others cannot be made to leave."""
         world.create(*members)
-        world.do(world.scheduler.heed(Evicted(members[0], TOP)))
-        world.do(world.scheduler.heed(UnitStays(TOP, members, 1, "429")))
+        world.do(world.scheduler.on_event(Evicted(members[0], TOP)))
+        world.do(world.scheduler.on_event(UnitStays(TOP, members, 1, "429")))
 
     def test_is_told_of_its_gang(self, world: GangWorld) -> None:
         self.half_gone(world, [replace(each, node=N0) for each in gang_pods("low", 2)])
@@ -481,7 +481,7 @@ class TestAUnitThatLeavesInPart:
         members = [replace(each, node=N0) for each in gang_pods("low", 2)]
         world.create(*members)
         world.delete(members[which].uid)
-        world.do(world.scheduler.heed(UnitStays(TOP, members, 1, "429")))
+        world.do(world.scheduler.on_event(UnitStays(TOP, members, 1, "429")))
         assert world.scheduler.cache.gangs.waiting.preempting.victims.unfinished.keys() == {GangKey("default", "low")}
 
     def test_and_is_no_gang_any_more_is_told_of_nobody(self, world: GangWorld) -> None:
@@ -528,7 +528,7 @@ class TestInVain:
         gone(world)
         world.bring([member])
         assert world.opened.pop(member.uid) == "n0"
-        world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
+        world.do(world.scheduler.on_event(NotBound(member.uid, for_good=False, surely=True)))
         assert world.gangs == {"top": Phase.WAITING}
         runs(world, "other")
         assert why_not(world) == InVain(1, world.clock.time + FIRST_BACK_OFF)
@@ -548,9 +548,9 @@ class TestInVain:
             gone(world)
             world.bring([member])
             world.opened.pop(member.uid)
-            world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
+            world.do(world.scheduler.on_event(NotBound(member.uid, for_good=False, surely=True)))
         runs(world, "other")
-        world.do(world.scheduler.heed(EvictionDone(TOP)))
+        world.do(world.scheduler.on_event(EvictionDone(TOP)))
         world.filter(member, list(world.nodes))
         world.at_its_alarms(FIRST_BACK_OFF - 1)
         assert world.preempted == [["low"]]
@@ -563,7 +563,7 @@ class TestInVain:
         gone(world)
         world.bring([member])
         assert world.opened.pop(member.uid) == "n0"
-        world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=False)))
+        world.do(world.scheduler.on_event(NotBound(member.uid, for_good=False, surely=False)))
         world.change(member.uid, node=N0)
         world.catch_up()
         assert world.gangs == {"top": Phase.BOUND}

@@ -27,7 +27,7 @@ class Place:
         self.pods: dict[PodUid, Pod] = {}
         self.staying = ResidentPods(self.pods, lambda pod: pod.scheduler == "escher", preempts=preempts)
         self.staying.comes_again = lambda pod: pod.owner == DAEMON
-        self.staying.heed_time(NOW)
+        self.staying.on_time(NOW)
 
     def see(self, pod: Pod) -> None:
         before = self.pods.get(pod.uid)
@@ -83,13 +83,13 @@ def test_where_nobody_is_evicted_for_gangs_it_stays_for_all() -> None:
 def test_a_pod_grows_old_and_is_judged_anew_when_the_time_of_day_is_set_back() -> None:
     place = Place()
     place.see(pod("one", node=N0, bound_at=NOW))
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS - 1)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS - 1)
     assert place.cpu() == 0
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS)
     assert place.cpu() == 1000
-    place.staying.heed_time(NOW)
+    place.staying.on_time(NOW)
     assert place.cpu() == 0
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS)
     assert place.cpu() == 1000
 
 
@@ -98,7 +98,7 @@ def test_a_pod_grows_old_though_since_when_it_runs_was_not_told_at_first() -> No
     one = pod("one", node=N0)
     place.see(one)
     place.see(replace(one, bound_at=NOW))
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS)
     assert place.cpu() == 1000
 
 
@@ -170,13 +170,13 @@ def test_who_was_bound_before_the_time_of_day_was_set_back_is_judged_by_the_new_
     for name, bound_at in (("old", LONG_AGO), ("young", NOW)):
         place.see(pod(name, node=N0, bound_at=bound_at))
     assert place.cpu() == 1000
-    place.staying.heed_time(NOW - 10)
+    place.staying.on_time(NOW - 10)
     assert place.cpu() == 0
-    place.staying.heed_time(NOW - 1)
+    place.staying.on_time(NOW - 1)
     assert place.cpu() == 0
-    place.staying.heed_time(NOW)
+    place.staying.on_time(NOW)
     assert place.cpu() == 1000
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS)
     assert place.cpu() == 2000
 
 
@@ -185,7 +185,7 @@ def test_one_that_is_gone_when_it_would_have_grown_old_is_left_out() -> None:
     place.see(pod("gone", node=N0, bound_at=NOW - 60))
     place.see(pod("there", node=N0, bound_at=NOW))
     place.lose(PodUid("uid-gone"))
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS)
     assert place.cpu() == 1000
 
 
@@ -197,7 +197,7 @@ def test_of_those_that_come_and_go_all_day_few_are_kept_in_mind_and_who_stays_gr
         place.see(pod("comes", uid=PodUid(f"u{number}"), owner=WEB, node=N0, bound_at=NOW))
         place.lose(PodUid(f"u{number}"))
     assert len(place.staying._growing_old) < 1_100
-    place.staying.heed_time(NOW + LONG_RUNNING_SECONDS + 4)
+    place.staying.on_time(NOW + LONG_RUNNING_SECONDS + 4)
     assert place.cpu() == 5_000
 
 
@@ -220,10 +220,10 @@ def test_the_audit_sees_a_total_that_is_not_what_the_pods_add_up_to() -> None:
 def test_for_how_long_a_pod_has_to_run_may_be_set() -> None:
     one = pod("one", node=N0, bound_at=NOW - 60)
     staying = ResidentPods({one.uid: one}, long_running=60.0)
-    staying.heed_time(NOW - 1)
+    staying.on_time(NOW - 1)
     staying.observe(one, None)
     assert one.uid not in staying
-    staying.heed_time(NOW)
+    staying.on_time(NOW)
     assert one.uid in staying
     assert list(staying.violations()) == []
 
@@ -260,7 +260,7 @@ def test_totals_are_what_the_pods_add_up_to_whatever_happens(steps: list[Any]) -
         if isinstance(step, Pod):
             place.see(step)
         elif isinstance(step, float):
-            place.staying.heed_time(step)
+            place.staying.on_time(step)
         elif (uid := PodUid(f"uid-p{step}")) in place.pods:
             place.lose(uid)
         assert list(place.staying.violations()) == []

@@ -284,7 +284,7 @@ class TestTheAccount:
         """A place is a quarter of the CPU."""
         ledger = ledger_of({f"n{number}": {"cpu": 1000} for number in range(4)})
         made = Savings(ledger, BackfillLimits(0.25, 100.0))
-        made.heed_time(NOW)
+        made.on_time(NOW)
         made.begin(NOW)
         return made
 
@@ -295,8 +295,8 @@ class TestTheAccount:
 
     def test_the_share_itself_is_not_over_it(self, savings: Savings) -> None:
         self.save(savings, "n0")
-        savings.heed_time(NOW)
-        savings.heed_time(NOW + 50)
+        savings.on_time(NOW)
+        savings.on_time(NOW + 50)
         assert (savings.share, savings.seconds_over, savings.resting) == (0.25, 0.0, False)
         assert savings.next_deadline(saving=False) is None
 
@@ -306,24 +306,24 @@ class TestTheAccount:
         saving = replace(slot("s", "n4", {gpu: 1}), kind=HoldingKind.SAVING)
         assert not savings.ledger.commit([saving]).conflicts
         savings.ledger.capacity.remove_node(NodeName("n4"))
-        savings.heed_time(NOW)
-        savings.heed_time(NOW + 50)
+        savings.on_time(NOW)
+        savings.on_time(NOW + 50)
         assert savings.seconds_over == 50.0
 
     def test_time_over_the_share_adds_up_and_is_paid_back(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
-        savings.heed_time(NOW)
-        savings.heed_time(NOW + 60)
+        savings.on_time(NOW)
+        savings.on_time(NOW + 60)
         savings.ledger.release(Holder("s-n1"))
-        savings.heed_time(NOW + 60)
-        savings.heed_time(NOW + 80)
+        savings.on_time(NOW + 60)
+        savings.on_time(NOW + 80)
         assert savings.seconds_over == 40.0
         self.save(savings, "n1")
-        savings.heed_time(NOW + 80)
+        savings.on_time(NOW + 80)
         assert savings.next_deadline(saving=False) == NOW + 140
-        savings.heed_time(NOW + 139.5)
+        savings.on_time(NOW + 139.5)
         assert savings.next_deadline(saving=False) == NOW + 140
-        savings.heed_time(NOW + 140)
+        savings.on_time(NOW + 140)
         assert (savings.resting, savings.must_end()) == (True, True)
         assert savings.limit() == {CPU: 1000}
         asked = [{CPU: 1000}], [{CPU: 500}, {CPU: 501}], [{ResourceKey("gpu"): 1}]
@@ -331,15 +331,15 @@ class TestTheAccount:
 
     def test_whoever_could_get_no_further_has_its_time_when_it_can(self, savings: Savings) -> None:
         self.save(savings, "n0", "n1")
-        savings.heed_time(NOW)
-        savings.heed_time(NOW + 100)
+        savings.on_time(NOW)
+        savings.on_time(NOW + 100)
         for name in ("n0", "n1"):
             savings.ledger.release(Holder(f"s-{name}"))
-        savings.heed_time(NOW + 100)
+        savings.on_time(NOW + 100)
         assert savings.next_deadline(saving=False) == NOW + 200
         savings.begin(NOW + 100)
-        assert not savings.heed_time(NOW + 199)
-        assert savings.heed_time(NOW + 200)
+        assert not savings.on_time(NOW + 199)
+        assert savings.on_time(NOW + 200)
         assert not savings.must_end()
         assert savings.next_deadline(saving=True) == NOW + 300
 
@@ -362,9 +362,9 @@ class TestTheAccount:
         uncounted = "50% of a resource is reserved, and its time is not counted"
         assert list(savings.violations(saving=False)) == [Violation("saved_share", uncounted)]
         for passed in (0, 101):
-            savings.heed_time(NOW + passed)
+            savings.on_time(NOW + passed)
             assert list(savings.violations(saving=True)) == []
-        savings.heed_time(NOW + 102)
+        savings.on_time(NOW + 102)
         assert list(savings.violations(saving=True)) == [
             Violation("saved_share", "50% of a resource reserved for 102 s"),
             Violation("saved_share", "no progress for 102 s"),

@@ -42,7 +42,7 @@ def fails(world: GangWorld, member: Pod) -> None:
     """Its Binding cannot be written, and there is no room for it from now on."""
     cordon(world, world.opened.pop(member.uid))
     world.assumed.pop(member.uid)
-    world.do(world.scheduler.heed(NotBound(member.uid, for_good=False, surely=True)))
+    world.do(world.scheduler.on_event(NotBound(member.uid, for_good=False, surely=True)))
 
 
 def drain(world: GangWorld, member: Pod) -> None:
@@ -71,7 +71,7 @@ class TestNobodyIsEvicted:
         # The one before was still at it: it has bound the third, which has run, and is deleted.
         world.opened.pop(members[2].uid)
         world.assumed.pop(members[2].uid)
-        world.do(world.scheduler.heed(NotBound(members[2].uid, for_good=True, surely=True)))
+        world.do(world.scheduler.on_event(NotBound(members[2].uid, for_good=True, surely=True)))
         world.delete(members[2].uid)
         live(world)
         assert world.evicted == []

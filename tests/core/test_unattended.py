@@ -141,7 +141,7 @@ def test_of_whom_no_watch_tells_nothing_is_kept_once_the_binding_was_refused(wor
     world.filter(gone)
     world.bind(gone.uid)
     world.pass_time(HOUR)
-    world.do(world.scheduler.heed(NotBound(gone.uid, for_good=False, surely=False)))
+    world.do(world.scheduler.on_event(NotBound(gone.uid, for_good=False, surely=False)))
     world.pass_time(HOUR)
     assert gone.uid not in world.scheduler.cache.pods
     assert idle_for_gangs(world) == 0

@@ -39,7 +39,7 @@ def test_of_many_who_are_told_at_once_each_thinks_when_others_have_had_their_tur
             works.append(PolicyLoop(Several([slow], "default"), lambda effect: None, pace=pace))
             works[-1].begin()
         for work in works:
-            work.tell(NodeSeen(node("n1")))
+            work.put(NodeSeen(node("n1")))
         for work in works:
             # Set when it has been told.
             await asyncio.wait_for(work.changed.wait(), 30)

@@ -59,7 +59,7 @@ class AntiAffinityMachine(RuleBasedStateMachine, Performing):
         for name in passed:
             assert not self.of_its_group(chosen, name)
         if passed and isinstance(self.do(self.scheduler.permit(chosen.uid, passed[-1])), Allow):
-            self.do(self.scheduler.heed(Bound(chosen.uid, passed[-1])))
+            self.do(self.scheduler.on_event(Bound(chosen.uid, passed[-1])))
             self.pods[chosen.name] = replace(chosen, node=passed[-1])
 
     @precondition(lambda self: self.pods)
@@ -127,7 +127,7 @@ class PreferenceMachine(RuleBasedStateMachine, Performing):
             assert self.worth(name, wanted) == max(self.worth(each, wanted) for each in room)
             self.free[name] -= 1
             assert self.do(self.scheduler.permit(asker.uid, name)) == Allow()
-            self.do(self.scheduler.heed(Bound(asker.uid, name)))
+            self.do(self.scheduler.on_event(Bound(asker.uid, name)))
 
     def worth(self, name: NodeName, wanted: list[str]) -> float:
         """Labels that are met, and how empty the node is: each counts as much."""

@@ -47,11 +47,11 @@ class GangSpans:
 
         def both(effect: Effect) -> None:
             others(effect)
-            self.tell(effect)
+            self.on_effect(effect)
 
         return both
 
-    def tell(self, effect: Effect) -> None:
+    def on_effect(self, effect: Effect) -> None:
         match effect:
             case GangPlanned(gang):
                 self._begin(gang)

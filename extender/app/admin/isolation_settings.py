@@ -39,7 +39,7 @@ class IsolationInForce:
         if self._scheduler.cache.isolation.set(default, namespaces):
             _log.warning("quotas or scheduling domains were changed", namespaces=sorted(namespaces))
             self._capacities.look_again()
-            self._policies.heed_quota()
+            self._policies.on_quota()
             self._performer.do(self._scheduler.settle())
 
     def nodes(self, first: Sink[Node]) -> Sink[Node]:

@@ -43,29 +43,29 @@ class SwitchSettings:
         """Puts the settings' switches in force."""
         if self._scheduler.cache.safety_switches.set_everywhere(switches):
             _tell(EVERYWHERE, switches)
-            self._heed(True)
+            self._on_event(True)
 
     def set_uncertain(self, uncertain: bool) -> None:
         """Sets whether the known state is uncertain: then nothing is evicted."""
-        self._heed(self._scheduler.cache.safety_switches.set_uncertain(uncertain))
+        self._on_event(self._scheduler.cache.safety_switches.set_uncertain(uncertain))
 
     def replace(self, objects: Iterable[Namespace]) -> Iterable[None]:
         self._read = True
         present = {each.name: each for each in objects}
         news = [self._take(each) for each in present.values()]
         gone = [name for name in self._scheduler.cache.safety_switches.labelled if name not in present]
-        self._heed(any([*news, *map(self._free, gone)]))
+        self._on_event(any([*news, *map(self._free, gone)]))
         return ()
 
     def upsert(self, item: Namespace) -> None:
-        self._heed(self._take(item))
+        self._on_event(self._take(item))
 
     def remove(self, item: Namespace) -> None:
-        self._heed(self._free(item.name))
+        self._on_event(self._free(item.name))
 
-    def _heed(self, news: bool) -> None:
+    def _on_event(self, news: bool) -> None:
         if news:
-            self._performer.do(self._scheduler.heed(SwitchesChanged()))
+            self._performer.do(self._scheduler.on_event(SwitchesChanged()))
 
     def _take(self, namespace: Namespace) -> bool:
         switches, unclear = switches_of(namespace.labels)

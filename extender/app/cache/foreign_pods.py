@@ -40,7 +40,7 @@ class ForeignPods:
         """The pod is gone."""
         self._pods.pop(uid, None)
 
-    def learn(self, scheduler: str) -> list[Pod]:
+    def note_scheduler(self, scheduler: str) -> list[Pod]:
         """The scheduler calls Escher. Returns its pods, the unfinished ones first."""
         self._ours.add(scheduler)
         theirs = [pod for pod in self._pods.values() if pod.scheduler == scheduler]

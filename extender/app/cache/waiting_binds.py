@@ -71,17 +71,17 @@ class WaitingBinds:
         """The pods whose binds wait."""
         return [*self._for_room, *self._for_policies]
 
-    def heed_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
+    def on_nodes(self, gains: Collection[NodeName]) -> Iterator[BindAnswered]:
         """Asks again about the binds to these nodes, which have gained room."""
         for uid in [uid for node in gains for uid in self._at.get(node, ())] if self._at else ():
-            yield from self.heed_pod(uid)
+            yield from self.on_pod(uid)
 
-    def heed_change(self) -> Iterator[BindAnswered]:
+    def on_change(self) -> Iterator[BindAnswered]:
         """Asks again about the binds that wait for policies: something has changed."""
         for uid in list(self._for_policies):
-            yield from self.heed_pod(uid)
+            yield from self.on_pod(uid)
 
-    def heed_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
+    def on_pod(self, uid: PodUid) -> Iterator[BindAnswered]:
         """Asks again about the pod's bind: the pod may have changed."""
         waiting = self._for_room.get(uid) or self._for_policies.get(uid)
         if waiting is None:

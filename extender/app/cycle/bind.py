@@ -118,7 +118,7 @@ class Binds:
             giving_way = self._cache.policies.placing.gives_way(pod).get(node, ())
         if ledger.commit([claim], releasing=giving_way).conflicts:
             return False
-        self._cache.policies.placing.heed_held(pod, node)
+        self._cache.policies.placing.on_held(pod, node)
         return True
 
     # -- outcome of a bind ---------------------------------------------------------------------------------------
@@ -156,23 +156,23 @@ class Binds:
 
     # -- waiting binds -------------------------------------------------------------------------------------------
 
-    def heed_change(self) -> None:
+    def on_change(self) -> None:
         """Asks the policies again about the binds that wait for them: something has changed."""
-        self._answer(self._waiting_binds.heed_change())
+        self._answer(self._waiting_binds.on_change())
 
-    def heed_nodes(self, gains: Collection[NodeName]) -> None:
+    def on_nodes(self, gains: Collection[NodeName]) -> None:
         """Asks again about the binds that wait for room on these nodes, which have gained room."""
-        self._answer(self._waiting_binds.heed_nodes(gains))
+        self._answer(self._waiting_binds.on_nodes(gains))
 
     def is_bound(self, uid: PodUid) -> None:
         """The watch reports that the pod is bound."""
         self._assumed_pods.ended(uid)
-        self._answer(self._waiting_binds.heed_pod(uid))
+        self._answer(self._waiting_binds.on_pod(uid))
 
-    def heed_time(self, now: float) -> None:
+    def on_time(self, now: float) -> None:
         self._answer(self._waiting_binds.overdue(now))
 
-    def heed_safety_switches(self) -> None:
+    def on_safety_switches(self) -> None:
         """Allows each waiting bind where the safety switch now forbids refusals."""
         for uid in self._waiting_binds.waiting():
             if self._observes(uid):

@@ -68,7 +68,7 @@ class Filtering:
             return _nowhere(sent, GONE)
         ask = pod.gang if isinstance(pod.gang, MalformedAsk) else cache.policies.judging.malformed(pod)
         if ask is not None:
-            self._pod_events.believe(pod)
+            self._pod_events.assume(pod)
             self._pod_events.invalid_pods.refuse(pod, ask)
             return _nowhere(sent, ask.reason)
         self._pod_events.invalid_pods.is_understood(pod.uid)
@@ -88,7 +88,7 @@ class Filtering:
             self._assumed_pods.ended(pod.uid)
             self._effects.append(WakePod(pod))
             return _nowhere(sent, STALE)
-        self._pod_events.believe(pod)
+        self._pod_events.assume(pod)
         if pod.namespace in cache.known_anew and cache.judges(pod):
             self._pod_events.anew.was_asked(pod)
             return self._not_now(pod, sent, KNOWN_ANEW)
@@ -227,7 +227,7 @@ class Filtering:
     def _let_pass(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
         """Passes every node and holds nothing; emits what would have been refused."""
         cache, now = self._cache, self._cache.clock.steady()
-        self._pod_events.believe(pod)
+        self._pod_events.assume(pod)
         self._unschedulable.drop(pod.uid)
         self._assumed_pods.passed(pod, sent, now)
         self._effects += cache.observing.filtered(cache.pods.get(pod.uid, pod), sent, now)

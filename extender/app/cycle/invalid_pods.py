@@ -52,7 +52,7 @@ class InvalidPods:
         self.left_out.pop(uid, None)
         self._misread.pop(uid, None)
 
-    def heed_safety_switches(self) -> None:
+    def on_safety_switches(self) -> None:
         """Wakes the refused pods of namespaces where the safety switch now forbids refusals."""
         for uid in list(self._misread):
             pod = self._cache.pods.get(uid)

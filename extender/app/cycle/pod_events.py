@@ -132,7 +132,7 @@ class PodEvents:
             # The reason of the refusal is not true any more, and kube-scheduler does not retry the pod for that.
             self._unschedulable.drop(pod.uid)
             self._effects.append(WakePod(pod))
-        self._cache.policies.following.heed(PoliciesChanged(pod.namespace), self._cache.clock.steady())
+        self._cache.policies.following.on_event(PoliciesChanged(pod.namespace), self._cache.clock.steady())
 
     def _take(self, pod: Pod) -> None:
         """Takes in a pod that a watch or a call reported, with the policies that match it now."""
@@ -173,7 +173,7 @@ class PodEvents:
             self._binds.is_bound(pod.uid)
         elif pod.uid in self._unschedulable:
             self._unschedulable.add(pod)
-        self._heed_alternatives(pod, now)
+        self._on_alternatives(pod, now)
         cache.policies.following.observe(pod, now)
         if pod.node is not None and cache.of_one.end(pod.uid):
             self._is_none_any_more(pod, now)
@@ -181,7 +181,7 @@ class PodEvents:
     def take_for_one(self, pod: Pod) -> Pod:
         """Makes the pod that kube-scheduler asks about a gang of one, and returns it as that."""
         cache = self._cache
-        self.believe(pod)
+        self.assume(pod)
         cache.of_one.uids.add(pod.uid)
         known = cache.of_one.understood(cache.pods.get(pod.uid, pod))
         self._unschedulable.drop(pod.uid)
@@ -197,7 +197,7 @@ class PodEvents:
             cache.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=None)
         cache.policies.following.observe(pod, now)
 
-    def _heed_alternatives(self, pod: Pod, now: float) -> None:
+    def _on_alternatives(self, pod: Pod, now: float) -> None:
         if pod.node is None and (pod.governed or pod.annotations):
             self._alternatives.waits(pod.uid, self._cache.policy_matching.alternatives(pod), now)
         else:
@@ -292,7 +292,7 @@ class PodEvents:
         cache = self._cache
         for pod in [pod for pod in pods if pod.node is None and cache.ours(pod)]:
             if cache.policies.placing.places(pod):
-                cache.policies.following.heed(TurnedAwayBefore(pod), cache.clock.steady())
+                cache.policies.following.on_event(TurnedAwayBefore(pod), cache.clock.steady())
             elif not (pod.gated or pod.at_our_gate):
                 if isinstance(pod.gang, MalformedAsk) or cache.policies.judging.malformed(pod) is not None:
                     self.invalid_pods.add(pod)
@@ -326,7 +326,7 @@ class PodEvents:
         cache = self._cache
         for each in done:
             if each.changed or each.asked:
-                cache.policies.following.heed(PoliciesChanged(each.namespace), cache.clock.steady())
+                cache.policies.following.on_event(PoliciesChanged(each.namespace), cache.clock.steady())
             for pod in (cache.pods.get(uid) for uid in each.asked):
                 if pod is not None and pod.node is None:
                     self._unschedulable.drop(pod.uid)
@@ -370,7 +370,7 @@ class PodEvents:
             self._know_anew(told)
         return self.as_asked(pod)
 
-    def heed_turns(self, now: float) -> list[PodUid]:
+    def on_turns(self, now: float) -> list[PodUid]:
         """Moves pods that waited long enough to their next alternatives, in limited numbers.
 
         They block no other pod, as before."""
@@ -386,7 +386,7 @@ class PodEvents:
             if left <= 0:
                 break
         for namespace in sorted(in_gangs):
-            cache.policies.following.heed(PoliciesChanged(namespace), now)
+            cache.policies.following.on_event(PoliciesChanged(namespace), now)
         return changed
 
     def _waits_in_vain(self, uid: PodUid) -> bool:
@@ -416,12 +416,12 @@ class PodEvents:
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
-    def learn(self, scheduler: str) -> None:
+    def note_scheduler(self, scheduler: str) -> None:
         """The kube-scheduler profile has called: Escher looks after its pods from now on."""
         cache = self._cache
         if cache.foreign_pods.are_ours(scheduler):
             return
-        theirs = cache.foreign_pods.learn(scheduler)
+        theirs = cache.foreign_pods.note_scheduler(scheduler)
         for pod in theirs:
             self.observe(pod)
         self._take_for_asleep(cache.pods[pod.uid] for pod in theirs if pod.uid in cache.pods)
@@ -429,7 +429,7 @@ class PodEvents:
             if pod.scheduler == scheduler:
                 cache.around.staying.observe(pod, None)
 
-    def believe(self, pod: Pod) -> None:
+    def assume(self, pod: Pod) -> None:
         """Takes in a pod that a call reported, for as long as Escher's watch can be late."""
         cache = self._cache
         if pod.uid in cache.pods or pod.uid in cache.ended or pod.node is not None:
@@ -437,7 +437,7 @@ class PodEvents:
         # kube-scheduler's watch was ahead of Escher's; or it was behind, and the pod is gone.
         cache.policy_matching.remember(pod)
         cache.keep(pod)
-        self._heed_alternatives(pod, cache.clock.steady())
+        self._on_alternatives(pod, cache.clock.steady())
         cache.policies.following.observe(pod, cache.clock.steady())
         self._unseen[pod.uid] = cache.clock.steady() + _UNSEEN_SECONDS
 
@@ -462,9 +462,9 @@ class PodEvents:
         unseen = next(iter(self._unseen.values()), None)
         return earliest(unseen, self._alternatives.next_deadline(), self.group_news.next_deadline())
 
-    def heed_time(self, now: float) -> None:
+    def on_time(self, now: float) -> None:
         """Forgets the pods that no watch reported in time: they were gone before."""
-        self.group_news.heed_time(now)
+        self.group_news.on_time(now)
         for uid in [uid for uid, until in self._unseen.items() if until <= now]:
             if self._is_on_its_way(uid):
                 # The pod's Binding is on its way, and would take room that others were given: for example if the whole

@@ -38,7 +38,7 @@ class Requeue:
 
     def governed_anew(self, namespace: str) -> None:
         """The policies of the namespace have changed."""
-        self.waking.stirred(namespace, all_kinds=True)
+        self.waking.requeue(namespace, all_kinds=True)
 
     def governed_otherwise(self, pods: Iterable[PodUid]) -> None:
         """Other alternatives match these pods now; no policy has changed."""
@@ -48,11 +48,11 @@ class Requeue:
         cache = self._cache
         if not cache.whole:
             return
-        self._binds.heed_change()
-        cache.policies.placing.heed_released()
-        cache.policies.following.heed_held()
+        self._binds.on_change()
+        cache.policies.placing.on_released()
+        cache.policies.following.on_held()
         cache.around.daemons.settle()
-        cache.around.staying.heed_time(cache.clock.now())
+        cache.around.staying.on_time(cache.clock.now())
         if cache.staleness.is_stale():
             self._was_stale, self.more_to_do = True, False
         else:
@@ -67,7 +67,7 @@ class Requeue:
         policies.begin_slice(now)
         while (gains := changes.drain_gains()) or policies.has_work(now):
             # First, because kube-scheduler counts those pods there already.
-            self._binds.heed_nodes(gains)
+            self._binds.on_nodes(gains)
             policies.settle(gains, now)
             self._gained |= dict.fromkeys(gains)
             if not changes.has_gains:
@@ -84,7 +84,7 @@ class Requeue:
         """Wakes pods that lacked room or that policies refused, and that may fit now."""
         cache = self._cache
         for namespace in cache.policies.following.take_requeue_hints():
-            self.waking.stirred(namespace, all_kinds=False)
+            self.waking.requeue(namespace, all_kinds=False)
         self._effects += map(WakePod, self.waking.go_on())
         in_slices = cache.policies.judging.in_doubt and not self.waking.work.is_over
         if in_slices:

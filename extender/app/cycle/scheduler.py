@@ -77,7 +77,7 @@ class Scheduler:
                 self.pod_events.group_news.hear(fact, gone=False)
             case Promise():
                 self.cache.around.promises.see(fact)
-                if not self._heed_controller(fact):
+                if not self._on_controller(fact):
                     return Decided(None)
             case Budget():
                 self.cache.around.budgets.see(fact)
@@ -97,7 +97,7 @@ class Scheduler:
                 self.pod_events.group_news.hear(fact, gone=True)
             case Promise():
                 self.cache.around.promises.lose(fact.controller)
-                if not self._heed_controller(fact):
+                if not self._on_controller(fact):
                     return Decided(None)
             case Budget():
                 self.cache.around.budgets.lose(fact)
@@ -105,10 +105,10 @@ class Scheduler:
                 self.cache.around.daemons.lose(fact)
         return self.settle()
 
-    def _heed_controller(self, promise: Promise) -> bool:
+    def _on_controller(self, promise: Promise) -> bool:
         """Whether the quorum of the controller's gang changes."""
         members, now = self.cache.gangs.members, self.cache.clock.steady()
-        return promise.gang is not None and members.heed_controllers([promise.gang], now)
+        return promise.gang is not None and members.on_controllers([promise.gang], now)
 
     def pod_groups_uninstalled(self) -> Decided[None]:
         """The cluster has no PodGroups any more: a pod whose label names one is in no gang."""
@@ -131,7 +131,7 @@ class Scheduler:
         elif kind is Promise:
             cache = self.cache
             cache.around.promises.replace(_of(Promise, facts))
-            cache.gangs.members.heed_controllers(list(cache.gangs.by_key), cache.clock.steady())
+            cache.gangs.members.on_controllers(list(cache.gangs.by_key), cache.clock.steady())
         elif kind is DaemonSet:
             self.cache.around.daemons.replace(_of(DaemonSet, facts))
         else:
@@ -173,17 +173,17 @@ class Scheduler:
         The pods that it matches or matched are matched again, in slices. Pods that could then go to a node are
         woken."""
         self.pod_events.governed_anew(namespace, name, policy)
-        self._heed_known_anew(self.pod_events.anew.go_on())
+        self._on_known_anew(self.pod_events.anew.go_on())
         return self.settle()
 
-    def _heed_known_anew(self, done: Iterable[Done]) -> None:
+    def _on_known_anew(self, done: Iterable[Done]) -> None:
         for namespace in self.pod_events.are_known_anew(done):
             self._requeue.governed_anew(namespace)
 
     def _hurry(self, pod: Pod) -> None:
         """Matches the pod, and its namespace if one slice suffices, to changed policies first."""
         if pod.namespace in self.cache.known_anew:
-            self._heed_known_anew(self.pod_events.anew.finish_soon(pod.namespace, pod.uid))
+            self._on_known_anew(self.pod_events.anew.finish_soon(pod.namespace, pod.uid))
 
     # -- the ledger ----------------------------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Scheduler:
         """Which of the sent nodes the pod may use; one for a gang's member or a pod that reserves.
 
         `alone`: as for `Verbs.filter`."""
-        self.pod_events.learn(pod.scheduler)
+        self.pod_events.note_scheduler(pod.scheduler)
         self._hurry(pod)
         return self._decided(self._filtering.filter(self.pod_events.as_asked(pod), sent, alone=alone))
 
@@ -242,7 +242,7 @@ class Scheduler:
         None for a gang's member: it would evict for half a gang, and its gang preempts as a whole. None for a pod that
         is gone or deleting."""
         cache = self.cache
-        self.pod_events.learn(pod.scheduler)
+        self.pod_events.note_scheduler(pod.scheduler)
         self._hurry(pod)
         pod = self.pod_events.as_asked(pod)
         if cache.safety_switches.observes(pod.namespace):
@@ -252,7 +252,7 @@ class Scheduler:
             # The pod went while kube-scheduler was trying it.
             return self._decided({})
         if pod.gang is not None:
-            self.pod_events.believe(pod)
+            self.pod_events.assume(pod)
             if known.node is None and cache.policies.placing.sleeps(pod, cache.clock.steady()):
                 self._requeue.settle()
             return self._decided({})
@@ -288,20 +288,20 @@ class Scheduler:
 
     # -- feedback ------------------------------------------------------------------------------------------------
 
-    def heed(self, told: Feedback) -> Decided[None]:
+    def on_event(self, told: Feedback) -> Decided[None]:
         """Takes in what became of an effect, or what else has happened."""
         if isinstance(told, Bound):
             self.pod_events.is_there(told.pod)
             self._binds.bound(told)
-        self.cache.policies.following.heed(told, self.cache.clock.steady())
+        self.cache.policies.following.on_event(told, self.cache.clock.steady())
         match told:
             case NotBound():
                 self._binds.not_bound(told)
             case Evicted(pod):
                 self.pod_events.is_leaving(pod.uid)
             case SwitchesChanged():
-                self._binds.heed_safety_switches()
-                self.pod_events.invalid_pods.heed_safety_switches()
+                self._binds.on_safety_switches()
+                self.pod_events.invalid_pods.on_safety_switches()
                 self._effects += map(WakePod, self._unschedulable.woken_in(self.cache.safety_switches.observes))
                 self._effects += (WakePod(self.cache.pods[uid]) for uid in self.cache.of_one.take_let_go())
             case _:
@@ -348,15 +348,15 @@ class Scheduler:
         if not cache.whole:
             return Decided(None)
         for held in cache.ledger.expire(now, self.pod_events.stays_held):
-            cache.policies.following.heed(Expired(held), now)
+            cache.policies.following.on_event(Expired(held), now)
         for node in cache.policies.following.tick(now):
             cache.ledger.capacity.reconsider(node)
-        self.pod_events.heed_time(now)
-        self._requeue.governed_otherwise(self.pod_events.heed_turns(now))
-        self._binds.heed_time(now)
+        self.pod_events.on_time(now)
+        self._requeue.governed_otherwise(self.pod_events.on_turns(now))
+        self._binds.on_time(now)
         self.pod_events.anew.work.renew()
         self._requeue.waking.work.renew()
-        self._heed_known_anew(self.pod_events.anew.go_on())
+        self._on_known_anew(self.pod_events.anew.go_on())
         return self.settle()
 
     def next_deadline(self) -> float | None:

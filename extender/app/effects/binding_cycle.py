@@ -138,7 +138,7 @@ class BindingCycle:
         return ""
 
     def _told(self, feedback: Feedback) -> None:
-        self._performer.do(self._scheduler.heed(feedback))
+        self._performer.do(self._scheduler.on_event(feedback))
 
     async def _pass_barrier(self, pod: PodRef, node: NodeName) -> Passage:
         # The gate exists before the `Scheduler` is called: its answer may open the gate of this very pod.

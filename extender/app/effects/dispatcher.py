@@ -170,22 +170,22 @@ class Effects:
                     self._placed(seconds)
             case WaitTold(pod, gang, note):
                 about = "PolicyWaiting" if gang is None else "PodWaiting" if lone_pod(gang) else "GangWaiting"
-                self._telling.tell(pod, EventType.WARNING, about, note)
+                self._telling.emit(pod, EventType.WARNING, about, note)
             case RoomSaved(key, needed, members):
                 note = f"{called(key, named(key))}: it has a backfill reservation for its {needed} places"
                 for pod in members:
-                    self._telling.tell(pod, EventType.NORMAL, "GangRoomSaved", note)
+                    self._telling.emit(pod, EventType.NORMAL, "GangRoomSaved", note)
             case TurnLost(key, seconds, members):
                 given_back = "its backfill reservation had no effect and is released"
                 note = f"{called(key, named(key))}: {given_back}; it gets none for {seconds:g} s"
                 for pod in members:
-                    self._telling.tell(pod, EventType.WARNING, "GangTurnLost", note)
+                    self._telling.emit(pod, EventType.WARNING, "GangTurnLost", note)
             case EvictFor():
                 self._evicting.preempt(effect)
             case EvictRest():
                 self._evicting.follow(effect)
             case Preempted():
-                self._evicting.heed(effect)
+                self._evicting.on_event(effect)
             case KeepRoomFor():
                 self._evicting.keep_room(effect)
             case LetRoomGo():
@@ -193,17 +193,17 @@ class Effects:
             case GangTimedOut(key, arrived, quorum, members):
                 for pod in members:
                     note = f"{called(key, named(key))}: {arrived} of {quorum} members were ready to be bound in time"
-                    self._telling.tell(pod, EventType.WARNING, "GangTimedOut", note)
+                    self._telling.emit(pod, EventType.WARNING, "GangTimedOut", note)
             case GangInPart(key, quorum, members, seconds):
                 bound = f"{len(members)} of {quorum} members are bound"
                 note = f"{called(key, named(key))}: {bound}; the others have {seconds:g} s to be bound"
                 for pod in members:
-                    self._telling.tell(pod, EventType.WARNING, "GangInPart", note)
+                    self._telling.emit(pod, EventType.WARNING, "GangInPart", note)
             case GangInDoubt(key, quorum, members):
                 bound = f"{len(members)} of {quorum} members are bound, and Escher does not know whether it ever ran"
                 note = f"{called(key, named(key))}: {bound}; Escher does not evict them. To start it again, delete them"
                 for pod in members:
-                    self._telling.tell(pod, EventType.WARNING, "GangInDoubt", note)
+                    self._telling.emit(pod, EventType.WARNING, "GangInDoubt", note)
             case VoidAttempts(_, members):
                 for ref in map(PodRef.of, members):
                     self._edits.begin("void", ref, partial(self._waker.void_attempt, ref))
@@ -213,11 +213,11 @@ class Effects:
                 _log.error("an internal error with a gang: Escher no longer handles it", gang=str(key), exc_info=defect)
                 note = f"{called(key, named(key))}: internal error in Escher; please report Escher's log"
                 for pod in members:
-                    self._telling.tell(pod, EventType.WARNING, "GangQuarantined", note)
+                    self._telling.emit(pod, EventType.WARNING, "GangQuarantined", note)
             case AskRefused(pod, ask):
                 of_gang = "TooMuch" if ask.too_much else "InvalidGang"
                 about = of_gang if ask == pod.gang else "InvalidAnnotation"
-                self._telling.tell(pod, EventType.WARNING, about, f"{ask.reason}; {ask.remedy}")
+                self._telling.emit(pod, EventType.WARNING, about, f"{ask.reason}; {ask.remedy}")
             case Withheld(act):
                 self._withheld(act)
             case PolicyFailed(policy, defect):
@@ -238,7 +238,7 @@ class Effects:
             if why:
                 _log.warning("a gang's bound members are not evicted", gang=str(key), why=why)
                 for pod in members:
-                    self.do(self._scheduler.heed(NotEvicted(pod.uid)))
+                    self.do(self._scheduler.on_event(NotEvicted(pod.uid)))
                 return
             name = self._scheduler.cache.gangs.naming.of(key)
             note = f"{called(key, name)}: the rest of {quorum} were not bound in time; this one is evicted"
@@ -259,10 +259,10 @@ class Effects:
         """Returns whether the pod is evicted."""
         evicted = await self._evict(pod)
         if evicted:
-            self._telling.tell_of_deed(pod, EventType.WARNING, "GangEvicted", note)
+            self._telling.emit_done(pod, EventType.WARNING, "GangEvicted", note)
             self._destroyed(EvictionKind.PART, pod, why)
         else:
-            self.do(self._scheduler.heed(NotEvicted(pod.uid)))
+            self.do(self._scheduler.on_event(NotEvicted(pod.uid)))
         return evicted
 
     async def _evict(self, pod: Pod) -> bool:

@@ -116,7 +116,7 @@ class Evicting:
         self._to_nominate: set[PodUid] = set()
 
     def _told(self, feedback: Feedback) -> None:
-        self._performer.do(self._scheduler.heed(feedback))
+        self._performer.do(self._scheduler.on_event(feedback))
 
     # -- for a gang ----------------------------------------------------------------------------------------------
 
@@ -200,12 +200,12 @@ class Evicting:
 
     async def _announce(self, order: EvictFor) -> None:
         """Reports the evictions by Events; nominations make kube-scheduler keep the room."""
-        if not self._scheduler.cache.gangs.waiting.preempting.tells(order.gang):
+        if not self._scheduler.cache.gangs.waiting.preempting.reports(order.gang):
             return
         name = self._scheduler.cache.gangs.naming.of(order.gang)
         note = f"{called(order.gang, name)}: {len(order.victims)} pods of lower priority are evicted for it"
         for pod in order.members:
-            self._telling.tell(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
+            self._telling.emit(pod, EventType.NORMAL, "PodPreempts" if lone_pod(order.gang) else "GangPreempts", note)
         await asyncio.gather(
             *(self._nominate(pod, node) for pod in order.members if (node := order.nominated.get(pod.uid)))
         )
@@ -243,7 +243,7 @@ class Evicting:
         allowed = not switches.protects(order.gang.namespace) and switches.allows(Act.PREEMPT, namespace)
         return known is not None and not known.deleting and allowed
 
-    def heed(self, preempted: Preempted) -> None:
+    def on_event(self, preempted: Preempted) -> None:
         """Records that kube-scheduler has evicted a victim that Escher had allowed."""
         victim, pod = preempted.victim, preempted.preemptor
         self._destroyed(
@@ -329,7 +329,7 @@ class Evicting:
                 share.evicted += 1
                 back_off.succeeded()
                 kind = EvictionKind.PREEMPTED if by == "PreemptedByGang" else EvictionKind.PREEMPTED_BY_POD
-                self._telling.tell_of_deed(pod, EventType.WARNING, by, f"evicted {said}")
+                self._telling.emit_done(pod, EventType.WARNING, by, f"evicted {said}")
                 self._destroyed(kind, pod, f"{why}{despite}: {left} of a unit of {size}")
                 took(pod)
         return None
@@ -368,7 +368,7 @@ class Evicting:
             return
         note = f"{left} of {size} members of its gang were evicted {why}; this one could not be evicted: {error}"
         for pod in rest:
-            self._telling.tell(pod, EventType.WARNING, "PreemptionUnfinished", note)
+            self._telling.emit(pod, EventType.WARNING, "PreemptionUnfinished", note)
 
     # -- nominations ---------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ class EventRecorder:
         self._told: Bounded[tuple[PodUid, str], None] = Bounded(_EVENTS_REMEMBERED)
         self._waiting: Counter[str] = Counter()
 
-    def tell(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+    def emit(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
         """Puts an Event on the pod, once for the same note. A lost Event may be written again."""
         seen = (pod.uid, note)
         if seen in self._told or self._waiting[pod.namespace] >= MOST_WAITING:
@@ -43,12 +43,12 @@ class EventRecorder:
         self._waiting[pod.namespace] += 1
         self._start(self._record(Notice(PodRef.of(pod), kind, reason, note)))
 
-    def tell_of_deed(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
+    def emit_done(self, pod: Pod, kind: EventType, reason: str, note: str) -> None:
         """As `tell`, for an act on the pod just now, also if the same note was written before.
 
         After a restore of etcd the act may happen again, and its first Event is gone."""
         self._told.pop((pod.uid, note), None)
-        self.tell(pod, kind, reason, note)
+        self.emit(pod, kind, reason, note)
 
     async def _record(self, notice: Notice) -> None:
         """Retries for a while: the Event may be about an outage of the API server."""

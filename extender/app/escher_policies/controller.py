@@ -160,11 +160,11 @@ class EscherPolicies:
                 yield name
                 yield from self.tending.in_force.take(name, entry.item)
 
-    def heed_quota(self, namespace: str | None = None) -> None:
+    def on_quota(self, namespace: str | None = None) -> None:
         """The namespace (None: any) may have room for more: puts waiting policies in force."""
         waiting = [each for each in self._refused if namespace is None or each.namespace == namespace]
         for name in list(self._let_in(waiting)):
-            self.tending.known.tell(name)
+            self.tending.known.notify(name)
 
     def waiting_for_quota(self, namespace: str) -> int:
         return sum(why == QUOTA_EXCEEDED and name.namespace == namespace for name, why in self._refused.items())

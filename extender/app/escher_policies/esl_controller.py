@@ -226,7 +226,7 @@ class EslController:
         kind = type_of(policy.parameters)
         try:
             if not isinstance(policy.parameters, Hosted):
-                return Answer(name=name, type=kind, task=task.name, requirement=_heeded(name, task))
+                return Answer(name=name, type=kind, task=task.name, requirement=_with_task(name, task))
             host = self._hosts.get(name)
             if host is not None and host.at_work is None:
                 await _either(host.begun, within=_BEGUN_WITHIN_SECONDS)
@@ -273,7 +273,7 @@ def tried(name: Identity, policy: PolicyInForce) -> None:
         hosted.made(name.namespace, name.name or "unnamed", policy.parameters)
 
 
-def _heeded(name: Identity, task: Task) -> PodRequirement:
+def _with_task(name: Identity, task: Task) -> PodRequirement:
     """Returns what a pod needs so that the policy matches it. Raises InvalidName."""
     require_label("task", task.name)
     if task.group:

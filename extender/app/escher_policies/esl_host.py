@@ -192,7 +192,7 @@ class HostedPolicies(PolicyAsks):
         self._logged: dict[ResourceKey, str] = {}
         self._keep = keep
         self._end_within = end_within
-        self._work = PolicyLoop(policies, self._heed, self._failed, hosting.pace)
+        self._work = PolicyLoop(policies, self._on_event, self._failed, hosting.pace)
         self._first: list[Event] | None = []
         """Events of the initial state, until all of them are passed."""
         self._seen: set[NodeName] = set()
@@ -295,7 +295,7 @@ class HostedPolicies(PolicyAsks):
                 self._tell(CapacitySeen(node, key, after.get(node, 0)))
 
     def _tell(self, event: Event) -> None:
-        (self._work.tell if self._first is None else self._first.append)(event)
+        (self._work.put if self._first is None else self._first.append)(event)
 
     def _sees(self, node: Node) -> bool:
         """Returns whether the policies get the node."""
@@ -323,7 +323,7 @@ class HostedPolicies(PolicyAsks):
 
     # -- what is done --------------------------------------------------------------------------------------------
 
-    def _heed(self, effect: Effect) -> None:
+    def _on_event(self, effect: Effect) -> None:
         match effect:
             case SetCapacity() | RemoveCapacity():
                 self._set(effect.resource, effect.node, units_of(effect))

@@ -240,7 +240,7 @@ def reopened(told: Iterable[Record]) -> Reopened:
     cache = scheduler.cache
     cache.staleness = Staleness(lambda: there.ages, there.stale_after)
     for name in there.schedulers:
-        cache.foreign_pods.learn(name)
+        cache.foreign_pods.note_scheduler(name)
     for namespace, switches in there.labelled.items():
         cache.safety_switches.set_labelled(namespace, switches)
     for kept in every(CapacityKept):

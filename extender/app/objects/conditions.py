@@ -162,4 +162,4 @@ class Conditions(Generic[O, S]):
                 self._said[name] = (item.uid, item.generation, status)
                 return
             self._said[name] = (item.uid, item.generation, status)
-            self._known.learn(stored, asked)
+            self._known.set_stored(stored, asked)

@@ -92,7 +92,7 @@ class Known(Generic[O]):
     def entries(self) -> Iterator[Entry[O]]:
         return iter(self._entries.values())
 
-    def tell(self, name: Identity) -> None:
+    def notify(self, name: Identity) -> None:
         """Something has changed for the object."""
         for hear in self.listeners:
             hear(name)
@@ -126,7 +126,7 @@ class Known(Generic[O]):
         for item in objects:
             name = identity(item.name)
             listed.add(name)
-            self._believe(name, item, answers, ends)
+            self._set_known(name, item, answers, ends)
             if not self._take(item, told=True):
                 self._doubt(name)
         for name in [name for name in self._entries if name not in listed]:
@@ -137,7 +137,7 @@ class Known(Generic[O]):
         self._settle()
         return ()
 
-    def _believe(self, name: Identity, item: O, answers: int, ends: int) -> None:
+    def _set_known(self, name: Identity, item: O, answers: int, ends: int) -> None:
         """No version and no end that was known when the list was requested counts against it."""
         if self._ended.get(item.uid, ends) < ends:
             self._ended.pop(item.uid, None)
@@ -149,7 +149,7 @@ class Known(Generic[O]):
         """What `learn` gets with the answer to a request that is sent now."""
         return Asked(identity(name), self.get(name), self._ends)
 
-    def learn(self, item: O, asked: Asked[O] | None = None) -> None:
+    def set_stored(self, item: O, asked: Asked[O] | None = None) -> None:
         """The store answered this to a write or a read of Escher's: the object exists."""
         name = identity(item.name)
         if asked is not None and self._went_back(item, asked):
@@ -183,7 +183,7 @@ class Known(Generic[O]):
 
     def _doubt(self, name: Identity) -> None:
         self.doubtful[name] = None
-        self.tell(name)
+        self.notify(name)
 
     def end(self, name: Named, uid: str) -> None:
         """The object with this uid does not exist any more."""
@@ -195,7 +195,7 @@ class Known(Generic[O]):
         if left is None:
             self.end(item.name, item.uid)
         else:
-            self.learn(left)
+            self.set_stored(left)
 
     def _take(self, item: O, *, told: bool) -> bool:
         """Whether the object was taken in: False if it is older than what is known."""
@@ -243,4 +243,4 @@ class Known(Generic[O]):
         else:
             self._entries[name] = entry
         for each in (name, *self._tell_first(name, None if entry is None else entry.item)):
-            self.tell(each)
+            self.notify(each)

@@ -44,7 +44,7 @@ class Writing(Generic[O, C]):
         entry, asked = self._known.get(name), self._known.asking(name)
         try:
             with rights_may_come():
-                self._known.learn(await self._store.get(name), asked)
+                self._known.set_stored(await self._store.get(name), asked)
         except Gone:
             if entry is not None:
                 self._known.end(name, entry.item.uid)
@@ -99,7 +99,7 @@ class Writing(Generic[O, C]):
         if not dry_run:
             if isinstance(attempt.step, Create):
                 self._marks.created(identity(name), mark)
-            self._known.learn(stored)
+            self._known.set_stored(stored)
         return stored
 
     def deleted(self, item: O, left: O | None) -> None:

@@ -92,7 +92,7 @@ class DecisionStream:
         self._most = most
         self._forget()
 
-    def tell(self, told: Told) -> None:
+    def emit(self, told: Told) -> None:
         """Adds the decision if it is of interest."""
         if isinstance(told, Filtered) and 1 < len(told.verdict.passed) == told.sent:
             # Nothing was decided.

@@ -48,30 +48,30 @@ class EventHooks:
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Pod | Node, now: float) -> None:
-        self._contained.tell_each(self._observes, lambda policy: policy.observe(fact, now))
+        self._contained.call_each(self._observes, lambda policy: policy.observe(fact, now))
 
     def bound(self, pod: Pod, now: float) -> None:
         """The Binding is written, and no watch has reported it yet.
 
         Policies that act get it as feedback: what they know of the pod may be newer than this."""
-        self._contained.tell_each(self._only_observes, lambda policy: policy.observe(pod, now))
+        self._contained.call_each(self._only_observes, lambda policy: policy.observe(pod, now))
 
     def forget(self, fact: Pod | Node) -> None:
-        self._contained.tell_each(self._observes, lambda policy: policy.forget(fact))
+        self._contained.call_each(self._observes, lambda policy: policy.forget(fact))
 
     def finished(self, pod: Pod, now: float) -> None:
-        self._contained.tell_each(self._outlives, lambda policy: policy.finished(pod, now))
+        self._contained.call_each(self._outlives, lambda policy: policy.finished(pod, now))
 
     def deleted(self, uid: PodUid, now: float) -> None:
-        self._contained.tell_each(self._outlives, lambda policy: policy.deleted(uid, now))
+        self._contained.call_each(self._outlives, lambda policy: policy.deleted(uid, now))
 
     # -- effects and what became of them -------------------------------------------------------------------------
 
     def take_effects(self) -> Iterator[GangEffect]:
         return chain.from_iterable(self._contained.ask_each(self._acts, lambda policy: policy.take_effects(), _NOTHING))
 
-    def heed(self, told: Feedback, now: float) -> None:
-        self._contained.tell_each(self._acts, lambda policy: policy.heed(told, now))
+    def on_event(self, told: Feedback, now: float) -> None:
+        self._contained.call_each(self._acts, lambda policy: policy.on_event(told, now))
 
     def take_requeue_hints(self) -> set[str]:
         """Namespaces whose matched pods may fit elsewhere now, though no node has gained room."""
@@ -80,7 +80,7 @@ class EventHooks:
 
     # -- order and time ------------------------------------------------------------------------------------------
 
-    def heed_held(self) -> None:
+    def on_held(self) -> None:
         """Tells the policies that count holdings what has changed of these."""
         ledger, pods = self._facts.ledger, self._facts.pods
         changed = ledger.changes.drain_holders()
@@ -94,11 +94,11 @@ class EventHooks:
             elif holding.kind is not HoldingKind.BOUND and uid in pods:
                 held[uid] = True
         if held:
-            self._contained.tell_each(self._counts_held, lambda policy: policy.hold(held))
+            self._contained.call_each(self._counts_held, lambda policy: policy.hold(held))
 
     def order_version(self) -> int:
         """A number that changes whenever `order` may answer otherwise than before."""
-        self.heed_held()
+        self.on_held()
         return sum(self._contained.ask_each(self._orders, lambda policy: policy.order_version, 0))
 
     def order(self, members: Sequence[Pod]) -> tuple[float, ...]:

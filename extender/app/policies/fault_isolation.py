@@ -45,7 +45,7 @@ class FaultIsolation:
                     answer = otherwise
                 yield answer
 
-    def tell_each(self, policies: Mapping[str, P], tell: Callable[[P], None], now: float | None = None) -> None:
+    def call_each(self, policies: Mapping[str, P], tell: Callable[[P], None], now: float | None = None) -> None:
         for name, policy in policies.items():
             if now is None or self.resting.get(name, now) <= now:
                 try:

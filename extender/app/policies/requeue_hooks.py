@@ -17,13 +17,13 @@ class RequeueHooks:
         self._settles = having(Settles, policies)
 
     def begin_slice(self, now: float) -> None:
-        self._contained.tell_each(self._settles, lambda policy: policy.begin_slice(now), now)
+        self._contained.call_each(self._settles, lambda policy: policy.begin_slice(now), now)
 
     def has_work(self, now: float) -> bool:
         return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False, now))
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
-        self._contained.tell_each(self._settles, lambda policy: policy.settle(gains, now), now)
+        self._contained.call_each(self._settles, lambda policy: policy.settle(gains, now), now)
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
         """All is settled: the nodes that are left for pods that wait for no policy."""

@@ -84,14 +84,14 @@ class ReservePermit:
 
     # -- reserve and permit --------------------------------------------------------------------------------------
 
-    def heed_held(self, pod: Pod, node: NodeName) -> None:
+    def on_held(self, pod: Pod, node: NodeName) -> None:
         """Units are held for the pod, which is not bound."""
         if self._reserves and self._reserved.get(pod.uid, (pod, None))[1] != node:
             self._let_go(pod.uid)
             self._reserved[pod.uid] = (pod, node)
-            self._contained.tell_each(self._reserves, lambda policy: policy.reserve(pod, node))
+            self._contained.call_each(self._reserves, lambda policy: policy.reserve(pod, node))
 
-    def heed_released(self) -> None:
+    def on_released(self) -> None:
         """Unreserves pods that hold their units no more, or are bound. O(unbound holders)."""
         for uid, (_, node) in list(self._reserved.items()):
             held, pod = self._facts.ledger.holding(uid), self._facts.pods.get(uid)
@@ -100,7 +100,7 @@ class ReservePermit:
 
     def _let_go(self, uid: PodUid) -> None:
         if (reserved := self._reserved.pop(uid, None)) is not None:
-            self._contained.tell_each(self._reserves, lambda policy: policy.unreserve(reserved[0]))
+            self._contained.call_each(self._reserves, lambda policy: policy.unreserve(reserved[0]))
 
     def permit(self, pod: Pod, node: NodeName, now: float) -> Permit:
         """First refusal, else longest wait; the pod's owner is asked only if all others allow."""

@@ -86,7 +86,7 @@ class Capacities:
         """Keys that may get more once all objects that arrived together are known."""
         self._begun = False
         """Whether the first list is known."""
-        self.heed: Callable[[ResourceKey, Units], None] = lambda key, units: None
+        self.on_event: Callable[[ResourceKey, Units], None] = lambda key, units: None
         """Takes the units by node that are in force of a key from now on."""
         in_force.followers.append(self._follow)
 
@@ -294,7 +294,7 @@ class Capacities:
             for node in after:
                 self.cache.ledger.capacity.reconsider(node)
         if before != after:
-            self.heed(key, after)
+            self.on_event(key, after)
         changed = {node: after.get(node, 0) for node in before | after if before.get(node, 0) != after.get(node, 0)}
         if changed:
             self._performer.do(self._scheduler.set_capacities(key, changed))

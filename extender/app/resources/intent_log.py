@@ -157,7 +157,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         created = await self._written(name, empty, self._store.create(Declared(name, empty)))
         content = self._store.merge(name, Replacement(empty, intent), if_version=created.resource_version)
         try:
-            self.known.learn(await self._written(name, intent, content))
+            self.known.set_stored(await self._written(name, intent, content))
         except Gone as error:
             raise Unavailable(f"another client deleted the intent {name}", retry_after=1.0) from error
 
@@ -224,7 +224,7 @@ class IntentLog(Expiry[Declared[Intent]]):
         left = tuple(former for former in intent.formers if former.name in on_their_way)
         try:
             change = Replacement(intent, replace(intent, formers=left, given_up=True))
-            self.known.learn(await self._store.merge(stored.name, change, if_version=stored.resource_version))
+            self.known.set_stored(await self._store.merge(stored.name, change, if_version=stored.resource_version))
         except (Occupied, Gone):
             return False
         self._lingering[transaction] = self.now().steady + _ON_ITS_WAY
@@ -326,7 +326,7 @@ class IntentLog(Expiry[Declared[Intent]]):
                 stored = await self._store.merge(name, change, if_version=stored.resource_version)
             except (Occupied, Gone) as error:
                 raise Unavailable(f"other clients are changing the intent {name}", 1.0) from error
-            self.known.learn(stored)
+            self.known.set_stored(stored)
         self._taking_back.marks.void(transaction)
 
         async def still() -> bool:

@@ -55,7 +55,7 @@ class Rollback:
             try:
                 mark = self._marks.like(there.mark)
                 now = await self._store.annotate(name, mark=mark, if_version=there.resource_version)
-                self._known.learn(now)
+                self._known.set_stored(now)
                 self._takes_the_place(of=there, now=now)
             except (Occupied, Gone):
                 await self._writing.refresh(name)
@@ -91,7 +91,7 @@ class Rollback:
             self._marks.restored(before.mark)
             # The custom resource definition forbids the creation of an object with both nodes and a choice.
             made = await self._store.create(before if before.choice is None else replace(before, nodes={}))
-            self._known.learn(made)
+            self._known.set_stored(made)
             if made.nodes != before.nodes:
                 await self._merge(before, restoring(made, before, before.nodes), made.resource_version)
             self._takes_the_place(of=before, now=replace(made, nodes=before.nodes))
@@ -108,7 +108,7 @@ class Rollback:
 
     async def _merge(self, before: EphemeralResource, change: ResourceChange, version: str) -> None:
         stored = await self._store.merge(before.name, change, mark=before.mark, if_version=version)
-        self._known.learn(stored)
+        self._known.set_stored(stored)
 
     def _now_at(self, after: EphemeralResource) -> str:
         """Returns the object's present version if it is as Escher left it, else that of `after`.

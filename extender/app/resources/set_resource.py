@@ -76,7 +76,7 @@ class Resources:
     ) -> None:
         in_force = Effective(KIND)
         self.known: Known[EphemeralResource] = Known(scheduler.cache.clock, in_force.take, self._settle)
-        self.capacities = Capacities(scheduler, performer, in_force, self.known.tell)
+        self.capacities = Capacities(scheduler, performer, in_force, self.known.notify)
         self.placements = Placements(scheduler.cache, self.capacities)
         self._marks = marks or WriteIds()
         self.writing: Writing[EphemeralResource, ResourceChange] = Writing(KIND.name, self.known, store, self._marks)

@@ -103,10 +103,10 @@ class Rules:
         self._numbers: dict[object, int] = {}
         around.look_at(*_asks_of(pods))
         for pod in pods:
-            self._learn(pod)
+            self._add(pod)
         unlike = {(pod.namespace, frozenset(pod.labels.items())): pod for pod in pods}
         for term, having in around.repelling(list(unlike.values())).items():
-            self._heed_existing(term, having)
+            self._on_existing(term, having)
         terms = chain((each.term for each in self._away), (term for term, _ in self._away_from_others))
         near = chain.from_iterable(each.terms for each in self._near)
         asked = (*(each.peers for each in chain(terms, near)), *(each.spread.peers for each in self._even))
@@ -115,7 +115,7 @@ class Rules:
 
     # Counts.
 
-    def _learn(self, pod: Pod) -> None:
+    def _add(self, pod: Pod) -> None:
         constraints = pod.constraints
         if constraints is None:
             return
@@ -138,7 +138,7 @@ class Rules:
                 self._numbers[key] = len(self._even)
                 self._even.append(self._evened(spread, pod))
 
-    def _heed_existing(self, term: AffinityTerm, having: OnNodes) -> None:
+    def _on_existing(self, term: AffinityTerm, having: OnNodes) -> None:
         values = self._by_value(having, term.topology_key)
         if term in self._numbers:
             self._away[self._numbers[term]].having = values
@@ -164,10 +164,10 @@ class Rules:
     def _counting_for(self, spread: Spread, pod: Pod) -> Mapping[NodeName, None]:
         assert pod.constraints is not None
         keys = frozenset(each.topology_key for each in pod.constraints.spread)
-        likeness = pod if spread.heeds_affinity else replace(pod, node_selector={}, affinity=())
-        key = (keys, spread.heeds_taints, matching_of(likeness))
+        likeness = pod if spread.respects_affinity else replace(pod, node_selector={}, affinity=())
+        key = (keys, spread.respects_taints, matching_of(likeness))
         if key not in self._eligible:
-            accepting = matching(self.nodes).over(list(self.nodes), heeds_taints=spread.heeds_taints)(likeness)
+            accepting = matching(self.nodes).over(list(self.nodes), respects_taints=spread.respects_taints)(likeness)
             self._eligible[key] = {
                 name: None
                 for (name, node), accepts in zip(self.nodes.items(), accepting.tolist(), strict=True)
@@ -368,5 +368,5 @@ def _spread_key(spread: Spread, pod: Pod) -> tuple[object, ...]:
     """Equal for constraints that count the same nodes and the same pods."""
     assert pod.constraints is not None
     keys = tuple(each.topology_key for each in pod.constraints.spread)
-    selected = (frozenset(pod.node_selector.items()), pod.affinity) if spread.heeds_affinity else ()
-    return (spread, keys, selected, pod.tolerations if spread.heeds_taints else ())
+    selected = (frozenset(pod.node_selector.items()), pod.affinity) if spread.respects_affinity else ()
+    return (spread, keys, selected, pod.tolerations if spread.respects_taints else ())

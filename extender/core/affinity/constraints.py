@@ -72,9 +72,9 @@ class Spread:
     topology_key: str
     max_skew: int = 1
     min_domains: int = 1
-    heeds_affinity: bool = True
+    respects_affinity: bool = True
     """Whether only nodes count that the pod's node selector and node affinity allow."""
-    heeds_taints: bool = False
+    respects_taints: bool = False
     """Whether only nodes count whose taints the pod tolerates."""
     tasks: int = 0
     """Above 0: the expected pods; no topology domain has more than its even part of them."""

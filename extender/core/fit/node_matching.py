@@ -107,7 +107,7 @@ class NodeMatching:
         return node is not None and accepts(node, pod)
 
     def over(
-        self, names: Sequence[NodeName], *, heeds_taints: bool = True
+        self, names: Sequence[NodeName], *, respects_taints: bool = True
     ) -> Callable[[PodRules], npt.NDArray[np.bool_]]:
         """Returns a function from a pod to a mask over `names`; it is valid until a node changes.
 
@@ -121,7 +121,7 @@ class NodeMatching:
         def accepting(pod: PodRules) -> npt.NDArray[np.bool_]:
             assert version == self._version, "nodes have changed since"
             found = self._chosen_by(pod)
-            if heeds_taints:
+            if respects_taints:
                 found &= ~self._closed_to(pod)
             octets = np.frombuffer(found.to_bytes(size // 8 + 1, "little"), np.uint8)
             return np.unpackbits(octets, bitorder="little").view(np.bool_)[at]

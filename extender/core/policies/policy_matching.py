@@ -372,7 +372,7 @@ def _required(namespace: str, governed: tuple[MatchedPolicy, ...], own: Constrai
         beside.append(AffinityTerm(_governed_by(namespace, each.name), near.topology_key))
     for each, even in of_type(governed, Balance):
         peers = _governed_by(namespace, each.name)
-        spread.append(Spread(peers, even.topology_key, even.max_skew, heeds_taints=True, tasks=even.tasks))
+        spread.append(Spread(peers, even.topology_key, even.max_skew, respects_taints=True, tasks=even.tasks))
     required = replace(base, anti_affinity=tuple(apart), spread=tuple(spread), beside=tuple(beside))
     return required if required else None
 

@@ -125,7 +125,7 @@ class LaunchingEsl(PolicyEsl):
     # -- effects -----------------------------------------------------------------------------------------------------
 
     def decide(self, event: Event | None, now: float) -> list[Effect]:
-        effects = [] if event is None else self._heed(event, now)
+        effects = [] if event is None else self._on_event(event, now)
         for launch in list(self.launches.values()):
             pod = self.pod_of(launch.task.name)
             effects += self._without_pod(launch, now) if pod is None else self._with_pod(launch, pod, now)
@@ -139,7 +139,7 @@ class LaunchingEsl(PolicyEsl):
         launch.ending = pod.uid
         return [StopTask(pod.namespace, pod.name, pod.uid)]
 
-    def _heed(self, event: Event, now: float) -> list[Effect]:
+    def _on_event(self, event: Event, now: float) -> list[Effect]:
         if not isinstance(event, EffectRefused) or not isinstance(event.effect, LaunchTask | CancelTask | StopTask):
             return []
         change = event.effect

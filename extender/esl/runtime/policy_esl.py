@@ -292,7 +292,7 @@ class PolicyEsl(ABC):
         match event:
             case PodSeen(Pod(namespace=namespace, name=name)) | PodGone(namespace, name):
                 before = self.view.pods.get((namespace, name))
-        self._furnishing.heed(event, now)
+        self._furnishing.on_event(event, now)
         self.view.take(event)
         if before is not None and before.namespace == self.namespace:
             self._forget_pod(before)

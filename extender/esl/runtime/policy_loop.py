@@ -26,7 +26,7 @@ class PolicyLoop:
     def __init__(
         self,
         esl: Esl,
-        heed: Callable[[Effect], None],
+        on_event: Callable[[Effect], None],
         on_failure: Callable[[BaseException], None] = lambda error: None,
         pace: Pace | None = None,
     ) -> None:
@@ -38,7 +38,7 @@ class PolicyLoop:
         """Set at each event and each failure; clear it to wait for the next."""
         self.failure: BaseException | None = None
         self._esl = esl
-        self._heed = heed
+        self._on_event = on_event
         self._on_failure = on_failure
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -66,7 +66,7 @@ class PolicyLoop:
         """Seconds, on the clock of the ESL."""
         return self._loop.time()
 
-    def tell(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """The ESL takes the event in, and its effects are passed on.
 
         `Several` takes it in at the loop's next turn, with all events that have come by then."""
@@ -119,7 +119,7 @@ class PolicyLoop:
     def perform(self, effects: Iterable[Effect]) -> None:
         """Passes the effects on and sets the timer for the next deadline."""
         for effect in effects:
-            self._heed(effect)
+            self._on_event(effect)
         self._set_timer()
         self.changed.set()
 
@@ -145,7 +145,7 @@ class PolicyLoop:
 
     def _time_passes(self) -> None:
         try:
-            self.tell(TimePassed())
+            self.put(TimePassed())
         except Exception as error:
             self.fail(error)
 

@@ -66,7 +66,7 @@ class ResourceSync:
 
     # -- events ------------------------------------------------------------------------------------------------------
 
-    def heed(self, event: Event, now: float) -> None:
+    def on_event(self, event: Event, now: float) -> None:
         """Takes in what the event says of the writes. Call it before the view takes the event."""
         match event:
             case CapacityConfirmed(node, resource):

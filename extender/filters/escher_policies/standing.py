@@ -96,7 +96,7 @@ class Standing:
         elif (known := self._pods.pop(fact.uid, None)) is not None:
             self._leave_out(known)
             # It may have held a node.
-            self._heed_move(known, -1)
+            self._on_move(known, -1)
 
     def _look_anew(self) -> None:
         self._places = None
@@ -123,7 +123,7 @@ class Standing:
             if isinstance(each.parameters, AntiAffinity) and each.parameters.away_from:
                 self._count_apart(pod.namespace, each, each.parameters.away_from, by)
         if pod.node is not None:
-            self._heed_move(pod, by)
+            self._on_move(pod, by)
         elif pod.uid in self._holds:
             self._count_held(pod, self._holds[pod.uid], by)
 
@@ -186,12 +186,12 @@ class Standing:
                     del self._keeping_away[namespace, meant]
 
     def reserve(self, pod: Pod, node: NodeName) -> None:
-        self._heed_move(pod, +1)
+        self._on_move(pod, +1)
 
     def unreserve(self, pod: Pod) -> None:
-        self._heed_move(pod, -1)
+        self._on_move(pod, -1)
 
-    def _heed_move(self, pod: Pod, by: int) -> None:
+    def _on_move(self, pod: Pod, by: int) -> None:
         """The pod takes a placement or leaves it; freed one-node domains need no hint."""
         for each in pod.governed:
             if by < 0 and any(map(_keeps_from_places, self._keeping_away.get((pod.namespace, each.name), ()))):

@@ -110,7 +110,7 @@ async def test_what_is_decided_comes_as_it_happens(management: NotedManagement) 
     async with following(management) as stream:
         assert stream.status == 200
         assert stream.headers["content-type"].startswith("text/event-stream")
-        management.announcements.tell(GangPlanned(TRAIN))
+        management.announcements.emit(GangPlanned(TRAIN))
         assert await stream.event() == (
             "GangPlanned",
             {
@@ -118,7 +118,7 @@ async def test_what_is_decided_comes_as_it_happens(management: NotedManagement) 
                 "gang": "train", "pod": "", "node": "", "detail": "",
             },
         )  # fmt: skip
-        management.announcements.tell(BindEnded(PodRef("team-a", "p", PodUid("u")), NodeName("n1"), "it is gone"))
+        management.announcements.emit(BindEnded(PodRef("team-a", "p", PodUid("u")), NodeName("n1"), "it is gone"))
         what, said = await stream.event()
         assert (what, said["pod"], said["node"], said["detail"]) == ("PodNotBound", "p", "n1", "it is gone")
 
@@ -126,7 +126,7 @@ async def test_what_is_decided_comes_as_it_happens(management: NotedManagement) 
 async def test_what_tenants_write_ends_no_event_and_is_no_command(management: NotedManagement) -> None:
     hostile = "\x1b[2J\r\n\ndata: FORGED \u202e\u2028\x7f\x9b\U000e0001"
     async with following(management) as stream:
-        management.announcements.tell(BindEnded(PodRef("team-a", "p", PodUid("u")), NodeName("n1"), hostile))
+        management.announcements.emit(BindEnded(PodRef("team-a", "p", PodUid("u")), NodeName("n1"), hostile))
         block = await stream.block()
         assert block.replace("\n", "").isprintable()
         assert block.isascii()
@@ -136,7 +136,7 @@ async def test_what_tenants_write_ends_no_event_and_is_no_command(management: No
 
 async def test_whoever_comes_back_hears_what_came_meanwhile(management: NotedManagement) -> None:
     for _ in range(3):
-        management.announcements.tell(GangPlanned(TRAIN))
+        management.announcements.emit(GangPlanned(TRAIN))
     async with following(management, last_event_id="1") as stream:
         assert [(await stream.event())[1]["number"] for _ in range(2)] == [2, 3]
 
@@ -144,7 +144,7 @@ async def test_whoever_comes_back_hears_what_came_meanwhile(management: NotedMan
 async def test_what_was_forgotten_is_counted(management: NotedManagement) -> None:
     management.announcements.remember(2)
     for _ in range(5):
-        management.announcements.tell(GangPlanned(TRAIN))
+        management.announcements.emit(GangPlanned(TRAIN))
     async with following(management, last_event_id="1") as stream:
         assert await stream.event() == ("Missed", {"count": 2, "before": 4})
         assert [(await stream.event())[1]["number"] for _ in range(2)] == [4, 5]
@@ -156,10 +156,10 @@ async def test_who_falls_behind_is_dropped_and_begins_again_with_what_is_remembe
     management.announcements.remember(2)
     async with following(management) as stream:
         # It has begun to wait.
-        management.announcements.tell(GangPlanned(TRAIN))
+        management.announcements.emit(GangPlanned(TRAIN))
         assert (await stream.event())[1]["number"] == 1
         for _ in range(5):
-            management.announcements.tell(GangPlanned(TRAIN))
+            management.announcements.emit(GangPlanned(TRAIN))
         assert (await stream.whole()).startswith("id: 4\nevent: Missed\n")
         assert await stream.event() == ("Missed", {"count": 3, "before": 5})
     async with following(management, last_event_id="4") as stream:
@@ -179,28 +179,28 @@ async def test_an_event_is_written_once_for_all_who_follow(
     app = service(management=management)
     async with AsyncExitStack() as held:
         streams = [await held.enter_async_context(following(app, query)) for query in ("", "namespace=team-w") * 10]
-        management.announcements.tell(GangPlanned(GangKey("team-w", "written-once")))
+        management.announcements.emit(GangPlanned(GangKey("team-w", "written-once")))
         assert {(await stream.event())[1]["gang"] for stream in streams} == {"written-once"}
     assert written == [1]
 
 
 async def test_a_number_of_an_earlier_life_begins_with_the_first_of_this(management: NotedManagement) -> None:
-    management.announcements.tell(GangPlanned(TRAIN))
+    management.announcements.emit(GangPlanned(TRAIN))
     async with following(management, last_event_id="900") as stream:
         assert (await stream.event())[1]["number"] == 1
 
 
 async def test_of_one_namespace_alone(management: NotedManagement) -> None:
     async with following(management, "namespace=team-b") as stream:
-        management.announcements.tell(GangPlanned(TRAIN))
-        management.announcements.tell(GangBound(GangKey("team-b", "other"), 0.25))
+        management.announcements.emit(GangPlanned(TRAIN))
+        management.announcements.emit(GangBound(GangKey("team-b", "other"), 0.25))
         what, said = await stream.event()
         assert (what, said["gang"], said["number"]) == ("GangBound", "other", 2)
 
 
 async def test_it_ends_with_the_service(management: NotedManagement) -> None:
     async with following(management) as stream:
-        management.announcements.tell(GangPlanned(TRAIN))
+        management.announcements.emit(GangPlanned(TRAIN))
         management.announcements.close()
         assert (await stream.event())[0] == "GangPlanned"
         await asyncio.wait_for(stream.ended.wait(), 5)

@@ -121,7 +121,7 @@ async def test_a_stream_that_the_service_ends_makes_place() -> None:
     app = service(management=management, entry=Entry(streams=streams))
     async with following(app, client=ELSEWHERE) as stream:
         assert sum(streams.open.values()) == 3
-        management.announcements.tell(GangPlanned(GangKey("team-a", "train")))
+        management.announcements.emit(GangPlanned(GangKey("team-a", "train")))
         management.announcements.close()
         await stream.ended.wait()
     assert not streams.open
@@ -174,7 +174,7 @@ async def test_a_caller_that_reads_too_slowly_is_told_what_it_has_missed_and_mak
         line.send(FOLLOW)
     for _ in range(50):
         await asyncio.sleep(0.1)
-        management.announcements.tell(GangPlanned(GangKey("team-a", "train")))
+        management.announcements.emit(GangPlanned(GangKey("team-a", "train")))
     slow.read_all()
     await asyncio.sleep(1)
     assert slow.told.count(b"event: ") == 1

@@ -129,11 +129,11 @@ class TestWhoLeavesAPlaceOfSeveralNodes:
         world.place("stranger", 100, annotations=naming("quiet", "loud"))
         world.govern("far", AntiAffinity())
         world.create(pod("alone", {"cpu": 10}, annotations=naming("far"), node=ON_N1))
-        world.scheduler.cache.gangs.waiting.stirred.clear()
-        world.scheduler.cache.gangs.planning.heed_departure(world.known("alone"))
-        assert not world.scheduler.cache.gangs.waiting.stirred
-        world.scheduler.cache.gangs.planning.heed_departure(world.known("one"))
-        assert world.scheduler.cache.gangs.waiting.stirred
+        world.scheduler.cache.gangs.waiting.to_requeue.clear()
+        world.scheduler.cache.gangs.planning.on_departure(world.known("alone"))
+        assert not world.scheduler.cache.gangs.waiting.to_requeue
+        world.scheduler.cache.gangs.planning.on_departure(world.known("one"))
+        assert world.scheduler.cache.gangs.waiting.to_requeue
 
     def test_the_pod_beside_which_a_gang_was_to_be(self) -> None:
         world = PolicyWorld(zones="ab", cpu=2000)

@@ -85,7 +85,7 @@ class EslDriver:
         """
         self._requests = requests
         self._several = esl if isinstance(esl, Several) else None
-        self._work = PolicyLoop(esl, self._heed, self._failed)
+        self._work = PolicyLoop(esl, self._on_event, self._failed)
         self._report = report
         self._notice = notice
         self._namespace = namespace
@@ -96,12 +96,12 @@ class EslDriver:
         told: Collection[str] | None = None if self._several is None else self._several.domains
         self._node_facts = NodeFacts(
             namespace,
-            lambda *seen: self.tell(CapacitySeen(*seen)),
+            lambda *seen: self.put(CapacitySeen(*seen)),
             None
             if told is None
-            else Nodes(told, lambda node: self.tell(NodeSeen(node)), lambda name: self.tell(NodeGone(name))),
+            else Nodes(told, lambda node: self.put(NodeSeen(node)), lambda name: self.put(NodeGone(name))),
         )
-        self._pods = PodFacts(self.tell)
+        self._pods = PodFacts(self.put)
         self._first: list[Event] | None = None if self._several is None else []
         """Events for `Several` until the first lists are complete; otherwise None."""
         self._lanes: dict[str, deque[Effect]] = {}
@@ -159,12 +159,12 @@ class EslDriver:
         """The namespace's resources on each node, as last seen or written."""
         return self._node_facts.keys
 
-    def tell(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """Passes the event to the ESL, or keeps it until the first lists are complete."""
         if self._first is not None:
             self._first.append(event)
         else:
-            self._work.tell(event)
+            self._work.put(event)
 
     def perform(self, effects: Iterable[Effect]) -> None:
         """Starts these effects, and sets the timer for the ESL's next due time."""
@@ -183,7 +183,7 @@ class EslDriver:
         """The first error of the ESL or of a spawned task."""
         return self._work.failure
 
-    def _heed(self, effect: Effect) -> None:
+    def _on_event(self, effect: Effect) -> None:
         if isinstance(effect, Report):
             self._report(effect)
         elif isinstance(effect, Notice):
@@ -235,9 +235,9 @@ class EslDriver:
             waiting.popleft()
         for effect in latest.values():
             if refusal is not None:
-                self.tell(EffectRefused(effect, str(refusal)))
+                self.put(EffectRefused(effect, str(refusal)))
             else:
-                self.tell(CapacityConfirmed(node, effect.resource, desired.get(effect.resource, 0)))
+                self.put(CapacityConfirmed(node, effect.resource, desired.get(effect.resource, 0)))
         if refusal is None:
             self._node_facts.wrote(node, version, {resource: desired.get(resource, 0) for resource in latest})
 
@@ -245,4 +245,4 @@ class EslDriver:
         event = await self._changes.carry_out(waiting[0])
         waiting.popleft()
         if event is not None:
-            self.tell(event)
+            self.put(event)

@@ -147,7 +147,7 @@ class ExtendedResourceGangs:
         for pod in self._driver.known_pods():
             # Members that already existed before the gang was started.
             if not keys.isdisjoint(pod.requests):
-                self._driver.tell(PodSeen(pod))
+                self._driver.put(PodSeen(pod))
         return run
 
     def _require_fresh(self, spec: GangSpec) -> None:

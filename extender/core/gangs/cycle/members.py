@@ -37,7 +37,7 @@ class EndedWell:
         self._of: dict[GangKey, dict[PodUid, Pod]] = {}
         self._keys: dict[PodUid, GangKey] = {}
 
-    def heed(self, pod: Pod) -> None:
+    def on_event(self, pod: Pod) -> None:
         """Records the pod if it succeeded, had a node and is not being deleted; else forgets it."""
         self.forget(pod.uid)
         ended_well = pod.finished and pod.succeeded and pod.node is not None and not pod.deleting
@@ -86,7 +86,7 @@ class Members:
 
     def _observe(self, pod: Pod, now: float) -> Gang | None:
         former = self._table.of(pod.uid)
-        self.ended_well.heed(pod)
+        self.ended_well.on_event(pod)
         ask = pod.gang if isinstance(pod.gang, GangAsk) else None
         if former is not None and (ask is None or ask.key != former.key):
             self._remove(pod.uid, now)
@@ -108,12 +108,12 @@ class Members:
         elif pod.deleting:
             self._leave(gang, pod.uid, now)
         else:
-            self._heed_arrival(gang, now)
+            self._on_arrival(gang, now)
         self._barrier.open_if_complete(gang)
         self._quorums.weigh(gang, now)
         return gang
 
-    def _heed_arrival(self, gang: Gang, now: float) -> None:
+    def _on_arrival(self, gang: Gang, now: float) -> None:
         if gang.phase is Phase.PLANNED and not gang.missing:
             self._planning.all_are_there(gang, now)
 
@@ -134,10 +134,10 @@ class Members:
         if known is None:
             gang.roster.succeeded.update(self.ended_well.of_the_run(gang.key, pod))
         if known is None or known.gang != ask:
-            self._heed_terms(gang)
+            self._on_terms(gang)
         self._waiting.members_changed(gang)
 
-    def heed_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
+    def on_controllers(self, keys: Iterable[GangKey], now: float) -> bool:
         """Updates quorums after these controllers changed; returns whether a gang's terms changed."""
         changed = [
             gang
@@ -146,10 +146,10 @@ class Members:
         ]
         for gang in changed:
             with self._quarantine.containing(gang.key):
-                self._heed_terms(gang)
+                self._on_terms(gang)
                 self._waiting.members_changed(gang)
                 if gang.phase is not Phase.QUARANTINED:
-                    self._heed_arrival(gang, now)
+                    self._on_arrival(gang, now)
                     self._barrier.open_if_complete(gang)
                     self._quorums.weigh(gang, now)
         return bool(changed)
@@ -159,10 +159,10 @@ class Members:
         has_run = gang.roster.asked.with_node > 0
         return gang.terms.as_asked_by(gang.roster, self._planning.promises.parallel(gang.key) if has_run else None)
 
-    def _heed_terms(self, gang: Gang) -> None:
+    def _on_terms(self, gang: Gang) -> None:
         gang.terms = self._terms(gang)
 
-    def heed_policies(self, namespace: str, now: float) -> None:
+    def on_policies(self, namespace: str, now: float) -> None:
         """Gives up plans in the namespace that its changed policies do not allow.
 
         The policies may match only other pods, which must keep away from these."""
@@ -210,7 +210,7 @@ class Members:
         gang.roster.drop(uid)
         gang.barrier.writing.pop(uid, None)
         gang.plan.displaced.pop(uid, None)
-        self._heed_terms(gang)
+        self._on_terms(gang)
         self._waiting.members_changed(gang)
         if gang.roster.members:
             self._quorums.weigh(gang, now)

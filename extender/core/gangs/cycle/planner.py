@@ -46,7 +46,7 @@ class Planning:
     _reserve_at_filter: bool
     _drawn: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Gangs that did not fit, and that more pods in the right topology domain may help."""
-    heed_given_up: Callable[[GangKey, str], None] | None = field(default=None, init=False)
+    on_given_up: Callable[[GangKey, str], None] | None = field(default=None, init=False)
     """Called with each plan that is given up, and the reason."""
     given_up: set[str] = field(default_factory=set, init=False)
     """Namespaces of gangs that lost their places, and that have not been reported yet."""
@@ -230,8 +230,8 @@ class Planning:
         """As `give_up`, but the caller sets the phase."""
         self._places.release(gang)
         self.given_up.add(gang.key.namespace)
-        if self.heed_given_up is not None:
-            self.heed_given_up(gang.key, reason)
+        if self.on_given_up is not None:
+            self.on_given_up(gang.key, reason)
         self._table.turn_back(gang, list(gang.barrier.arrived), reason)
         gang.plan.deadline = None
         gang.plan.displaced.clear()
@@ -260,7 +260,7 @@ class Planning:
         """Whether the quorum would have room beside the resident pods."""
         return bool(gang.needed) and self._feasibility.could_ever_fit(gang)
 
-    def heed_bystander(self, pod: Pod) -> None:
+    def on_bystander(self, pod: Pod) -> None:
         """The pod is bound: tries gangs again that want to be near such pods, or spread among them."""
         for key in list(self._drawn):
             gang = self._table.by_key.get(key)
@@ -269,7 +269,7 @@ class Planning:
             elif any(_draws(member, pod) for member in gang.roster.members.values()):
                 self._waiting.changed(gang)
 
-    def heed_departure(self, pod: Pod) -> None:
+    def on_departure(self, pod: Pod) -> None:
         """A pod that policies matched is gone: gangs with rules about it may fit on more nodes."""
         for key in self._waiting.queue:
             if key.namespace == pod.namespace and _is_concerned(self._table.by_key[key], pod):

@@ -79,7 +79,7 @@ class Quorums:
             gang.remember(Past.NOBODY_LEFT)
         if not gang.roster.bound:
             gang.barrier.trial, gang.barrier.given_up = None, 0
-        self._heed_part(gang, now)
+        self._on_part(gang, now)
 
     def _has_its_quorum(self, gang: Gang, now: float) -> None:
         if gang.phase is Phase.BOUND:
@@ -100,7 +100,7 @@ class Quorums:
 
     # -- partial gangs and doubts --------------------------------------------------------------------------------
 
-    def _heed_part(self, gang: Gang, now: float) -> None:
+    def _on_part(self, gang: Gang, now: float) -> None:
         """Starts or ends the time in which a proven partial gang may be completed."""
         proof = part_of(gang)
         if proof is None:
@@ -153,7 +153,7 @@ class Quorums:
             self._planning.give_up(gang, now, TOO_LATE)
         self.weigh(gang, now)
 
-    def tell_of_doubts(self, now: float) -> None:
+    def report_doubts(self, now: float) -> None:
         """Reports each doubt once."""
         for key in [key for key, until in self.in_doubt.items() if until <= now]:
             self.in_doubt[key] = float("inf")

@@ -58,7 +58,7 @@ class Settling:
     def has_work(self) -> bool:
         """Whether there is work although no node may have gained room."""
         news = self._surplus.has_news or self._waiting.quota.has_news
-        return news or bool(self._waiting.stirred or self._changed or self._left or self._news_for_surplus)
+        return news or bool(self._waiting.to_requeue or self._changed or self._left or self._news_for_surplus)
 
     def begin_slice(self) -> None:
         """Starts a slice: its whole budget of work is available again."""
@@ -84,8 +84,8 @@ class Settling:
         if self._next_turn is None:
             self._tried.clear()
         self._left, self._next_turn = {}, None
-        self._waiting.heed_quota()
-        later = self._line_up_stirred(now)
+        self._waiting.on_quota()
+        later = self._line_up_requeued(now)
         for gang in self._queue.candidates(gains, self._in_turn):
             if gang.key in later:
                 self._queue.left_alone = gang.key
@@ -109,23 +109,23 @@ class Settling:
             for gang, uid in self._surplus.to_wake(news, now):
                 self._table.wake(gang, uid)
 
-    def _line_up_stirred(self, now: float) -> Collection[GangKey]:
+    def _line_up_requeued(self, now: float) -> Collection[GangKey]:
         """Lines up the changed gangs, except those tried already in this pass, which it returns."""
-        stirred, self._waiting.stirred = self._waiting.stirred, {}
+        requeued, self._waiting.to_requeue = self._waiting.to_requeue, {}
         if self._in_turn_at != self._queue.version:
             gone = [
                 key for key in self._changed if (gang := self._table.by_key.get(key)) is None or gang not in self._queue
             ]
-            stirred = {**dict.fromkeys(gone), **stirred}
+            requeued = {**dict.fromkeys(gone), **requeued}
             for key in gone:
                 del self._changed[key]
         calm: dict[str, bool] = {}
         anew = []
-        for gang in self._handled(stirred):
+        for gang in self._handled(requeued):
             namespace = gang.key.namespace
             if namespace not in calm:
                 calm[namespace] = not (self._switches.observes(namespace) or self._waiting.quota.concerns(namespace))
-            # All gangs of a namespace are stirred at once when its policies change.
+            # All gangs of a namespace are requeued at once when its policies change.
             if not (calm[namespace] and self._queue.is_as_it_was(gang) and not gang.holds_a_plan):
                 self._line_up(gang, now)
                 anew.append(gang)
@@ -133,12 +133,12 @@ class Settling:
             self._table.handled = gang.key
             for uid in self._surplus.with_own_place(gang) if gang.holds_a_plan else ():
                 self._table.wake(gang, uid)
-        later = self._tried & stirred.keys()
-        self._waiting.stirred |= dict.fromkeys(sorted(later))
-        self._changed |= stirred
+        later = self._tried & requeued.keys()
+        self._waiting.to_requeue |= dict.fromkeys(sorted(later))
+        self._changed |= requeued
         for key in later:
             del self._changed[key]
-        if stirred:
+        if requeued:
             self._in_turn_at = -1
         self._stand_in_turn()
         return later
@@ -175,9 +175,9 @@ class Settling:
         if not gang.holds_a_plan:
             self._waiting.quota.leave(gang)
 
-    def _try(self, gang: Gang, gains: Collection[NodeName], stirred: Collection[GangKey], now: float) -> None:
+    def _try(self, gang: Gang, gains: Collection[NodeName], requeued: Collection[GangKey], now: float) -> None:
         is_saved_for = gang is self._queue.saved.gang
-        news = None if gang.key in stirred else gains
+        news = None if gang.key in requeued else gains
         if not is_saved_for or self._queue.may_fit(gang, news):
             self._take_work(gang)
             if self._planning.plan(gang, None, list(gains), now):
@@ -187,7 +187,7 @@ class Settling:
                 return
         if is_saved_for:
             self._queue.saved.save(gains, now)
-        if gang.key in stirred and (member := next((pod for pod in gang.roster.unplaced() if pod.at_our_gate), None)):
+        if gang.key in requeued and (member := next((pod for pod in gang.roster.unplaced() if pod.at_our_gate), None)):
             # kube-scheduler neither asks about a gated pod nor reports it.
             gang.waits_anew_for(NO_ROOM)
             self._table.effects.append(GangTurnedAway(gang.key, member, NO_ROOM, gang.wait.shortfall))
@@ -226,7 +226,7 @@ class Settling:
         overtakes = self._overtakes(gang, now)
         if not overtakes and (self._next_turn is None or gang.turn <= self._next_turn):
             return False
-        self._waiting.stirred[gang.key] = None
+        self._waiting.to_requeue[gang.key] = None
         return True
 
     def _overtakes(self, gang: Gang, now: float) -> bool:
@@ -238,7 +238,7 @@ class Settling:
 
     def look_again(self) -> None:
         """Requeues every gang as if it had changed."""
-        self._waiting.stirred |= dict.fromkeys(self._queue)
+        self._waiting.to_requeue |= dict.fromkeys(self._queue)
         self._changed, self._in_turn = {}, []
         self._surplus.look_again()
 
@@ -254,15 +254,15 @@ class Settling:
             None if unasked is None else unasked[1],
         )
 
-    def heed_time(self, now: float) -> bool:
+    def on_time(self, now: float) -> bool:
         """Makes or reserves room for the gang whose turn it is; returns whether to requeue."""
         try:
-            return self._preempt(now) or self._heed_turn(now)
+            return self._preempt(now) or self._on_turn(now)
         except Exception as defect:
             self._quarantine.contain(self._table.handled, defect)
         return True
 
-    def _heed_turn(self, now: float) -> bool:
+    def _on_turn(self, now: float) -> bool:
         while (unasked := self._waiting.next_unasked()) is not None and unasked[1] <= now:
             self._table.handled = unasked[0]
             self._waiting.enter_unasked(unasked[0], now)
@@ -270,15 +270,15 @@ class Settling:
             self._table.effects.append(Withheld(Act.SAVE_ROOM, held_back.key.namespace, held_back.key))
         self._table.handled = None if (first := self._queue.first()) is None else first.key
         rested = self._queue.saved.savings.resting
-        gang = self._queue.heed(now)
+        gang = self._queue.on_event(now)
         for each in self._queue.lost:
             self._table.effects.append(TurnLost(each.key, each.wait.saves_after - now, tuple(each.roster.unplaced())))
         self._queue.lost.clear()
         if gang is not None:
             self._table.effects.append(RoomSaved(gang.key, gang.needed, tuple(gang.roster.unplaced())))
-            self._waiting.stirred[gang.key] = None
+            self._waiting.to_requeue[gang.key] = None
         more_may_be_saved = rested and not self._queue.saved.savings.resting
-        return more_may_be_saved or bool(self._waiting.stirred) or self._surplus.overdue(now)
+        return more_may_be_saved or bool(self._waiting.to_requeue) or self._surplus.overdue(now)
 
     def _preempt(self, now: float) -> bool:
         """Evicts pods for the first gang in turn, if pods of lower priority hold its room."""

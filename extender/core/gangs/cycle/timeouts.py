@@ -42,12 +42,12 @@ class Deadlines:
             self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
         )
 
-    def heed_time(self, now: float) -> None:
+    def on_time(self, now: float) -> None:
         """Handles partial gangs, doubts and pauses that are due by now."""
         for key in self._quorums.not_completed(now):
             with self._quarantine.containing(key):
                 self._quorums.give_up_part(key, now)
-        self._quorums.tell_of_doubts(now)
+        self._quorums.report_doubts(now)
         self._planning.try_again(now)
 
     def expire(self, key: GangKey, now: float) -> None:
@@ -83,7 +83,7 @@ class Deadlines:
             self._planning.plans.ran_out(gang, now)
         self._planning.give_up(gang, now, TOO_LATE)
 
-    def heed_safety_switches(self, now: float) -> None:
+    def on_safety_switches(self, now: float) -> None:
         """Safety switches changed: ends what they no longer allow, and looks at every gang again."""
         for gang in list(self._table.by_key.values()):
             with self._quarantine.containing(gang.key):
@@ -94,4 +94,4 @@ class Deadlines:
                     # While no pod waited in the namespace, the time without a filter call was not counted.
                     self._waiting.waits(gang, now)
             if gang.phase is not Phase.QUARANTINED:
-                self._waiting.stirred[gang.key] = None
+                self._waiting.to_requeue[gang.key] = None

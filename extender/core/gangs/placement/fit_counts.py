@@ -45,7 +45,7 @@ class Least(Generic[_K]):
         self._lacks = lacks
         self._all: Asked = ()
 
-    def learn(self, kinds: Collection[_K]) -> None:
+    def add(self, kinds: Collection[_K]) -> None:
         needs = [dict(self._need(kind)) for kind in kinds]
         by_all = set(needs[0]).intersection(*needs[1:]) if needs else ()
         self._all = [(resource, min(need[resource] for need in needs)) for resource in sorted(by_all)]
@@ -89,7 +89,7 @@ class Copies(Generic[_K]):
         """Counts these kinds from now on. O(nodes) for each new kind."""
         if new := [kind for kind in kinds if kind not in self._counts]:
             self._counts |= {kind: _Counts() for kind in new}
-            self._learn_least()
+            self._add_least()
             self._count_new(new)
         for kind in kinds:
             self._counts[kind].users += 1
@@ -130,11 +130,11 @@ class Copies(Generic[_K]):
             for counts in gone:
                 kinds_on[: len(counts.by_node)] += np.frombuffer(counts.by_node, np.intc) > 0
             self._count_kinds(list(self._numbers), kinds_on, -1)
-            self._learn_least()
+            self._add_least()
 
-    def _learn_least(self) -> None:
+    def _add_least(self) -> None:
         if self._least is not None:
-            self._least.learn(self._counts.keys())
+            self._least.add(self._counts.keys())
 
     def refresh(self, nodes: Collection[NodeName]) -> int:
         """Recounts these nodes. Returns the number of counts."""

@@ -278,7 +278,7 @@ class Places:
         """The node, one of those sent, that the pod holds after a new plan for later members.
 
         None if that is not possible; then nothing has changed."""
-        self._offers.learn(pod, sent)
+        self._offers.note_offer(pod, sent)
         held = self.unbound(gang)
         own = next((each for each in held if PodUid(each.holder) == pod.uid), None)
         if gang.plan.intends or own is None or gang.plan.deadline is None:

@@ -97,7 +97,7 @@ class ResidentPods:
         """The pod is gone or has finished."""
         self._replace(uid, None)
 
-    def heed_time(self, now: float) -> None:
+    def on_time(self, now: float) -> None:
         """Sets the time of day: pods that have now run for long become resident."""
         if now < self._now:
             self._now = now

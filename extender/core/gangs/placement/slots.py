@@ -38,7 +38,7 @@ class Offers:
     def __init__(self) -> None:
         self._of: Bounded[PodUid, frozenset[NodeName]] = Bounded(_REMEMBERED)
 
-    def learn(self, pod: Pod, sent: Sequence[NodeName]) -> None:
+    def note_offer(self, pod: Pod, sent: Sequence[NodeName]) -> None:
         """Stores the nodes sent for the pod, if they are complete."""
         if len(sent) < SAMPLE_FLOOR:
             self._of[pod.uid] = frozenset(sent)
@@ -58,7 +58,7 @@ class Offers:
         So it is if the pod has volumes or devices of its own, or another member was offered other nodes."""
         if len(sent) >= SAMPLE_FLOOR:
             return False
-        self.learn(first, sent)
+        self.note_offer(first, sent)
         if first.unknown_asks:
             return True
         return any(

@@ -180,7 +180,7 @@ class Evictions:
 
     # -- evictions -----------------------------------------------------------------------------------------------
 
-    def heed(self, pod: Pod) -> list[Preempted | EvictRest]:
+    def on_event(self, pod: Pod) -> list[Preempted | EvictRest]:
         """Takes in the pod, on which kube-scheduler may have written that it is preempted."""
         if not pod.preempted or not self._offers:
             return []

@@ -69,7 +69,7 @@ class Preemption:
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
-    def heed(self, pod: Pod, now: float) -> bool:
+    def on_event(self, pod: Pod, now: float) -> bool:
         """Takes in an unfinished pod; returns whether it is newly bound."""
         if pod.node is None:
             if pod.nominated is not None:
@@ -83,7 +83,7 @@ class Preemption:
         makers = self.victims.observe(pod, now)
         for maker in () if makers is None else all_makers_of(pod):
             if maker in self.made:
-                self._heed_made_again(maker, pod, now)
+                self._on_made_again(maker, pod, now)
         return makers is not None
 
     def _keep_room(self, pod: Pod) -> None:
@@ -97,7 +97,7 @@ class Preemption:
         gang = self._table.by_key.get(pod.gang.key) if isinstance(pod.gang, GangAsk) else None
         return None if gang is None else gang.plan.nominated.get(pod.uid)
 
-    def _heed_made_again(self, maker: Maker, pod: Pod, now: float) -> None:
+    def _on_made_again(self, maker: Maker, pod: Pod, now: float) -> None:
         order = self.orders.get(self.made[maker])
         if order is None or pod.uid in order.evicted or pod.node not in order.nodes or maker in order.struck:
             return
@@ -251,7 +251,7 @@ class Preemption:
         if (order := self.orders.get(gang.key)) is not None:
             order.had_room = True
 
-    def tells(self, key: GangKey) -> bool:
+    def reports(self, key: GangKey) -> bool:
         """Whether to tell kube-scheduler now to keep room for the members; true once an order."""
         order = self.orders.get(key)
         if order is None or order.told:

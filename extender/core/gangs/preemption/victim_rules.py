@@ -121,7 +121,7 @@ class Victims:
             self.refused[pod.uid] = now + REFUSED_SECONDS
         self.changes += 1
 
-    def heed_safety_switches(self) -> None:
+    def on_safety_switches(self) -> None:
         """Safety switches changed: drops refusals of a time when kinds could not be read."""
         if self._was_uncertain and not self._switches.uncertain:
             self.refused.clear()

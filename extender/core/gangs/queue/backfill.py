@@ -107,7 +107,7 @@ class Savings:
         if steps > self._best:
             self._best, self._progressed_at = steps, now
 
-    def heed_time(self, now: float) -> bool:
+    def on_time(self, now: float) -> bool:
         """Accounts for the time since the last call; returns whether more may be reserved now."""
         self.seconds_over, self._as_of = self.seconds_over_at(now), max(now, self._as_of)
         self._over = self._is_over()
@@ -207,7 +207,7 @@ class SavedRoom:
         if self.gang is not None:
             if not self._save_awaited(self.gang, now):
                 self._save(self.gang, None, now)
-            self.savings.heed_time(now)
+            self.savings.on_time(now)
 
     def _save_awaited(self, gang: Gang, now: float) -> bool:
         """Reserves only where victims leave for the gang; returns whether it then holds a place.

@@ -150,7 +150,7 @@ class ElasticMembers:
         They count as woken. `copies` must be up to date."""
         self.has_news = False
         again = self._places_not_taken(now)
-        self._heed_gains(gains)
+        self._on_gains(gains)
         found: list[tuple[Gang, PodUid]] = []
         for key in list(self._asleep):
             self._table.handled = key
@@ -168,7 +168,7 @@ class ElasticMembers:
                 found += self._of_gang(gang, gains, again, now, own)
         return found
 
-    def _heed_gains(self, gains: Collection[NodeName]) -> None:
+    def _on_gains(self, gains: Collection[NodeName]) -> None:
         """Forgets refusals by nodes that gained room, and results of gangs without a plan."""
         for key, of_gang in list(self._found.items()):
             gang = self._table.by_key.get(key)

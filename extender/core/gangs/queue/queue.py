@@ -313,9 +313,9 @@ class Queue:
         if first is not None and first.turn < gang.turn:
             first.wait.bypasses += 1
         if self.order.version():
-            self._heed_overtaking(gang)
+            self._on_overtaking(gang)
 
-    def _heed_overtaking(self, gang: Gang) -> None:
+    def _on_overtaking(self, gang: Gang) -> None:
         """Counts `overtaken` for older gangs of equal priority elsewhere. O(waiting gangs)."""
         turn, older = gang.turn, list[Gang]()
         for key, entry in self._entries.items():
@@ -395,9 +395,9 @@ class Queue:
 
     # -- reservation ---------------------------------------------------------------------------------------------
 
-    def heed(self, now: float) -> Gang | None:
+    def on_event(self, now: float) -> Gang | None:
         """Starts a reservation for the first gang if its patience has ended; returns it if new."""
-        more_may_be_saved = self.saved.savings.heed_time(now)
+        more_may_be_saved = self.saved.savings.on_time(now)
         for key in [key for key, until in self._paused.items() if until <= now]:
             del self._paused[key]
             self.version += 1

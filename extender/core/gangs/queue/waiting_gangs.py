@@ -31,7 +31,7 @@ class Waiting:
     _staying: ResidentPods
     _patience: BackfillTrigger
     _switches: SafetySwitches
-    stirred: dict[GangKey, None] = field(default_factory=dict, init=False)
+    to_requeue: dict[GangKey, None] = field(default_factory=dict, init=False)
     """Waiting gangs that have changed: they are requeued even if no node gained room."""
     unasked: dict[GangKey, float] = field(default_factory=dict, init=False)
     """Complete gangs that kube-scheduler has not asked about since then, oldest first.
@@ -44,7 +44,7 @@ class Waiting:
 
     def begin_anew(self) -> None:
         """Removes all gangs from the queue; `memory` restores those that wait."""
-        self.stirred.clear()
+        self.to_requeue.clear()
         self.unasked.clear()
         self._unasked_ordered_by, self._first_unasked = -1, None
         for gang in list(self._table.by_key.values()):
@@ -53,7 +53,7 @@ class Waiting:
     def changed(self, gang: Gang) -> None:
         """Something about the gang has changed: it is requeued if it waits."""
         if gang.wait.rejected or self._is_watched(gang):
-            self.stirred[gang.key] = None
+            self.to_requeue[gang.key] = None
 
     def _is_watched(self, gang: Gang) -> bool:
         return gang in self.queue or gang.key in self.quota.aside
@@ -97,7 +97,7 @@ class Waiting:
             self.queue.saved.give_back()
         self.queue.leave(gang)
 
-    def heed_quota(self) -> None:
+    def on_quota(self) -> None:
         """Requeues gangs whose quota state has changed, so that each waits for what it lacks now."""
         for gang in self.quota.take_news(self._table.by_key.get, self._turn):
             if gang.holds_a_plan:
@@ -106,7 +106,7 @@ class Waiting:
                     self.surplus.planned_anew(gang)
                     self.surplus.has(gang)
             else:
-                self.stirred[gang.key] = None
+                self.to_requeue[gang.key] = None
 
     def _turn(self, gang: Gang) -> Turn:
         """The turn of a gang that is in no queue, with its present order."""
@@ -132,7 +132,7 @@ class Waiting:
         self.ended(gang)
         self.quota.leave(gang)
         self.preempting.ended(gang)
-        self.stirred.pop(gang.key, None)
+        self.to_requeue.pop(gang.key, None)
 
     # -- gangs that kube-scheduler does not ask about ------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class Waiting:
             del self.unasked[key]
         else:
             self.enter(self._table.by_key[key], now)
-            self.stirred[key] = None
+            self.to_requeue[key] = None
 
     def preferred_to(self, gang: Gang) -> list[Gang]:
         """The `unasked` gangs that policies put before this one.
@@ -180,7 +180,7 @@ class Waiting:
                 self._switches.observes(gang.key.namespace)
                 or self._is_watched(gang)
                 or gang.key in self.unasked
-                or gang.key in self.stirred
+                or gang.key in self.to_requeue
             )
             waits = gang.phase in (Phase.GATHERING, Phase.WAITING) and gang.needed and not gang.missing
             if waits and not watched:

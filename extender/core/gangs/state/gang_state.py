@@ -112,7 +112,7 @@ class Roster:
             self.asked.take_out(known)
         self._members[pod.uid] = pod
         self.asked.add(pod)
-        self._heed(pod)
+        self._on_event(pod)
 
     def drop(self, uid: PodUid) -> None:
         """Removes the member."""
@@ -130,9 +130,9 @@ class Roster:
         """Exactly these members are bound."""
         self._bound = set(bound)
         for pod in self._members.values():
-            self._heed(pod)
+            self._on_event(pod)
 
-    def _heed(self, pod: Pod) -> None:
+    def _on_event(self, pod: Pod) -> None:
         if pod.uid in self._bound or pod.deleting or pod.gated:
             self._to_place.pop(pod.uid, None)
         else:
