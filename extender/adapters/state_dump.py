@@ -18,7 +18,7 @@ from extender import __version__
 from extender.adapters.value_codec import Malformed, Shape
 from extender.app.explain.snapshot import Record
 
-FORMAT = 1
+FORMAT = 2
 """Increased whenever an older Escher would misunderstand a file."""
 KIND = "escher-state-dump"
 MEDIA_TYPE = "application/x-ndjson"

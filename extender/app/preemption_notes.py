@@ -12,6 +12,7 @@ from extender.app.contracts.messages import why_nobody_leaves
 from extender.app.explain.node_groups import Group
 from extender.app.gangs_of_one import WhyNone
 from extender.core.cluster import Pod
+from extender.core.fit.equivalence import TOO_VARIED
 from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
 from extender.core.gangs.state.preemption_limits import NobodySuffices, UnknownAsks
 from extender.core.gangs.state.state_machine import Phase
@@ -45,6 +46,9 @@ def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
     ahead = sum(
         other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING) for other in gangs.by_key.values()
     )
+    if gang.wait.shortfall is not None and gang.wait.shortfall.rule == TOO_VARIED:
+        # The reason says what to change.
+        return said, remedies
     if cache.around.staying.anybody() and not gangs.planning.could_ever_fit(gang):
         # No room is reserved for it and no pod evicted: that would not help.
         stays = "pods of DaemonSets, static pods, pods of other schedulers and long-running pods stay"

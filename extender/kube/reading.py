@@ -35,6 +35,8 @@ from extender.kube.quantities import InvalidQuantity, Vector, count
 _log = structlog.get_logger(__name__)
 _SHARED = 32
 """Most tolerations of a shared tuple: the cache keeps it also when no pod has it any more."""
+_SHARED_VALUES = 192
+"""As `_SHARED`: most requirements and values in shared terms of node affinity."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -59,10 +61,11 @@ def required_terms(affinity: Affinity | None) -> tuple[SelectorTerm, ...]:
         for term in required.node_selector_terms or ()
     )
     # Required node affinity without terms matches no node; an empty tuple would mean no requirement.
-    return _same_terms(terms or (SelectorTerm(),))
+    values = sum(1 + len(each.values) for term in terms for each in (*term.labels, *term.fields))
+    return (_same_terms if values <= _SHARED_VALUES else _same_terms.__wrapped__)(terms or (SelectorTerm(),))
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=256)
 def _same_terms(terms: tuple[SelectorTerm, ...]) -> tuple[SelectorTerm, ...]:
     """One object for equal terms: a gang's members are compared by them."""
     return terms

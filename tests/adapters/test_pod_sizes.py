@@ -227,8 +227,22 @@ def test_what_pods_share_holds_nothing_of_large_ones_that_change() -> None:
         spec = {
             "nodeSelector": dict.fromkeys(keys, ""),
             "tolerations": [{"key": key} for key in keys],
-            "affinity": {"podAffinity": required({**SELECTED, "namespaces": keys})},
+            "affinity": {"podAffinity": required({**SELECTED, "namespaces": keys}), **on_nodes(lines(keys))},
             "containers": [asks],
         }
         assert read(event({"labels": dict.fromkeys(keys, "")}, spec))[0].item is not None
     assert [each.cache_info().currsize for each in sharing] == before
+
+
+@pytest.mark.parametrize(("values", "shared"), [(100, True), (200, False)])
+def test_node_affinity_is_shared_up_to_a_size(values: int, shared: bool) -> None:
+    """So at most 256 of at most 192 values stay after their pods."""
+    spec = {
+        "affinity": on_nodes(*[{"matchExpressions": [{"key": f"k{n}", "operator": "Exists"}]} for n in range(values)])
+    }
+    affinity = wire.read_filter_call(called(spec)).pod.spec.affinity
+    assert (reading.required_terms(affinity) is reading.required_terms(affinity)) is shared
+
+
+def called(spec: Json) -> bytes:
+    return json.dumps({"Pod": manifests.pod(**spec), "Nodes": None, "NodeNames": ["n1"]}).encode()

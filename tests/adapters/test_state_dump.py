@@ -53,7 +53,7 @@ def complaint(content: bytes) -> str:
 
 def test_the_first_line_says_what_it_is_and_the_last_how_many_there_were() -> None:
     first, *lines, last = (json.loads(line) for line in text().splitlines())
-    assert first == {"kind": "escher-state-dump", "format": 1, "escher": __version__}
+    assert first == {"kind": "escher-state-dump", "format": 2, "escher": __version__}
     assert last == {"end": len(lines)}
     assert [next(iter(line)) for line in lines].count("Pod") == 3
 
@@ -93,9 +93,9 @@ def test_what_is_no_dump_is_refused(content: bytes) -> None:
 
 
 def test_one_of_another_format_names_both_and_who_wrote_it() -> None:
-    other = text().replace(b'"format":1', b'"format":2').replace(f'"{__version__}"'.encode(), b'"9.0"')
+    other = text().replace(b'"format":2', b'"format":3').replace(f'"{__version__}"'.encode(), b'"9.0"')
     assert complaint(other) == (
-        f"its format is 2, written by escher '9.0'; this is escher {__version__}, which reads format 1: "
+        f"its format is 3, written by escher '9.0'; this is escher {__version__}, which reads format 2: "
         "use the escher version that wrote it"
     )
 

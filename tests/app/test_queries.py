@@ -12,6 +12,7 @@ from extender.app.contracts.api import Claim, MemberPhase, NotFound, Release, Tr
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
+from extender.core.fit.equivalence import MOST_KINDS
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE
@@ -269,7 +270,7 @@ async def test_a_gang_for_which_room_is_saved_is_told_so(world: World) -> None:
         world.do(world.scheduler.observe(member))
         world.do(world.scheduler.filter(member, NODES))
     assert world.queries.gang(TRAIN).reason.startswith("2 of 3 members fit")
-    assert "it is its turn" not in world.explain.gang(TRAIN).summary
+    assert "backfill reservation" not in world.explain.gang(TRAIN).summary
     await world.quiet(DEFAULT_PATIENCE.seconds)
     world.do(world.scheduler.tick())
     told = "it has a backfill reservation for capacity that becomes free: 2 of 3 members fit"
@@ -320,6 +321,20 @@ async def test_a_gang_that_fits_nowhere_is_told_why_node_by_node(world: World) -
         f"create {own} where the pod may run: escher resource set --namespace default r 1 --node NODE"
     ]
     assert world.queries.gang(TRAIN).reason.startswith("0 of 2 members fit")
+
+
+async def test_of_a_gang_of_too_many_kinds_nothing_is_said_of_nodes(world: World) -> None:
+    world.do(world.scheduler.observe(daemon_set()))
+    world.do(world.scheduler.observe(pod("agent", node=N3, owner=AGENT)))
+    for member in gang_pods("train", MOST_KINDS + 1, {"cpu": 1}):
+        number = int(member.name.rpartition("-")[2])
+        member = replace(member, requests=units({"cpu": 1 + number}))
+        world.do(world.scheduler.observe(member))
+    world.do(world.scheduler.filter(member, NODES))
+    told = world.explain.gang(TRAIN)
+    assert f"its members are of more than {MOST_KINDS} kinds" in told.summary
+    assert "it would not fit even" not in told.summary
+    assert "add suitable nodes, or request less for each member" not in told.remedies
 
 
 async def test_a_gang_that_fits_only_without_what_stays_is_told_so(world: World) -> None:

@@ -106,7 +106,7 @@ def test_status_says_which_process_is_dead_and_what_pods_asked_for_in_vain() -> 
     assert f"pod default/p  {note['note']}" in shown.stdout
     assert after.returncode == 1
     assert list(json.loads(after.stdout)["ended"]) == ["service"]
-    assert (said.returncode, "service should run and does not" in said.stderr) == (1, True)
+    assert (said.returncode, "service should run but ended" in said.stderr) == (1, True)
     assert "Traceback" not in said.stderr
 
 

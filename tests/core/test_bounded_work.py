@@ -15,6 +15,7 @@ from extender.core.fit.equivalence import MOST_KINDS, TOO_VARIED, EquivalenceCla
 from extender.core.fit.fit import Asked
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.preemption.feasibility import Feasibility
+from extender.core.gangs.preemption.victim_search import Choice, unit_of
 from extender.core.gangs.queue import fit_index
 from extender.core.gangs.queue.fit_index import CouldFit
 from extender.core.gangs.queue.queue import BackfillTrigger
@@ -289,6 +290,39 @@ class TestAGangOfTooManyKinds:
         world.do_the_rest()
         assert looks == []
         world.check()
+
+    def test_nodes_that_gain_room_do_not_try_it(self, world: GangWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tries of a hundred such gangs would be one long step."""
+        gang, tries = self.stage(world, MOST_KINDS + 1), list[str]()
+        TestAGangOfManyKinds()._count(monkeypatch, Places, "_look_for", tries)
+        world.do(world.scheduler.observe(node("n1", {"cpu": 64_000})))
+        world.do_the_rest()
+        assert (gang.phase, tries) == (Phase.WAITING, [])
+        world.check()
+
+    def test_a_quorum_that_is_not_too_varied_is_planned_beside_elastic_members(self, world: GangWorld) -> None:
+        world.do(replaced(world.scheduler, Node, [node("n0")]))
+        for index in range(MOST_KINDS + 2):
+            cpu = 4000 if index < 2 else 100_000 + index
+            world.do(world.scheduler.observe(pod(f"g-{index}", {"cpu": cpu}, gang=gang_ask("g", 2), created=index)))
+        [gang] = world.scheduler.cache.gangs.by_key.values()
+        world.do(world.scheduler.filter(gang.roster.members[PodUid("uid-g-0")], [NodeName("n0")]))
+        assert gang.phase is Phase.PLANNED
+        world.check()
+
+    def test_no_eviction_is_wanted_for_it(self, world: GangWorld) -> None:
+        world.do(replaced(world.scheduler, Node, [node("n0")]))
+        world.do(world.scheduler.observe(pod("low", {"cpu": 8000}, node=NodeName("n0"))))
+        ask = gang_ask("g", MOST_KINDS)
+        for index in range(MOST_KINDS):
+            world.do(world.scheduler.observe(pod(f"g-{index}", {"cpu": 1 + index}, gang=ask, created=index)))
+        [gang] = world.scheduler.cache.gangs.by_key.values()
+        preempting = world.scheduler.cache.gangs.waiting.preempting
+        preempting.order(gang, Choice((unit_of([pod("low")]),), {}), world.clock.steady())
+        assert preempting.is_wanted(gang.key)
+        larger = gang_ask("g", MOST_KINDS + 1)
+        world.do(world.scheduler.observe(pod("g-more", {"cpu": 5000}, gang=larger, created=999)))
+        assert not preempting.is_wanted(gang.key)
 
     def test_it_is_planned_once_a_member_of_a_kind_too_many_goes(self, world: GangWorld) -> None:
         gang = self.stage(world, MOST_KINDS + 1)

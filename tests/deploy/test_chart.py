@@ -11,6 +11,7 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from extender.settings.settings_renamed import RENAMED
 from lab.controlplane import schedulers
 from tests.deploy.manifests import CHART, NAMESPACE, ROOT, Object, granted, one, pod_specs
 from tests.deploy.rendering import Refused, file_of, parts, rendered, template, written
@@ -142,6 +143,15 @@ def test_old_names_of_settings_are_taken_too() -> None:
     said = yaml.safe_load(one(found, "ConfigMap", "escher")["data"]["escher.yaml"])
     assert (said["body_limit_bytes"], said["saves_room"]) == (1048576, False)
     assert "max_body_bytes" not in said
+
+
+@pytest.mark.parametrize(("old", "new"), [(old, each.to) for old, each in RENAMED.items()])
+def test_both_names_of_a_setting_are_refused(old: str, new: str) -> None:
+    template = (CHART / "templates" / "service.yaml").read_text()
+    assert f'"{old}" "{new}"' in template
+    if old == "saves_room":
+        with pytest.raises(Refused, match=f"settings.{old} is the old name of settings.{new}"):
+            made(**{f"settings__{old}": "false", f"settings__{new}": "true"})
 
 
 def test_kinds_are_kept_or_left_out_as_the_user_wishes() -> None:

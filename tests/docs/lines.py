@@ -83,7 +83,7 @@ def esl_files(names: Iterable[str]) -> list[str]:
 
 
 def core_of_gangs() -> list[str]:
-    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "extender/core/gangs").glob("*.py"))]
+    return [str(path.relative_to(ROOT)) for path in sorted((ROOT / "extender/core/gangs").rglob("*.py"))]
 
 
 def table() -> str:

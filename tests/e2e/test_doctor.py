@@ -178,7 +178,7 @@ def test_kube_scheduler_refuses_what_is_said_to_be_refused_and_takes_all_else(
         ]
     told = [each.wrong for each in examine(set_up.facts(), CHECKS).findings]
     written, said = by_kube_scheduler(cluster, tmp_path, set_up.scheduler)
-    assert (written is None) == any("kube-scheduler refuses" in each for each in told), said[-500:]
+    assert (written is None) == any("kube-scheduler rejects" in each for each in told), said[-500:]
 
 
 @pytest.mark.parametrize("number", [0, 1])

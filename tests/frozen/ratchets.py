@@ -100,8 +100,8 @@ def _of_paths() -> Iterator[tuple[str, int]]:
     pod, [first, second] = cluster.pod("p", 100), cluster.gang(100, 2)
     names = cluster.names
     cluster.do(cluster.scheduler.observe(pod))
-    # What is done once, such as imports and caches, is done before.
-    for each in (cluster.pod("before", 100), *cluster.gang(100, 2)):
+    # What is done once, such as imports and caches, is done before; the first pod after a gang indexes its places.
+    for each in (*cluster.gang(100, 2), cluster.pod("before", 100)):
         cluster.do(cluster.scheduler.filter(each, names))
     yield from _path("filter of an ordinary pod", lambda: cluster.do(cluster.scheduler.filter(pod, names)))
     yield from _path("filter of a gang's first member", lambda: cluster.do(cluster.scheduler.filter(first, names)))

@@ -239,7 +239,7 @@ async def test_a_bad_ask_is_told_its_field_and_value() -> None:
             "has 66 characters; the limit is 63",
         ),
         ("a--b", {"type": "queue"}, "name", "has '--'"),
-        ("slots", {"type": "queue", "selector": {}}, "selector", "it is asked; remove it"),
+        ("slots", {"type": "queue", "selector": {}}, "selector", "type queue is asked and selects no pods; remove it"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_it_is_stored(

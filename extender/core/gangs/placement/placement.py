@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.cluster import Pod
-from extender.core.fit.equivalence import TOO_VARIED, are_too_varied
+from extender.core.fit.equivalence import are_too_varied
 from extender.core.fit.fit import NOTHING, lacking
 from extender.core.gangs.placement.affinity_planner import Constrained
-from extender.core.gangs.placement.slots import Offers, Slots, in_order, size_of, slot_name
+from extender.core.gangs.placement.slots import Offers, Slots, in_order, size_of, slot_name, too_varied
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.quota import PlaceQuota
@@ -114,13 +114,15 @@ class Places:
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
         if self.is_constrained(gang) and (hopeless := self._constrained.known_hopeless(gang)) is not None:
             return (), hopeless
-        if are_too_varied(gang.roster.unplaced()):
-            return (), Shortfall(0, gang.needed, None, TOO_VARIED, unsure=True)
+        members = in_order(gang, first)
+        if are_too_varied(members[: gang.needed]):
+            return (), too_varied(gang)
         candidates = self._slots.candidates(sent)
-        slots = self._slots.of_quorum(gang, in_order(gang, first), sent if first is not None else None)
+        slots = self._slots.of_quorum(gang, members, sent if first is not None else None)
         found = self.plan(gang, slots, candidates, releasing)
-        if isinstance(found, Shortfall) and gang.roster.unplaced_count > gang.needed:
-            fewer = self._slots.of_quorum(gang, self._slots.smallest(gang, lambda: Room(self._ledger, releasing)), None)
+        more = isinstance(found, Shortfall) and gang.roster.unplaced_count > gang.needed
+        if more and (smallest := self._slots.smallest(gang, lambda: Room(self._ledger, releasing))):
+            fewer = self._slots.of_quorum(gang, smallest, None)
             retried = self.plan(gang, fewer, candidates, releasing)
             if not isinstance(retried, Shortfall):
                 return fewer, retried

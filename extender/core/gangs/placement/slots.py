@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from extender.core.cluster import Node, Pod
 from extender.core.common.bounded import Bounded
-from extender.core.fit.equivalence import EquivalenceClass, matching_of
+from extender.core.fit.equivalence import TOO_VARIED, EquivalenceClass, are_too_varied, matching_of
 from extender.core.fit.fit import asked_of
 from extender.core.fit.node_matching import AcceptsPod, matching
 from extender.core.gangs.placement.resident_pods import ResidentPods
+from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.trial_snapshot import Room, Slot, Template
 from extender.core.ledger.ledger import Holder, Ledger
@@ -123,10 +124,10 @@ class Slots:
     # -- members, smallest first ----------------------------------------------------------------------------------
 
     def smallest(self, gang: Gang, room_to_ask: Callable[[], Room]) -> list[Pod]:
-        """The members to place, smallest first, then those without room if there are too many.
+        """The members that a plan may place, smallest first, then those without room if there are too many.
 
         Of each kind at most as many come first as there is room for."""
-        members = sorted(gang.roster.unplaced(), key=size_of)
+        members = sorted(plannable(gang), key=size_of)
         if len(members) <= gang.needed:
             return members
         room, kinds, left = room_to_ask(), _Kinds(), dict[int, int]()
@@ -243,6 +244,21 @@ class Slots:
 def slot_name(gang: Gang) -> Holder:
     gang.plan.slots_made += 1
     return Holder(f"slot:{gang.key.id}#{gang.plan.slots_made}")
+
+
+def plannable(gang: Gang) -> list[Pod]:
+    """The members that a plan may place: all, or only as many as it must place if all are too varied.
+
+    Empty if these are too varied as well: then there is no plan."""
+    members = list(gang.roster.unplaced())
+    if not are_too_varied(members):
+        return members
+    members = members[: gang.needed]
+    return [] if are_too_varied(members) else members
+
+
+def too_varied(gang: Gang) -> Shortfall:
+    return Shortfall(0, gang.needed, None, TOO_VARIED, unsure=True)
 
 
 def in_order(gang: Gang, first: Pod | None) -> list[Pod]:

@@ -11,11 +11,10 @@ from heapq import heappop, heappush
 from itertools import count, islice
 
 from extender.core.cluster import Pod
-from extender.core.fit.equivalence import are_too_varied
 from extender.core.fit.fit import NOTHING, asked_of, part
 from extender.core.gangs.placement.affinity_planner import Constrained, Surroundings
 from extender.core.gangs.placement.placement import Places, commit
-from extender.core.gangs.placement.slots import Slots
+from extender.core.gangs.placement.slots import Slots, plannable
 from extender.core.gangs.preemption.victim_search import Choice, Unit, choose, choose_for_one, loss
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import Gang
@@ -42,7 +41,7 @@ class Feasibility:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room beside resident pods alone."""
-        if are_too_varied(gang.roster.unplaced()):
+        if not plannable(gang):
             return False
         if self._constrained.concerns(gang):
             return self.hopeless(gang) is None
@@ -55,7 +54,7 @@ class Feasibility:
 
     def hopeless(self, gang: Gang) -> Shortfall | None:
         """Why the gang has no place beside resident pods; None if it has one or no rules on pods."""
-        if not self._constrained.concerns(gang) or gang.missing >= gang.needed:
+        if not self._constrained.concerns(gang) or gang.missing >= gang.needed or not plannable(gang):
             return None
         return self._constrained.hopeless(gang, lambda: self._lacks_when_empty(gang))
 

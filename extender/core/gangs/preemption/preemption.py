@@ -18,6 +18,7 @@ from extender.core.cluster import Pod
 from extender.core.common.bounded import Bounded
 from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import called_in_full, lone_pod
+from extender.core.gangs.placement.slots import plannable
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.victim_rules import HOUR, Maker, Tenant, Victims, all_makers_of, back_off, makers_of
 from extender.core.gangs.preemption.victim_search import Choice, Unit, small_first, within_budgets
@@ -244,7 +245,8 @@ class Preemption:
         gang, order = self._table.by_key.get(key), self.orders.get(key)
         if gang is None or order is None or not self._switches.allows(Act.PREEMPT, key.namespace):
             return False
-        return order.evicting and not order.had_room and not gang.holds_a_plan and gang.needed > 0
+        lacks_room = not order.had_room and not gang.holds_a_plan and gang.needed > 0
+        return order.evicting and lacks_room and bool(plannable(gang))
 
     def has_room(self, gang: Gang) -> None:
         """The gang has a plan."""

@@ -17,12 +17,12 @@ import numpy as np
 
 from extender.core.cluster import Pod
 from extender.core.common.work_budget import Work
-from extender.core.fit.equivalence import EquivalenceClass, are_too_varied, equivalence_of, matching_of
+from extender.core.fit.equivalence import MOST_KINDS, EquivalenceClass, equivalence_of, matching_of
 from extender.core.fit.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
 from extender.core.gangs.placement.placement import Places
-from extender.core.gangs.placement.slots import Slots
+from extender.core.gangs.placement.slots import Slots, plannable
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.state.gang import Gang
 from extender.core.ledger.audit import Violation
@@ -243,7 +243,7 @@ class Fits:
 
     def take_work(self, shape: Shape | None) -> None:
         """Charges a try of the shape: each node is looked at for each kind of its members."""
-        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1])))
+        self.work.take(len(self._ledger.rows) * (1 if shape is None else len(shape[1]) or MOST_KINDS))
 
     # -- now, and ever -------------------------------------------------------------------------------------------
 
@@ -318,10 +318,8 @@ def _where_accepted(
 
 
 def shape_of(gang: Gang) -> Shape:
-    """What decides whether the gang fits. A gang that is too varied has no kinds, because it is not planned."""
-    if are_too_varied(gang.roster.unplaced()):
-        return gang.needed, frozenset(), gang.key
-    kinds = Counter(equivalence_of(pod) for pod in gang.roster.unplaced())
+    """What decides whether the gang fits. It has no kinds if the gang is too varied for a plan."""
+    kinds = Counter(equivalence_of(pod) for pod in plannable(gang))
     alone = any(pod.constraints is not None or is_choosy(pod.governed) for pod in gang.roster.members.values())
     return gang.needed, frozenset(kinds.items()), gang.key if alone else None
 

@@ -22,6 +22,7 @@ from heapq import heapify, heappop, heappush
 from math import inf, nextafter
 
 from extender.core.common.timers import earliest
+from extender.core.gangs.placement.slots import too_varied
 from extender.core.gangs.queue.backfill import SavedRoom
 from extender.core.gangs.queue.fit_index import Fits, Rank, Shape, shape_of
 from extender.core.gangs.state.gang import Gang, Turn, TurnOrder
@@ -94,6 +95,8 @@ class Queue:
         if known is not None and known.changes == gang.roster.changes:
             return
         shape = shape_of(gang)
+        if not shape[1] and gang.roster.unplaced_count:
+            gang.wait.shortfall = too_varied(gang)
         is_new = shape not in self._queues or (
             known is not None and known.shape == shape and len(self._queues[shape]) == 1
         )
@@ -287,6 +290,9 @@ class Queue:
         return [shape for shape, queue in self._queues.items() if queue[0] <= turn]
 
     def _may_gain(self, shape: Shape, gains: Collection[NodeName]) -> bool:
+        if not shape[1]:
+            # It is too varied for a plan, whatever room there is.
+            return False
         if self.saved.gang is not None and self._queues[shape][0] <= self.saved.gang.turn:
             return bool(gains)
         return self.fits.gained(shape, gains) and self._may_fit(shape)
