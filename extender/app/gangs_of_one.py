@@ -141,7 +141,7 @@ class GangsOfOne:
             return WhyNone.LOWEST
         if pod.unknown_asks:
             return WhyNone.UNKNOWN_ASKS
-        if cache.policies.judging.judges_bind(pod):
+        if cache.policies.filter_score.judges_bind(pod):
             return WhyNone.GROUP
         if next(cache.policy_matching.alternatives(pod), None) is not None:
             return WhyNone.ALTERNATIVES
@@ -191,7 +191,7 @@ class GangsOfOne:
         nodes = list(open_to_it)
         if not (asked := self._asked(pod)):
             return nodes
-        rows, giving_way = self._cache.ledger.rows, self._cache.policies.placing.gives_way(pod)
+        rows, giving_way = self._cache.ledger.rows, self._cache.policies.reserve_permit.gives_way(pod)
         return [
             node
             for node in nodes

@@ -186,13 +186,13 @@ class GangSettling:
         self._gangs = gangs
 
     def begin_slice(self, now: float) -> None:
-        self._gangs.settling.begin_slice()
+        self._gangs.requeue.begin_slice()
 
     def has_work(self, now: float) -> bool:
-        return self._gangs.settling.has_work or self._gangs.settling.on_time(now)
+        return self._gangs.requeue.has_work or self._gangs.requeue.on_time(now)
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
-        self._gangs.settling.settle(gains, now)
+        self._gangs.requeue.settle(gains, now)
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
         return self._gangs.waiting.queue.saved.with_news_for_others(gains)

@@ -114,11 +114,11 @@ class Service(Performing):
         """The slow twin: those that are asleep and could go to a node."""
         cache = self.scheduler.cache
         asleep = [cache.pods[uid] for uid in self.scheduler.asleep()]
-        return {each.uid for each in asleep if any(map(cache.policies.judging.passes(each), cache.nodes))}
+        return {each.uid for each in asleep if any(map(cache.policies.filter_score.passes(each), cache.nodes))}
 
     def index_is_right(self) -> None:
         """It leaves out no node to which a pod could go, and what is said of one pod is true of all that are alike."""
-        judging, nodes = self.scheduler.cache.policies.judging, self.scheduler.cache.nodes
+        judging, nodes = self.scheduler.cache.policies.filter_score, self.scheduler.cache.nodes
         said: dict[Hashable, set[NodeName]] = {}
         for uid in self.scheduler.asleep():
             each = self.scheduler.cache.pods[uid]

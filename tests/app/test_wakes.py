@@ -171,7 +171,7 @@ def test_what_wakes_is_what_the_filter_lets_pass_of_what_kube_scheduler_offers(
         wanted = slot(f"s{number}", on, asks) if gives else claim(f"c{number}", on, asks)
         if not ledger.commit([wanted]).conflicts and gives and gives_way:
             giving_way.setdefault(on, []).append(wanted.holder)
-    judging = Policies(made(), Facts(ledger, nodes, {}, lambda each: giving_way)).judging
+    judging = Policies(made(), Facts(ledger, nodes, {}, lambda each: giving_way)).filter_score
     asker = pod("asker", {"cpu": 1000 * cpu, DATA: data})
     could_go = judging.passes(asker)
     for name in nodes:

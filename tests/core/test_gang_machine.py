@@ -359,7 +359,7 @@ class GangMachine(RuleBasedStateMachine):
         for uid in [uid for uid in world.asleep if uid not in self.shown_a_part]:
             pod = world.pods[uid]
             if pod.gang is None and (sent := world.offer(pod)):
-                passes = world.scheduler.cache.policies.judging.passes(pod)
+                passes = world.scheduler.cache.policies.filter_score.passes(pod)
                 found = [name for name in sent if passes(name)]
                 assert not found, f"{pod.name} was turned away, could pass on {found} and sleeps"
 

@@ -35,11 +35,11 @@ def a_gang_of_four_that_waits_for_the_fourth_node() -> Gangs:
 def test_a_gang_turned_away_on_an_offer_that_lagged_is_placed_on_the_next_that_does_not() -> None:
     gangs, members = a_gang_of_four_that_waits_for_the_fourth_node(), gang_pods("train", 4, FULL)
     gangs.ledger.release(Holder("blocker"))
-    gangs.settling.settle(gangs.ledger.changes.drain_gains(), NOW)
+    gangs.requeue.settle(gangs.ledger.changes.drain_gains(), NOW)
     # Woken, they come while kube-scheduler has not seen yet that the fourth is free: each would fit on three nodes.
     for member in members[::-1]:
         gangs.admission.admit(member, NODES[:3], NOW)
-        gangs.settling.settle(gangs.ledger.changes.drain_gains(), NOW)
+        gangs.requeue.settle(gangs.ledger.changes.drain_gains(), NOW)
     assert {gangs.admission.admit(member, NODES, NOW) for member in members} == set(NODES)
 
 

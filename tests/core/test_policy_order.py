@@ -166,10 +166,10 @@ def test_gangs_that_changed_are_lined_up_once_however_many_slices_they_are_tried
         shares.gang(f"g{number}", created=float(number + 1))
     gangs = shares.scheduler.cache.gangs
     gangs.waiting.queue.fits.work.limit = 1
-    tried, lined_up = noted(monkeypatch, gangs.planning, "plan"), noted(monkeypatch, gangs.settling, "_line_up")
+    tried, lined_up = noted(monkeypatch, gangs.planning, "plan"), noted(monkeypatch, gangs.requeue, "_line_up")
     for gang in gangs.by_key.values():
         gang.wait.tried_at = None
-    gangs.settling.look_again()
+    gangs.requeue.look_again()
     shares.do(shares.scheduler.settle())
     turns = 0
     while shares.scheduler.more_to_do:

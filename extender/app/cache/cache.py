@@ -132,10 +132,10 @@ class Cache:
         facts = Facts(self.ledger, self.nodes, self.pods, self._gives_way, kept.takes, self.tenancy, kept.take_freed)
         others = made() if policies is None else policies
         self.policies = Policies([*gang_policies(self.gangs), *others], facts)
-        self.gangs.slots.judged = self.policies.judging.beside_plans
-        self.gangs.slots.preferred = self.policies.judging.preferred
+        self.gangs.slots.judged = self.policies.filter_score.beside_plans
+        self.gangs.slots.preferred = self.policies.filter_score.preferred
         order = self.gangs.waiting.queue.order
-        following = self.policies.following
+        following = self.policies.event_hooks
         order.of, order.version, order.alike = following.order, following.order_version, following.order_alike
         self.of_one = GangsOfOne(self)
         self.observing = DryRun(self.policies)
@@ -169,7 +169,7 @@ class Cache:
         return self.ours(pod) or self.gangs.waiting.preempting.victims.bounds.others
 
     def _gives_way(self, pod: Pod) -> GivingWay:
-        return self.policies.placing.gives_way(pod)
+        return self.policies.reserve_permit.gives_way(pod)
 
     def asks_ephemeral(self, pod: Pod) -> bool:
         return any(in_domain(resource, self.ledger.capacity.domain) for resource in pod.requests)
@@ -177,8 +177,8 @@ class Cache:
     def judges(self, pod: Pod) -> bool:
         """Whether Escher decides where the pod may be, beyond what is held for other pods."""
         policies = self.policies
-        placed = policies.placing.owned(pod.uid) or policies.placing.places(pod)
-        return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.judging.judges_bind(pod)
+        placed = policies.reserve_permit.owned(pod.uid) or policies.reserve_permit.places(pod)
+        return placed or self.asks_ephemeral(pod) or bool(pod.governed) or policies.filter_score.judges_bind(pod)
 
     def is_decided(self, pod: Pod) -> bool:
         return self.whole and pod.namespace not in self.known_anew

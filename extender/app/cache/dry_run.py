@@ -42,7 +42,7 @@ class DryRun:
             return pod.gang.reason
         if isinstance(pod.gang, GangAsk):
             return self._would_refuse_gang(pod.gang.key, pod, sent, now)
-        verdict = self._policies.judging.verdict(pod, sent)
+        verdict = self._policies.filter_score.verdict(pod, sent)
         if verdict.passed or not sent:
             return ""
         return next(iter((*verdict.rejected.values(), *verdict.unresolvable.values())))
@@ -51,6 +51,6 @@ class DryRun:
         known = self._said.get(key)
         if known is not None and now < known[0]:
             return known[1]
-        said = self._policies.placing.would_refuse(pod, sent)
+        said = self._policies.reserve_permit.would_refuse(pod, sent)
         self._said[key] = (now + HOLDS_GOOD, said)
         return said

@@ -74,11 +74,11 @@ class Binds:
             return Allow()
         if not cache.is_decided(pod) and self._is_judged(pod, node):
             return Wait(now + WAITS, KNOWN_ANEW if cache.whole else PARTLY_KNOWN)
-        if not cache.policies.placing.owned(uid):
+        if not cache.policies.reserve_permit.owned(uid):
             claimed = self._claim_alone(pod, node, now)
             if not isinstance(claimed, Allow):
                 return claimed
-        permit = cache.policies.placing.permit(pod, node, now)
+        permit = cache.policies.reserve_permit.permit(pod, node, now)
         if isinstance(permit, Refuse):
             self._let_go(uid)
         return permit
@@ -98,7 +98,7 @@ class Binds:
         if held is not None and held.node == node:
             ledger.keep(uid, None)
             return Allow()
-        refusal = self._cache.policies.judging.refusal(pod, node)
+        refusal = self._cache.policies.filter_score.refusal(pod, node)
         if refusal is not None:
             return refusal
         if self.assume(pod, node, None):
@@ -115,10 +115,10 @@ class Binds:
         claim = Holding(Holder(pod.uid), node, pod.requests, HoldingKind.ASSUMPTION, until=until)
         giving_way: Sequence[Holder] = ()
         if ledger.rows.short(node, pod.requests, (pod.uid,)) is not None:
-            giving_way = self._cache.policies.placing.gives_way(pod).get(node, ())
+            giving_way = self._cache.policies.reserve_permit.gives_way(pod).get(node, ())
         if ledger.commit([claim], releasing=giving_way).conflicts:
             return False
-        self._cache.policies.placing.on_held(pod, node)
+        self._cache.policies.reserve_permit.on_held(pod, node)
         return True
 
     # -- outcome of a bind ---------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Binds:
             pod = replace(known, node=told.node, attempt=told.attempt or known.attempt)
             cache.keep(pod)
             cache.ledger.confirm(uid, on=told.node, units=pod.requests)
-            cache.policies.following.bound(pod, now)
+            cache.policies.event_hooks.bound(pod, now)
 
     def not_bound(self, told: NotBound) -> None:
         """Frees units unless the answer is lost: that try may arrive after later, answered ones."""

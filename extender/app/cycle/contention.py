@@ -74,7 +74,7 @@ class Contention:
         return found
 
     def _could_go(self, pod: Pod, freed: Mapping[NodeName, Sequence[Holder]]) -> bool:
-        judging = self._cache.policies.judging
+        judging = self._cache.policies.filter_score
         # One member does not show where its gang could go, and a pod with alternatives is soon matched by another.
         alone = pod.gang is None and next(self._cache.policy_matching.alternatives(pod), None) is None
         return any(map((judging.passes if alone else judging.has_room)(pod, freed), freed))

@@ -66,7 +66,7 @@ class Filtering:
             return self._let_pass(pod, sent)
         if pod.uid in cache.ended:
             return _nowhere(sent, GONE)
-        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else cache.policies.judging.malformed(pod)
+        ask = pod.gang if isinstance(pod.gang, MalformedAsk) else cache.policies.filter_score.malformed(pod)
         if ask is not None:
             self._pod_events.assume(pod)
             self._pod_events.invalid_pods.refuse(pod, ask)
@@ -92,7 +92,7 @@ class Filtering:
         if pod.namespace in cache.known_anew and cache.judges(pod):
             self._pod_events.anew.was_asked(pod)
             return self._not_now(pod, sent, KNOWN_ANEW)
-        placed_by_us = cache.policies.placing.places(pod)
+        placed_by_us = cache.policies.reserve_permit.places(pod)
         if alone and (placed_by_us or cache.asks_ephemeral(pod)):
             self._pod_events.invalid_pods.leave_out(pod, UNMANAGED)
             self._requeue.settle()
@@ -101,7 +101,7 @@ class Filtering:
         if self._needs_a_place(pod, placed_by_us, alone=alone) and cache.staleness.is_stale():
             return self._not_now(pod, sent, STALE)
         verdict = self._have_placed(pod, sent) if placed_by_us else self._place_alone(pod, sent, alone=alone)
-        if alone and len(verdict.passed) > 1 and (scores := cache.policies.judging.scores(pod, verdict.passed)):
+        if alone and len(verdict.passed) > 1 and (scores := cache.policies.filter_score.scores(pod, verdict.passed)):
             best = max(scores.values())
             verdict = replace(verdict, passed=[node for node in verdict.passed if scores.get(node) == best])
         self._requeue.settle()
@@ -112,11 +112,11 @@ class Filtering:
         cache = self._cache
         # Apply all changes first: pods and gangs before this one in the queue may take the room.
         self._requeue.settle()
-        allowed = cache.policies.judging.verdict_beside_plans(pod, sent)
+        allowed = cache.policies.filter_score.verdict_beside_plans(pod, sent)
         if sent and not allowed.passed:
             self._unschedulable.add(pod)
             return allowed
-        place = cache.policies.placing.place(pod, allowed.passed, cache.clock.steady())
+        place = cache.policies.reserve_permit.place(pod, allowed.passed, cache.clock.steady())
         if isinstance(place, Refuse):
             if place is REFUSED:
                 # Nothing else wakes the pod.
@@ -142,7 +142,7 @@ class Filtering:
         """The pod under its first alternative that leaves it a node, from the one whose turn it is.
 
         If none does, it keeps the present one: a reason that changes would make kube-scheduler retry at once."""
-        policy_matching, judging = self._cache.policy_matching, self._cache.policies.judging
+        policy_matching, judging = self._cache.policy_matching, self._cache.policies.filter_score
         if not sent or policy_matching.its_own(pod) < 2:
             return pod
         # Judge once what all alternatives share; then judge the nodes that remain by what each one adds.
@@ -159,7 +159,7 @@ class Filtering:
         return pod
 
     def _judged(self, pod: Pod, sent: Sequence[NodeName]) -> Verdict:
-        verdict = self._cache.policies.judging.verdict(pod, sent)
+        verdict = self._cache.policies.filter_score.verdict(pod, sent)
         if verdict.passed:
             self._unschedulable.drop(pod.uid)
             self._cache.waits.passed(pod.uid)
@@ -176,7 +176,7 @@ class Filtering:
         cache = self._cache
         if not pod.governed or not SAMPLE_FLOOR <= len(sent) < len(cache.nodes):
             return
-        could_go = cache.policies.judging.passes(pod)
+        could_go = cache.policies.filter_score.passes(pod)
         offered = frozenset(sent)
         if not any(could_go(node) for node in cache.nodes if node not in offered):
             return
@@ -187,7 +187,7 @@ class Filtering:
     def _reserves(self, pod: Pod, *, alone: bool) -> bool:
         """Whether filter holds a node for the pod; a pod judged at its bind can do without."""
         cache = self._cache
-        if alone and cache.policies.judging.judges_bind(pod):
+        if alone and cache.policies.filter_score.judges_bind(pod):
             return True
         return (alone or cache.rules.reserve_at_filter) and (cache.asks_ephemeral(pod) or is_placed_by(pod.governed))
 
@@ -196,7 +196,7 @@ class Filtering:
         cache = self._cache
         before = cache.ledger.holding(pod.uid)
         kept = before is not None and before.node in verdict.passed
-        judging = cache.policies.judging
+        judging = cache.policies.filter_score
         wanted = [before.node] if before is not None and kept else judging.best_first(pod, verdict.passed)
         until = cache.clock.steady() + cache.rules.assume_seconds
         for node in wanted:
@@ -218,7 +218,7 @@ class Filtering:
 
     def _not_now(self, pod: Pod, sent: Sequence[NodeName], why: str) -> Verdict:
         """Refuses every node without planning; the pod is woken when planning is possible."""
-        if not self._cache.policies.placing.sleeps(pod, self._cache.clock.steady()):
+        if not self._cache.policies.reserve_permit.sleeps(pod, self._cache.clock.steady()):
             self._unschedulable.add(pod)
         self._assumed_pods.ended(pod.uid)
         self._requeue.settle()

@@ -73,7 +73,7 @@ class InvalidPods:
         known = cache.pods.get(pod.uid)
         if known is not None and isinstance(known.gang, GangAsk):
             cache.keep(known := replace(known, gang=ask))
-            cache.policies.following.observe(known, cache.clock.steady())
+            cache.policies.event_hooks.observe(known, cache.clock.steady())
 
     def take_back_in(self, pod: Pod) -> None:
         """kube-scheduler asks again, and now Escher binds the pod or need not."""

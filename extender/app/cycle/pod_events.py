@@ -132,7 +132,7 @@ class PodEvents:
             # The reason of the refusal is not true any more, and kube-scheduler does not retry the pod for that.
             self._unschedulable.drop(pod.uid)
             self._effects.append(WakePod(pod))
-        self._cache.policies.following.on_event(PoliciesChanged(pod.namespace), self._cache.clock.steady())
+        self._cache.policies.event_hooks.on_event(PoliciesChanged(pod.namespace), self._cache.clock.steady())
 
     def _take(self, pod: Pod) -> None:
         """Takes in a pod that a watch or a call reported, with the policies that match it now."""
@@ -174,7 +174,7 @@ class PodEvents:
         elif pod.uid in self._unschedulable:
             self._unschedulable.add(pod)
         self._on_alternatives(pod, now)
-        cache.policies.following.observe(pod, now)
+        cache.policies.event_hooks.observe(pod, now)
         if pod.node is not None and cache.of_one.end(pod.uid):
             self._is_none_any_more(pod, now)
 
@@ -186,7 +186,7 @@ class PodEvents:
         known = cache.of_one.understood(cache.pods.get(pod.uid, pod))
         self._unschedulable.drop(pod.uid)
         cache.keep(known)
-        cache.policies.following.observe(known, cache.clock.steady())
+        cache.policies.event_hooks.observe(known, cache.clock.steady())
         return cache.of_one.understood(pod)
 
     def _is_none_any_more(self, pod: Pod, now: float) -> None:
@@ -195,7 +195,7 @@ class PodEvents:
         cache.keep(pod)
         if pod.node is not None:
             cache.ledger.confirm(pod.uid, on=pod.node, units=pod.requests, owner=None)
-        cache.policies.following.observe(pod, now)
+        cache.policies.event_hooks.observe(pod, now)
 
     def _on_alternatives(self, pod: Pod, now: float) -> None:
         if pod.node is None and (pod.governed or pod.annotations):
@@ -232,12 +232,12 @@ class PodEvents:
         self._finished.add(pod.uid)
         if cache.drop(pod.uid) is not None:
             self._effects.append(PodEnded(pod))
-            cache.policies.following.forget(pod)
+            cache.policies.event_hooks.forget(pod)
             cache.ended[pod.uid] = None
         self._leave(pod.uid)
         cache.policy_matching.forget(pod.uid)
         cache.ledger.forget(pod.uid)
-        cache.policies.following.finished(pod, cache.clock.steady())
+        cache.policies.event_hooks.finished(pod, cache.clock.steady())
 
     def forget(self, uid: PodUid) -> None:
         cache = self._cache
@@ -250,9 +250,9 @@ class PodEvents:
         pod = cache.drop(uid)
         if pod is not None:
             self._effects.append(PodEnded(pod))
-            cache.policies.following.forget(pod)
+            cache.policies.event_hooks.forget(pod)
         self._leave(uid)
-        cache.policies.following.deleted(uid, cache.clock.steady())
+        cache.policies.event_hooks.deleted(uid, cache.clock.steady())
         cache.ledger.forget(uid)
 
     def _leave(self, uid: PodUid) -> None:
@@ -291,10 +291,10 @@ class PodEvents:
         """An earlier run of the service may have refused these pods: nothing else wakes them."""
         cache = self._cache
         for pod in [pod for pod in pods if pod.node is None and cache.ours(pod)]:
-            if cache.policies.placing.places(pod):
-                cache.policies.following.on_event(TurnedAwayBefore(pod), cache.clock.steady())
+            if cache.policies.reserve_permit.places(pod):
+                cache.policies.event_hooks.on_event(TurnedAwayBefore(pod), cache.clock.steady())
             elif not (pod.gated or pod.at_our_gate):
-                if isinstance(pod.gang, MalformedAsk) or cache.policies.judging.malformed(pod) is not None:
+                if isinstance(pod.gang, MalformedAsk) or cache.policies.filter_score.malformed(pod) is not None:
                     self.invalid_pods.add(pod)
                 elif cache.asks_ephemeral(pod) or is_placed_by(pod.governed):
                     self._unschedulable.add_unasked(pod)
@@ -326,7 +326,7 @@ class PodEvents:
         cache = self._cache
         for each in done:
             if each.changed or each.asked:
-                cache.policies.following.on_event(PoliciesChanged(each.namespace), cache.clock.steady())
+                cache.policies.event_hooks.on_event(PoliciesChanged(each.namespace), cache.clock.steady())
             for pod in (cache.pods.get(uid) for uid in each.asked):
                 if pod is not None and pod.node is None:
                     self._unschedulable.drop(pod.uid)
@@ -362,7 +362,7 @@ class PodEvents:
         if (known := cache.pods[pod.uid]).requests is not pod.requests:
             pod = replace(pod, requests=known.requests)
         cache.keep(pod)
-        cache.policies.following.observe(pod, cache.clock.steady())
+        cache.policies.event_hooks.observe(pod, cache.clock.steady())
 
     def next_alternative(self, pod: Pod, by: int) -> Pod:
         """The pod that kube-scheduler asks about, under the alternative `by` places further on."""
@@ -381,12 +381,12 @@ class PodEvents:
                 self._know_anew(told)
                 left -= 1 + len(cache.pods[uid].governed)
                 changed.append(uid)
-                if cache.policies.placing.owned(uid):
+                if cache.policies.reserve_permit.owned(uid):
                     in_gangs.add(told.namespace)
             if left <= 0:
                 break
         for namespace in sorted(in_gangs):
-            cache.policies.following.on_event(PoliciesChanged(namespace), now)
+            cache.policies.event_hooks.on_event(PoliciesChanged(namespace), now)
         return changed
 
     def _waits_in_vain(self, uid: PodUid) -> bool:
@@ -396,7 +396,7 @@ class PodEvents:
         pod = self._cache.pods.get(uid)
         if pod is None or self._cache.ledger.holding(uid) is not None:
             return False
-        return uid in self._unschedulable or self._cache.policies.placing.places(pod)
+        return uid in self._unschedulable or self._cache.policies.reserve_permit.places(pod)
 
     # -- pods that are bound without Escher ----------------------------------------------------------------------
 
@@ -438,7 +438,7 @@ class PodEvents:
         cache.policy_matching.remember(pod)
         cache.keep(pod)
         self._on_alternatives(pod, cache.clock.steady())
-        cache.policies.following.observe(pod, cache.clock.steady())
+        cache.policies.event_hooks.observe(pod, cache.clock.steady())
         self._unseen[pod.uid] = cache.clock.steady() + _UNSEEN_SECONDS
 
     def is_there(self, uid: PodUid) -> None:

@@ -34,7 +34,7 @@ class Requeue:
         self._gained: dict[NodeName, None] = {}
         """Nodes that gained room, and that unschedulable pods were not compared with yet."""
         policies = cache.policies
-        self.waking = WakeSearch(unschedulable, policies.judging, cache.nodes.keys(), policies.following.order)
+        self.waking = WakeSearch(unschedulable, policies.filter_score, cache.nodes.keys(), policies.event_hooks.order)
 
     def governed_anew(self, namespace: str) -> None:
         """The policies of the namespace have changed."""
@@ -49,8 +49,8 @@ class Requeue:
         if not cache.whole:
             return
         self._binds.on_change()
-        cache.policies.placing.on_released()
-        cache.policies.following.on_held()
+        cache.policies.reserve_permit.on_released()
+        cache.policies.event_hooks.on_held()
         cache.around.daemons.settle()
         cache.around.staying.on_time(cache.clock.now())
         if cache.staleness.is_stale():
@@ -59,7 +59,7 @@ class Requeue:
             self._settle(cache.clock.steady())
 
     def _settle(self, now: float) -> None:
-        cache, policies, changes = self._cache, self._cache.policies.settling, self._cache.ledger.changes
+        cache, policies, changes = self._cache, self._cache.policies.requeue_hooks, self._cache.ledger.changes
         if self._was_stale:
             self._was_stale = False
             for node in cache.nodes:
@@ -77,20 +77,20 @@ class Requeue:
             if policies.slice_is_over():
                 break
         self._wake()
-        more_to_wake = self.waking.has_work or cache.policies.judging.in_doubt
+        more_to_wake = self.waking.has_work or cache.policies.filter_score.in_doubt
         self.more_to_do = policies.slice_is_over() or cache.around.daemons.has_work or more_to_wake
 
     def _wake(self) -> None:
         """Wakes pods that lacked room or that policies refused, and that may fit now."""
         cache = self._cache
-        for namespace in cache.policies.following.take_requeue_hints():
+        for namespace in cache.policies.event_hooks.take_requeue_hints():
             self.waking.requeue(namespace, all_kinds=False)
         self._effects += map(WakePod, self.waking.go_on())
-        in_slices = cache.policies.judging.in_doubt and not self.waking.work.is_over
+        in_slices = cache.policies.filter_score.in_doubt and not self.waking.work.is_over
         if in_slices:
             self.waking.work.take(_WITHDRAWN)
         # These pods may fit nowhere, but they were refused for good, and that is not true any more.
-        for pod in cache.policies.judging.take_withdrawn(in_slices=in_slices):
+        for pod in cache.policies.filter_score.take_withdrawn(in_slices=in_slices):
             if pod.uid in self._unschedulable:
                 self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))

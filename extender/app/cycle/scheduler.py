@@ -149,7 +149,7 @@ class Scheduler:
         cache = self.cache
         if (node := cache.nodes.pop(name, None)) is not None:
             cache.removed_nodes.leave(name, cache.clock.steady())
-            cache.policies.following.forget(node)
+            cache.policies.event_hooks.forget(node)
             cache.around.daemons.node_changed(name)
         cache.ledger.capacity.remove_node(name)
 
@@ -159,7 +159,7 @@ class Scheduler:
         known = cache.nodes.get(node.name)
         cache.nodes[node.name] = node
         cache.ledger.capacity.set_node(node.name, node.allocatable)
-        cache.policies.following.observe(node, cache.clock.steady())
+        cache.policies.event_hooks.observe(node, cache.clock.steady())
         if known is None or _welcomes(node) != _welcomes(known):
             cache.around.daemons.node_changed(node.name)
             if known is not None:
@@ -234,7 +234,7 @@ class Scheduler:
 
     def prioritize(self, pod: Pod, sent: Sequence[NodeName]) -> Mapping[NodeName, int]:
         """The scores of the nodes for the pod, from 0 to 10; nodes that are left out have 0."""
-        return self.cache.policies.judging.scores(self.cache.policy_matching.resolved(pod), sent)
+        return self.cache.policies.filter_score.scores(self.cache.policy_matching.resolved(pod), sent)
 
     def preempt(self, pod: Pod, victims: Mapping[NodeName, Victims]) -> Decided[Mapping[NodeName, Victims]]:
         """The nodes whose victims may go: their gangs keep their quorum, or leave as a whole.
@@ -253,7 +253,7 @@ class Scheduler:
             return self._decided({})
         if pod.gang is not None:
             self.pod_events.assume(pod)
-            if known.node is None and cache.policies.placing.sleeps(pod, cache.clock.steady()):
+            if known.node is None and cache.policies.reserve_permit.sleeps(pod, cache.clock.steady()):
                 self._requeue.settle()
             return self._decided({})
         if not cache.whole:
@@ -266,14 +266,14 @@ class Scheduler:
         if cache.tenancy.foreign(pod.namespace, pod.requests) is not None:
             return self._decided({})
         # kube-scheduler offers nodes that it never sent to filter: no pod leaves a node that the pod may not use.
-        open_to_it = cache.policies.judging.where_leaving_helps(pod, victims) if pod.governed else victims
+        open_to_it = cache.policies.filter_score.where_leaving_helps(pod, victims) if pod.governed else victims
         with_units = cache.of_one.with_units(pod, victims, open_to_it)
         if open_to_it and not with_units and cache.of_one.wants_more(pod, open_to_it):
-            cache.policies.placing.sleeps(self.pod_events.take_for_one(pod), cache.clock.steady())
+            cache.policies.reserve_permit.sleeps(self.pod_events.take_for_one(pod), cache.clock.steady())
             self._requeue.settle()
         open_to_it = with_units
         chosen = {node: victims[node].pods for node in open_to_it}
-        safe = cache.policies.placing.may_evict(pod, chosen, cache.clock.steady())
+        safe = cache.policies.reserve_permit.may_evict(pod, chosen, cache.clock.steady())
         return self._decided({node: each for node, each in victims.items() if node in safe})
 
     def permit(self, uid: PodUid, node: NodeName) -> Decided[Permit]:
@@ -293,7 +293,7 @@ class Scheduler:
         if isinstance(told, Bound):
             self.pod_events.is_there(told.pod)
             self._binds.bound(told)
-        self.cache.policies.following.on_event(told, self.cache.clock.steady())
+        self.cache.policies.event_hooks.on_event(told, self.cache.clock.steady())
         match told:
             case NotBound():
                 self._binds.not_bound(told)
@@ -336,7 +336,7 @@ class Scheduler:
                 self._unschedulable.add(pod)
         self.pod_events.not_asked_about = set(not_asked_about)
         self.cache.ledger.changes.drain_gains()
-        self.cache.policies.following.take_requeue_hints()
+        self.cache.policies.event_hooks.take_requeue_hints()
         list(self.cache.policies.take_effects())
         self._effects.clear()
 
@@ -348,8 +348,8 @@ class Scheduler:
         if not cache.whole:
             return Decided(None)
         for held in cache.ledger.expire(now, self.pod_events.stays_held):
-            cache.policies.following.on_event(Expired(held), now)
-        for node in cache.policies.following.tick(now):
+            cache.policies.event_hooks.on_event(Expired(held), now)
+        for node in cache.policies.event_hooks.tick(now):
             cache.ledger.capacity.reconsider(node)
         self.pod_events.on_time(now)
         self._requeue.governed_otherwise(self.pod_events.on_turns(now))
@@ -368,7 +368,7 @@ class Scheduler:
             return cache.clock.steady()
         due = earliest(
             cache.ledger.next_deadline(),
-            cache.policies.following.next_deadline(),
+            cache.policies.event_hooks.next_deadline(),
             self._binds.next_deadline(),
             self._assumed_pods.next_deadline(),
             self.pod_events.next_deadline(),

@@ -133,7 +133,7 @@ class Explain:
             return _waits(subject, f"waits: its capacity on {held.node} is reserved until it is bound")
         judged = self._nodes.judge(pod)
         summary, remedies = self._summary(judged.groups, judged.fitting), self._remedies(pod, judged)
-        never = None if judged.fitting else self._cache.policies.judging.why_never(pod)
+        never = None if judged.fitting else self._cache.policies.filter_score.why_never(pod)
         if never is not None:
             # Whatever else lets this pod be placed keeps another pod of its policies waiting.
             summary = f"{summary}; {never.explained or never.reason}"

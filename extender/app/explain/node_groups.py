@@ -85,7 +85,7 @@ class NodeGroups:
 
     def judge(self, pod: Pod) -> Judged:
         """Judges all nodes for the pod; a gang's member by the present state, without its plan."""
-        judging = self._cache.policies.judging
+        judging = self._cache.policies.filter_score
         # The gang filter passes the node that the plan names; without a plan it would only say that again.
         judges = judging.judges_of_nodes(pod)
         if pod.governed and pod.gang is not None:

@@ -237,11 +237,11 @@ class _Wondering:
         for other in sorted(self._others(pod), key=lambda each: -each.priority):
             if (known := self._cache.pods.get(other.uid)) is not None and known.node is None:
                 # kube-scheduler may take any of equally good nodes: assume a node that this pod could have had.
-                self._place(known, rather=self._cache.policies.judging.passes(pod))
+                self._place(known, rather=self._cache.policies.filter_score.passes(pod))
 
     def _others(self, pod: Pod) -> list[Pod]:
         """Returns waiting pods that the change may help too; one member of each gang."""
-        judging, found, gangs = self._cache.policies.judging, list[Pod](), {self._cache.gangs.of(pod.uid)}
+        judging, found, gangs = self._cache.policies.filter_score, list[Pod](), {self._cache.gangs.of(pod.uid)}
         for other in self._cache.pods.values():
             if other.uid == pod.uid or other.node is not None or other.priority < pod.priority:
                 continue
@@ -298,7 +298,7 @@ class _Wondering:
         """Yields the nodes that kube-scheduler would send: nodes that it accepts itself.
 
         First at most 100 nodes that pass, then all; all at once for a gang's member."""
-        judging, nodes = self._cache.policies.judging, self._cache.nodes
+        judging, nodes = self._cache.policies.filter_score, self._cache.nodes
         if pod.gang is None:
             yield list(islice(filter(judging.passes(pod), nodes), _OFFERED))
         room = judging.room(pod)

@@ -18,20 +18,20 @@ from extender.core.policy import Facts, Policy
 
 
 class Policies:
-    """`judging`: where a pod may be. `placing`: what is held, and which pods may be bound.
+    """`filter_score`: where a pod may be. `reserve_permit`: what is held, and which pods may be bound.
 
-    `following`: what policies hear, and what they want done. `settling`: planning and waking."""
+    `event_hooks`: what policies hear, and what they want done. `requeue_hooks`: planning and waking."""
 
     def __init__(self, policies: Sequence[Policy], facts: Facts) -> None:
         self._containment = FaultIsolation()
-        self.judging = FilterScore(policies, facts, self._containment)
-        self.placing = ReservePermit(policies, facts, self._containment)
-        self.following = EventHooks(policies, facts, self._containment)
-        self.settling = RequeueHooks(policies, self._containment)
+        self.filter_score = FilterScore(policies, facts, self._containment)
+        self.reserve_permit = ReservePermit(policies, facts, self._containment)
+        self.event_hooks = EventHooks(policies, facts, self._containment)
+        self.requeue_hooks = RequeueHooks(policies, self._containment)
 
     def take_effects(self) -> list[GangEffect | PolicyFailed]:
         """What is to be done since the last call."""
-        taken: list[GangEffect | PolicyFailed] = [*self.following.take_effects()]
+        taken: list[GangEffect | PolicyFailed] = [*self.event_hooks.take_effects()]
         taken += self._containment.failures.values()
         self._containment.failures.clear()
         return taken

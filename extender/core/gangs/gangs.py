@@ -26,7 +26,7 @@ from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.cycle.quorum import Quorums
-from extender.core.gangs.cycle.requeue import Settling
+from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.cycle.timeouts import Deadlines
 from extender.core.gangs.kept_places import KeptPlaces
 from extender.core.gangs.placement.affinity_planner import Constrained
@@ -105,10 +105,10 @@ class Gangs:
         )
         self.quorums = quorums = Quorums(table, places, waiting, planning, switches)
         self.quarantine = quarantine = Quarantine(table, places, (waiting, quorums, planning))
-        self.settling = settling = Settling(ledger, table, places, waiting, planning, quarantine, switches)
+        self.requeue = requeue = Requeue(ledger, table, places, waiting, planning, quarantine, switches)
         self.barrier = barrier = Barrier(ledger, table, places, planning, quorums, quarantine, life)
         self.members = members = Members(ledger, table, places, waiting, planning, quorums, barrier, quarantine)
-        self.admission = Admission(ledger, slots, table, places, waiting, planning, settling, members, quarantine)
+        self.admission = Admission(ledger, slots, table, places, waiting, planning, requeue, members, quarantine)
         self.deadlines = Deadlines(
-            ledger, table, places, waiting, planning, settling, quorums, barrier, quarantine, switches
+            ledger, table, places, waiting, planning, requeue, quorums, barrier, quarantine, switches
         )

@@ -230,7 +230,7 @@ class Machine(RuleBasedStateMachine):
         for uid in self.world.asleep:
             known = cache.pods[uid]
             if known.gang is None and uid not in self.offered_few:
-                could_go = cache.policies.judging.passes(known)
+                could_go = cache.policies.filter_score.passes(known)
                 assert not any(map(could_go, cache.nodes)), known
 
 

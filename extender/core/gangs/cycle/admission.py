@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.members import Members
 from extender.core.gangs.cycle.planner import Planning
-from extender.core.gangs.cycle.requeue import Settling
+from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR, Slots
 from extender.core.gangs.queue.waiting_gangs import Waiting
@@ -42,7 +42,7 @@ class Admission:
     _places: Places
     _waiting: Waiting
     _planning: Planning
-    _settling: Settling
+    _requeue: Requeue
     _members: Members
     _quarantine: Quarantine
 
@@ -80,7 +80,7 @@ class Admission:
         planless = not gang.holds_a_plan or (
             gang.needed and not gang.barrier.writing and not self._places.has_unbound(gang)
         )
-        if planless and (self._settling.postpone(gang, now) or not self._planning.plan(gang, pod, sent, now)):
+        if planless and (self._requeue.postpone(gang, now) or not self._planning.plan(gang, pod, sent, now)):
             return self._turn_away(gang, pod, now)
         node = self._place(gang, pod, sent, now)
         if node is None:

@@ -25,7 +25,7 @@ from extender.kube.names import NodeName
 
 
 @dataclass(eq=False)
-class Settling:
+class Requeue:
     _ledger: Ledger
     _table: GangStore
     _places: Places

@@ -11,7 +11,7 @@ from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.cycle.quorum import Quorums
-from extender.core.gangs.cycle.requeue import Settling
+from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import TOO_LATE, Gang, GangTimedOut
@@ -30,7 +30,7 @@ class Deadlines:
     _places: Places
     _waiting: Waiting
     _planning: Planning
-    _settling: Settling
+    _requeue: Requeue
     _quorums: Quorums
     _barrier: Barrier
     _quarantine: Quarantine
@@ -39,7 +39,7 @@ class Deadlines:
     def next_deadline(self) -> float | None:
         """The next moment at which `heed_time` or `requeue` has work, in monotonic seconds."""
         return earliest(
-            self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._settling.next_deadline()
+            self._quorums.next_deadline(), self._planning.plans.next_deadline(), self._requeue.next_deadline()
         )
 
     def on_time(self, now: float) -> None:
