@@ -18,11 +18,11 @@ import msgspec
 
 from extender.adapters.kubernetes.reflectors.reflector import EXPIRED, Reflector
 from extender.adapters.kubernetes.writers import writers
+from extender.app import pod_edits
 from extender.app.cycle import bind as binds
 from extender.app.cycle.pod_events import PodEvents
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects import binding_cycle as scheduling
-from extender.app.effects import dispatcher as effects
 from extender.app.effects.permit_gates import PermitGates
 from extender.app.objects import known
 from extender.app.objects.expiry import Expiry
@@ -227,13 +227,13 @@ def _leaves_keys(right: Any) -> Any:
 def _gives_up(right: Any) -> Any:
     """Does not repeat a request that failed once."""
 
-    async def insist(do: Any, *given: Any, **named: Any) -> Any:
+    async def until_answered(do: Any, *given: Any, **named: Any) -> Any:
         try:
             return await do()
         except Unavailable as error:
             raise Refused(503, str(error)) from error
 
-    return insist
+    return until_answered
 
 
 def _as_it_left_it(right: Any) -> Any:
@@ -358,14 +358,14 @@ MUTANTS: Mapping[str, Mutant] = {
     ),
     "write-back-gives-up": _mutant(
         "A node's status that could not be written is not written again, nor looked at.",
-        write_back, "insist", _gives_up,
+        write_back, "until_answered", _gives_up,
     ),
     "write-back-believes-itself": _mutant(
         "A node is taken to say what was written to it, whatever a kubelet has made of it.",
         write_back.WriteBack, "_stated", _as_it_left_it,
     ),
     "lost-wake": _mutant(
-        "A wake, or the opening of a gate, that failed is not tried again.", effects, "insist", _gives_up
+        "A wake, or the opening of a gate, that failed is not tried again.", pod_edits, "until_answered", _gives_up
     ),
     "older-is-believed": _mutant(
         "What is older than what is known of an object is taken all the same.", known, "older", _always(False)

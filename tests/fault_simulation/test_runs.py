@@ -192,6 +192,11 @@ class TestABugThatIsPutIn:
         assert right.is_clean, details(right)
         assert len(right.faults) == len(plan.faults)
 
+    @pytest.mark.parametrize("name", MUTANTS)
+    def test_changes_what_there_is(self, name: str) -> None:
+        with MUTANTS[name].put_in():
+            pass
+
     def test_is_told_with_how_many_seeds_it_took(self) -> None:
         assert tried(Trial("binding-without-attempt", 1, 6)).is_found
         missed = Verdict("keys-stay", 3)

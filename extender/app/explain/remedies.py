@@ -104,20 +104,23 @@ class Remedies:
         """Nodes like those that could have such pods, also in topology domains of their own."""
         if self._cache.asks_ephemeral(pod):
             return
-        asked = " and ".join(amount(each, pod.requests[each]) for each in (CPU, MEMORY) if pod.requests.get(each))
-        with_free = f", with {asked} free" if asked else ""
+        lacking = count if gang is None or gang.wait.shortfall is None else count - gang.wait.shortfall.placed
+        named = [(each, pod.requests[each]) for each in (CPU, MEMORY) if pod.requests.get(each)]
+
+        def free(number: int) -> str:
+            """What each of that many nodes needs for its share of the pods."""
+            share = max(1, -(-lacking // number))
+            return f", with {' and '.join(amount(each, share * units) for each, units in named)} free" if named else ""
+
         for like, per_node in islice(self._kinds(pod), 2):
             for own in dict.fromkeys(((), self._keys(pod))):
                 apart = f", each with its own {' and '.join(own)}" if own else ""
 
-                def more(
-                    number: int, like: NodeName = like, own: tuple[str, ...] = own, said: str = f"{with_free}{apart}"
-                ) -> Remedy:
+                def more(number: int, like: NodeName = like, own: tuple[str, ...] = own, apart: str = apart) -> Remedy:
                     nodes = "1 node" if number == 1 else f"{number} nodes"
-                    return Remedy(f"add {nodes} like {like}{said}", (Added(like, number, own),))
+                    return Remedy(f"add {nodes} like {like}{free(number)}{apart}", (Added(like, number, own),))
 
                 most = count if gang is not None else min(_MOST_ENDING, 1 + self._others_waiting(pod))
-                lacking = count if gang is None or gang.wait.shortfall is None else count - gang.wait.shortfall.placed
                 yield Ladder(more, 1, most, max(1, -(-lacking // per_node)))
 
     def _others_waiting(self, pod: Pod) -> int:

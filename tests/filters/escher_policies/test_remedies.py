@@ -116,7 +116,7 @@ def short_of_room() -> PolicyWorld:
 
 def test_a_gang_is_told_of_the_least_number_of_nodes() -> None:
     told = remedies(short_of_room(), [short_of_room() for _ in range(MOST_TRIED)])
-    assert "add 2 nodes like n0, with 2 cpu free" in told
+    assert "add 2 nodes like n0, with 4 cpu free" in told
 
 
 def uneven() -> PolicyWorld:
