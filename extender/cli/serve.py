@@ -33,7 +33,7 @@ Labels of a namespace restrict Escher further there; GET /v1/safety-switches sho
 
   escher.dev/observe-only=true
   escher.dev/evict-parts=off
-  escher.dev/preempt=off     by its gangs, and of its pods
+  escher.dev/preempt=off     its gangs preempt no pods, and its pods are not preempted
   escher.dev/save-room=off
 
 These need a restart: scheduler_names, preempt_foreign_pods, preempts_despite_budgets, preemptions_per_gang_and_hour,
