@@ -466,6 +466,8 @@ class Application:
         await self._known()
         gc.collect()
         gc.freeze()
+        # What is made from here on mostly goes: a collection looks at few objects, and no verb waits long for it.
+        gc.set_threshold(5_000, 10, 2_500)
         _log.info("ready", nodes=len(self.scheduler.cache.nodes), pods=len(self.scheduler.cache.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:

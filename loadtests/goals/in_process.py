@@ -83,7 +83,7 @@ def as_in_a_service_that_is_ready() -> None:
     """Sets the collector as `Application.settle_memory` does."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 50, 50)
+    gc.set_threshold(5_000, 10, 2_500)
 
 
 def spent_on(work: Callable[[], object]) -> float:
