@@ -45,7 +45,7 @@ from extender.adapters.kubernetes.writers.writers import (
     ApiRecorder,
     ApiWaker,
 )
-from extender.adapters.memory import Memory, unlimited
+from extender.adapters.memory import SMALL_COLLECTIONS, Memory, unlimited
 from extender.adapters.metrics import Metrics
 from extender.adapters.open_files import open_at_once
 from extender.adapters.policy_models import Spelling, in_force
@@ -466,8 +466,7 @@ class Application:
         await self._known()
         gc.collect()
         gc.freeze()
-        # What is made from here on mostly goes: a collection looks at few objects, and no verb waits long for it.
-        gc.set_threshold(5_000, 10, 2_500)
+        gc.set_threshold(*SMALL_COLLECTIONS)
         _log.info("ready", nodes=len(self.scheduler.cache.nodes), pods=len(self.scheduler.cache.pods))
 
     def settings_file(self, path: Path, load: Callable[[], Settings], settings: Settings) -> SettingsFile:

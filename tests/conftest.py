@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is made now, thousands of tests and all modules, stays to the end: no garbage is looked for in it, ever; and
-    in what tests make, as seldom as the service looks in its own."""
+    in what tests make, as seldom as the service looks while it takes in its first lists."""
     gc.disable()
     try:
         return (yield)

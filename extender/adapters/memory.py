@@ -13,6 +13,12 @@ _NO_LIMIT = 2**60
 """Version 1 writes "no limit" as the largest number of whole pages."""
 
 
+SMALL_COLLECTIONS = 5_000, 10, 2_500
+"""Thresholds of garbage collection in a ready service.
+
+A collection looks at few objects, so no verb waits long for it."""
+
+
 class Memory(NamedTuple):
     """Bytes in use, and the most bytes that may be in use."""
 

@@ -42,13 +42,13 @@ _REMEDIES = {
 def what_is_done(cache: Cache, gang: Gang) -> tuple[list[str], list[str]]:
     """What is done for the gang, which waits for room, or why nothing is; and what would help."""
     said, remedies = list[str](), list[str]()
+    if gang.wait.shortfall is not None and gang.wait.shortfall.rule == TOO_VARIED:
+        # The reason says what to change.
+        return said, remedies
     gangs = cache.gangs
     ahead = sum(
         other.turn < gang.turn and other.phase in (Phase.WAITING, Phase.GATHERING) for other in gangs.by_key.values()
     )
-    if gang.wait.shortfall is not None and gang.wait.shortfall.rule == TOO_VARIED:
-        # The reason says what to change.
-        return said, remedies
     if cache.around.staying.anybody() and not gangs.planning.could_ever_fit(gang):
         # No room is reserved for it and no pod evicted: that would not help.
         stays = "pods of DaemonSets, static pods, pods of other schedulers and long-running pods stay"

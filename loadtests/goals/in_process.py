@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from itertools import count
 from typing import Any, TypeVar
 
+from extender.adapters.memory import SMALL_COLLECTIONS
 from extender.app.contracts.effects import Decided
 from extender.app.cycle.scheduler import Fact, Scheduler
 from extender.core.cluster import Node, Pod
@@ -83,7 +84,7 @@ def as_in_a_service_that_is_ready() -> None:
     """Sets the collector as `Application.settle_memory` does."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(5_000, 10, 2_500)
+    gc.set_threshold(*SMALL_COLLECTIONS)
 
 
 def spent_on(work: Callable[[], object]) -> float:

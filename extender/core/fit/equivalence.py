@@ -48,11 +48,21 @@ def matching_of(pod: Pod) -> tuple[frozenset[tuple[str, str]], tuple[SelectorTer
     return frozenset(pod.node_selector.items()), pod.affinity, pod.tolerations
 
 
+def are_alike(one: Pod, other: Pod) -> bool:
+    """Whether both are of one class; cheaper than making it."""
+    return one is other or (
+        one.requests == other.requests
+        and one.node_selector == other.node_selector
+        and one.affinity == other.affinity
+        and one.tolerations == other.tolerations
+    )
+
+
 def are_too_varied(pods: Iterable[Pod]) -> bool:
     """Whether these pods are of more kinds than one step may plan."""
     kinds, weight, last = set[EquivalenceClass](), 0, None
     for pod in pods:
-        if last is None or pod.requests != last.requests or matching_of(pod) != matching_of(last):
+        if last is None or not are_alike(pod, last):
             kind, last = equivalence_of(pod), pod
             if kind not in kinds:
                 kinds.add(kind)

@@ -270,7 +270,7 @@ class Requeue:
             self._table.effects.append(Withheld(Act.SAVE_ROOM, held_back.key.namespace, held_back.key))
         self._table.handled = None if (first := self._queue.first()) is None else first.key
         rested = self._queue.saved.savings.resting
-        gang = self._queue.on_event(now)
+        gang = self._queue.on_time(now)
         for each in self._queue.lost:
             self._table.effects.append(TurnLost(each.key, each.wait.saves_after - now, tuple(each.roster.unplaced())))
         self._queue.lost.clear()

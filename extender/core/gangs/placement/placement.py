@@ -13,10 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.cluster import Pod
-from extender.core.fit.equivalence import are_too_varied
 from extender.core.fit.fit import NOTHING, lacking
 from extender.core.gangs.placement.affinity_planner import Constrained
-from extender.core.gangs.placement.slots import Offers, Slots, in_order, size_of, slot_name, too_varied
+from extender.core.gangs.placement.slots import Offers, Slots, plannable, size_of, slot_name, too_varied
 from extender.core.gangs.state.bin_packing import Shortfall, Slot, plan
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.quota import PlaceQuota
@@ -114,8 +113,7 @@ class Places:
     ) -> tuple[Sequence[Slot], Mapping[Holder, NodeName] | Shortfall]:
         if self.is_constrained(gang) and (hopeless := self._constrained.known_hopeless(gang)) is not None:
             return (), hopeless
-        members = in_order(gang, first)
-        if are_too_varied(members[: gang.needed]):
+        if not (members := plannable(gang, first)):
             return (), too_varied(gang)
         candidates = self._slots.candidates(sent)
         slots = self._slots.of_quorum(gang, members, sent if first is not None else None)
@@ -128,7 +126,7 @@ class Places:
                 return fewer, retried
         if isinstance(found, Shortfall) and first is not None and self._may_be_elsewhere(gang, first, sent):
             for own in (self._offers, Offers()):
-                apart = self._slots.of_quorum(gang, in_order(gang, first), sent, own)
+                apart = self._slots.of_quorum(gang, members, sent, own)
                 retried = self.plan(gang, apart, candidates, releasing)
                 if not isinstance(retried, Shortfall):
                     return apart, retried

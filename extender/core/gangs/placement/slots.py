@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from extender.core.cluster import Node, Pod
 from extender.core.common.bounded import Bounded
-from extender.core.fit.equivalence import TOO_VARIED, EquivalenceClass, are_too_varied, matching_of
+from extender.core.fit.equivalence import TOO_VARIED, EquivalenceClass, are_alike, are_too_varied, matching_of
 from extender.core.fit.fit import asked_of
 from extender.core.fit.node_matching import AcceptsPod, matching
 from extender.core.gangs.placement.resident_pods import ResidentPods
@@ -166,7 +166,8 @@ class Slots:
 
     def in_empty(self, gang: Gang) -> list[Slot]:
         """A slot for each member still needed: the smallest that have room beside resident pods."""
-        return self.of_quorum(gang, self.smallest(gang, lambda: self.emptied(gang)), None)
+        members = self.smallest(gang, lambda: self.emptied(gang))
+        return self.of_quorum(gang, members, None) if members else []
 
     def of_quorum(
         self,
@@ -246,11 +247,11 @@ def slot_name(gang: Gang) -> Holder:
     return Holder(f"slot:{gang.key.id}#{gang.plan.slots_made}")
 
 
-def plannable(gang: Gang) -> list[Pod]:
+def plannable(gang: Gang, first: Pod | None = None) -> list[Pod]:
     """The members that a plan may place: all, or only as many as it must place if all are too varied.
 
-    Empty if these are too varied as well: then there is no plan."""
-    members = list(gang.roster.unplaced())
+    In order. Empty if these are too varied as well: then there is no plan."""
+    members = in_order(gang, first)
     if not are_too_varied(members):
         return members
     members = members[: gang.needed]
@@ -263,7 +264,8 @@ def too_varied(gang: Gang) -> Shortfall:
 
 def in_order(gang: Gang, first: Pod | None) -> list[Pod]:
     """The members to place: `first`, then by age."""
-    return sorted(gang.roster.unplaced(), key=lambda pod: first is not None and pod.uid != first.uid)
+    members = gang.roster.unplaced()
+    return list(members) if first is None else sorted(members, key=lambda pod: pod.uid != first.uid)
 
 
 class _Kinds:
@@ -274,20 +276,10 @@ class _Kinds:
         self._last: tuple[Pod, int] | None = None
 
     def of(self, pod: Pod) -> int:
-        if self._last is None or not _alike(pod, self._last[0]):
+        if self._last is None or pod.governed != self._last[0].governed or not are_alike(pod, self._last[0]):
             kind = frozenset(pod.requests.items()), *matching_of(pod), pod.governed
             self._last = pod, self._numbers.setdefault(kind, len(self._numbers))
         return self._last[1]
-
-
-def _alike(one: Pod, other: Pod) -> bool:
-    return one is other or (
-        one.requests == other.requests
-        and one.node_selector == other.node_selector
-        and one.affinity == other.affinity
-        and one.tolerations == other.tolerations
-        and one.governed == other.governed
-    )
 
 
 def size_of(pod: Pod) -> tuple[int, int, int]:

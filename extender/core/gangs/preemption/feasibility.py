@@ -41,12 +41,10 @@ class Feasibility:
 
     def could_ever_fit(self, gang: Gang) -> bool:
         """Whether the quorum would have room beside resident pods alone."""
-        if not plannable(gang):
-            return False
         if self._constrained.concerns(gang):
-            return self.hopeless(gang) is None
+            return bool(plannable(gang)) and self.hopeless(gang) is None
         slots = self._slots.in_empty(gang)
-        return aim(self._ledger, slots, list(self._slots.nodes), self._slots.lasting(gang)) is not None
+        return bool(slots) and aim(self._ledger, slots, list(self._slots.nodes), self._slots.lasting(gang)) is not None
 
     def asked(self, gang: Gang) -> Iterator[Vector]:
         """Units of each place of the quorum; computed when iterated."""

@@ -401,7 +401,7 @@ class Queue:
 
     # -- reservation ---------------------------------------------------------------------------------------------
 
-    def on_event(self, now: float) -> Gang | None:
+    def on_time(self, now: float) -> Gang | None:
         """Starts a reservation for the first gang if its patience has ended; returns it if new."""
         more_may_be_saved = self.saved.savings.on_time(now)
         for key in [key for key, until in self._paused.items() if until <= now]:
