@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-from extender.core.common.bounded import Bounded
 
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _OURS = "extender"
@@ -25,9 +24,7 @@ def sizes(root: object, but: Collection[str] = ()) -> Counter[str]:
         if id(each) in seen or name in but:
             continue
         seen.add(id(each))
-        if isinstance(each, Bounded):
-            ahead.append((each._known, name))
-        elif isinstance(each, _CONTAINERS):
+        if isinstance(each, _CONTAINERS):
             if not isinstance(each, tuple):
                 found[name] += len(each)
             within = [*each.keys(), *each.values()] if isinstance(each, dict) else each

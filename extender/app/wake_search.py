@@ -133,6 +133,11 @@ class WakeSearch:
         """Whether there are changes that not all waiting pods were compared with."""
         return bool(self._due) or self._unschedulable.may_have_room
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._due) or self._unschedulable.has_news
+
     def gained(self, nodes: Iterable[NodeName]) -> None:
         """These nodes have more room than before."""
         for group in self._unschedulable.groups():

@@ -26,12 +26,12 @@ class InUse(Generic[K]):
 
     def put(self, pod: Pod, keys: Sequence[K]) -> bool:
         """Sets the pod's state; without keys, it does not count. Returns whether use changed."""
-        if keys:
-            self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
-        else:
-            self._known.pop(pod.uid, None)
         if pod.node is not None:
             self._held.discard(pod.uid)
+        if keys:
+            self._known[pod.uid] = (keys, pod.requests, pod.node is not None)
+        elif self._known.pop(pod.uid, None) is None:
+            return False
         return self._count(pod.uid)
 
     def drop(self, uid: PodUid) -> bool:

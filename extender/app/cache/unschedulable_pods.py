@@ -88,6 +88,11 @@ class UnschedulablePods:
         """Whether a kind beyond its quota may come within it, because another has gone."""
         return bool(self._may_have_room)
 
+    @property
+    def has_news(self) -> bool:
+        """Whether the next `take_may_have_room`, `take_moved` or `take_unasked` may return something."""
+        return bool(self._may_have_room or self._moved or self.unasked) or self._version != self._isolation.version
+
     def take_may_have_room(self) -> Collection[str]:
         """Namespaces whose kinds beyond the quota may come within it, since the last call."""
         taken, self._may_have_room = self._may_have_room, {}

@@ -76,24 +76,26 @@ class Requeue:
                 self.waking.gained(gained)
             if policies.slice_is_over():
                 break
-        self._wake()
-        more_to_wake = self.waking.has_work or cache.policies.filter_score.in_doubt
+        more_to_wake = self._wake()
         self.more_to_do = policies.slice_is_over() or cache.around.daemons.has_work or more_to_wake
 
-    def _wake(self) -> None:
-        """Wakes pods that lacked room or that policies refused, and that may fit now."""
-        cache = self._cache
-        for namespace in cache.policies.event_hooks.take_requeue_hints():
-            self.waking.requeue(namespace, all_kinds=False)
-        self._effects += map(WakePod, self.waking.go_on())
-        in_slices = cache.policies.filter_score.in_doubt and not self.waking.work.is_over
+    def _wake(self) -> bool:
+        """Wakes pods that lacked room or that policies refused, and that may fit now; returns whether some are left."""
+        waking, policies = self.waking, self._cache.policies.filter_score
+        for namespace in self._cache.policies.event_hooks.take_requeue_hints():
+            waking.requeue(namespace, all_kinds=False)
+        if waking.has_news:
+            self._effects += map(WakePod, waking.go_on())
+        in_doubt = policies.in_doubt
+        in_slices = in_doubt and not waking.work.is_over
         if in_slices:
-            self.waking.work.take(_WITHDRAWN)
+            waking.work.take(_WITHDRAWN)
         # These pods may fit nowhere, but they were refused for good, and that is not true any more.
-        for pod in cache.policies.filter_score.take_withdrawn(in_slices=in_slices):
+        for pod in policies.take_withdrawn(in_slices=in_slices):
             if pod.uid in self._unschedulable:
                 self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))
+        return waking.has_work or (in_doubt and policies.in_doubt)
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, if other parts have work at `due`."""

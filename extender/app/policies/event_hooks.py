@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from functools import partial
 from itertools import chain
 
 from extender.app.policies.fault_isolation import FaultIsolation, having
@@ -35,48 +36,56 @@ class EventHooks:
     def __init__(self, policies: Sequence[Policy], facts: Facts, containment: FaultIsolation) -> None:
         self._facts = facts
         self._contained = containment
-        self._observes = having(Observes, policies)
-        self._outlives = having(KeepsEnded, policies)
-        self._acts = having(Acts, policies)
-        self._only_observes = {name: policy for name, policy in self._observes.items() if name not in self._acts}
-        self._stirs = having(RequeueHints, policies)
-        self._orders = having(Orders, policies)
-        self._orders_alike = having(OrdersAlike, policies)
-        self._counts_held = having(CountsHeld, policies)
+        observes, acts = having(Observes, policies), having(Acts, policies)
+        self._observe = [(name, each.observe) for name, each in observes.items()]
+        self._observe_only = [(name, observe) for name, observe in self._observe if name not in acts]
+        self._forget = [(name, each.forget) for name, each in observes.items()]
+        outlives = having(KeepsEnded, policies)
+        self._finished = [(name, each.finished) for name, each in outlives.items()]
+        self._deleted = [(name, each.deleted) for name, each in outlives.items()]
+        self._take_effects = [(name, each.take_effects) for name, each in acts.items()]
+        self._on_event = [(name, each.on_event) for name, each in acts.items()]
+        hints = having(RequeueHints, policies)
+        self._take_requeue_hints = [(name, each.take_requeue_hints) for name, each in hints.items()]
+        orders = having(Orders, policies)
+        self._order = [(name, each.order) for name, each in orders.items()]
+        self._order_versions = [(name, partial(getattr, each, "order_version")) for name, each in orders.items()]
+        self._order_alike = [(name, each.order_alike) for name, each in having(OrdersAlike, policies).items()]
+        self._hold = [(name, each.hold) for name, each in having(CountsHeld, policies).items()]
         self._keeps_time = having(KeepsTime, policies)
+        self._tick = [(name, each.tick) for name, each in self._keeps_time.items()]
 
     # -- facts ---------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Pod | Node, now: float) -> None:
-        self._contained.call_each(self._observes, lambda policy: policy.observe(fact, now))
+        self._contained.call_each(self._observe, fact, now)
 
     def bound(self, pod: Pod, now: float) -> None:
         """The Binding is written, and no watch has reported it yet.
 
         Policies that act get it as feedback: what they know of the pod may be newer than this."""
-        self._contained.call_each(self._only_observes, lambda policy: policy.observe(pod, now))
+        self._contained.call_each(self._observe_only, pod, now)
 
     def forget(self, fact: Pod | Node) -> None:
-        self._contained.call_each(self._observes, lambda policy: policy.forget(fact))
+        self._contained.call_each(self._forget, fact)
 
     def finished(self, pod: Pod, now: float) -> None:
-        self._contained.call_each(self._outlives, lambda policy: policy.finished(pod, now))
+        self._contained.call_each(self._finished, pod, now)
 
     def deleted(self, uid: PodUid, now: float) -> None:
-        self._contained.call_each(self._outlives, lambda policy: policy.deleted(uid, now))
+        self._contained.call_each(self._deleted, uid, now)
 
     # -- effects and what became of them -------------------------------------------------------------------------
 
-    def take_effects(self) -> Iterator[GangEffect]:
-        return chain.from_iterable(self._contained.ask_each(self._acts, lambda policy: policy.take_effects(), _NOTHING))
+    def take_effects(self) -> Iterable[GangEffect]:
+        return chain.from_iterable(self._contained.ask_each(self._take_effects, _NOTHING))
 
     def on_event(self, told: Feedback, now: float) -> None:
-        self._contained.call_each(self._acts, lambda policy: policy.on_event(told, now))
+        self._contained.call_each(self._on_event, told, now)
 
-    def take_requeue_hints(self) -> set[str]:
+    def take_requeue_hints(self) -> Collection[str]:
         """Namespaces whose matched pods may fit elsewhere now, though no node has gained room."""
-        asked = self._contained.ask_each(self._stirs, lambda policy: policy.take_requeue_hints(), _NO_NAMESPACES)
-        return {namespace for taken in asked if taken for namespace in taken}
+        return set().union(*self._contained.ask_each(self._take_requeue_hints, _NO_NAMESPACES))
 
     # -- order and time ------------------------------------------------------------------------------------------
 
@@ -94,22 +103,22 @@ class EventHooks:
             elif holding.kind is not HoldingKind.BOUND and uid in pods:
                 held[uid] = True
         if held:
-            self._contained.call_each(self._counts_held, lambda policy: policy.hold(held))
+            self._contained.call_each(self._hold, held)
 
     def order_version(self) -> int:
         """A number that changes whenever `order` may answer otherwise than before."""
         self.on_held()
-        return sum(self._contained.ask_each(self._orders, lambda policy: policy.order_version, 0))
+        return sum(self._contained.ask_each(self._order_versions, 0))
 
     def order(self, members: Sequence[Pod]) -> tuple[float, ...]:
         """The gang's position in the queue of its priority: one number a policy, lower first."""
-        return tuple(self._contained.ask_each(self._orders, lambda policy: policy.order(members, self._facts), 0.0))
+        return tuple(self._contained.ask_each(self._order, 0.0, members, self._facts))
 
     def order_alike(self, members: Sequence[Pod]) -> Hashable:
         """A value that gangs share if no policy tells them apart in `order`; None: not known."""
-        if len(self._orders_alike) < len(self._orders):
+        if len(self._order_alike) < len(self._order):
             return None
-        alike = tuple(self._contained.ask_each(self._orders_alike, lambda policy: policy.order_alike(members), None))
+        alike = tuple(self._contained.ask_each(self._order_alike, None, members))
         return None if None in alike else alike
 
     def next_deadline(self) -> float | None:
@@ -126,10 +135,9 @@ class EventHooks:
                 first = when
         return first
 
-    def tick(self, now: float) -> Iterator[NodeName]:
+    def tick(self, now: float) -> Iterable[NodeName]:
         """Does what is due; returns the nodes that are worth another look."""
         resting = self._contained.resting
         for name in [name for name, until in resting.items() if until <= now]:
             del resting[name]
-        ticked = self._contained.ask_each(self._keeps_time, lambda policy: policy.tick(now), _NO_NODES, now)
-        return chain.from_iterable(ticked)
+        return chain.from_iterable(self._contained.ask_each(self._tick, _NO_NODES, now, now=now))

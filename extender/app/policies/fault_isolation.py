@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeVar, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar, TypeVarTuple, Unpack, cast
 
 from extender.app.contracts.effects import PolicyFailed
 from extender.core.policy import Policy, Refuse, has
@@ -14,6 +14,9 @@ _PAUSE = 1.0
 """Seconds."""
 P = TypeVar("P")
 T = TypeVar("T")
+A = TypeVarTuple("A")
+Hook = tuple[str, Callable[[Unpack[A]], T]]
+"""The name of a policy, and one of its methods."""
 
 
 class FaultIsolation:
@@ -32,24 +35,38 @@ class FaultIsolation:
             return otherwise
 
     def ask_each(
-        self, policies: Mapping[str, P], question: Callable[[P], T], otherwise: T, now: float | None = None
-    ) -> Iterator[T]:
+        self, hooks: Sequence[Hook[Unpack[A], T]], otherwise: T, *given: Unpack[A], now: float | None = None
+    ) -> list[T]:
         """Each answer, in order; if `now` is given, policies that raise rest and are left out."""
-        # All decisions go through here and below, many times a step: neither calls `ask`.
-        for name, policy in policies.items():
+        # All decisions go through here and below, many times a step: neither calls another function of ours.
+        answers: list[T] = []
+        for name, hook in hooks:
             if now is None or self.resting.get(name, now) <= now:
                 try:
-                    answer = question(policy)
+                    answers.append(hook(*given))
                 except Exception as defect:
                     self._met(name, defect, now)
-                    answer = otherwise
-                yield answer
+                    answers.append(otherwise)
+        return answers
 
-    def call_each(self, policies: Mapping[str, P], tell: Callable[[P], None], now: float | None = None) -> None:
-        for name, policy in policies.items():
+    def first_of(
+        self, hooks: Sequence[Hook[Unpack[A], T]], otherwise: T, *given: Unpack[A], now: float | None = None
+    ) -> T:
+        """The first true answer, `otherwise` if there is none; policies after it are not asked."""
+        for name, hook in hooks:
             if now is None or self.resting.get(name, now) <= now:
                 try:
-                    tell(policy)
+                    if answer := hook(*given):
+                        return answer
+                except Exception as defect:
+                    self._met(name, defect, now)
+        return otherwise
+
+    def call_each(self, hooks: Sequence[Hook[Unpack[A], None]], *given: Unpack[A], now: float | None = None) -> None:
+        for name, hook in hooks:
+            if now is None or self.resting.get(name, now) <= now:
+                try:
+                    hook(*given)
                 except Exception as defect:
                     self._met(name, defect, now)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, 
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, having
@@ -81,12 +81,15 @@ class FilterScore:
             for name, policy in having(FiltersAlike, policies).items()
             if name in self._filters and name not in self._wakes
         }
+        self._alike = [(name, partial(_alike, each)) for name, each in self._judging_alike.items()]
         self._scores = having(Scores, policies)
         self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
-        self._reads = having(Reads, policies)
-        self._foresees = having(Infeasible, policies)
-        self._in_slices = {name: each for name, each in self._foresees.items() if isinstance(each, InfeasibleInSlices)}
-        self._foresees_at_once = {name: each for name, each in self._foresees.items() if name not in self._in_slices}
+        self._malformed = [(name, each.malformed) for name, each in having(Reads, policies).items()]
+        foresees = having(Infeasible, policies)
+        self._why_never = [(name, each.why_never) for name, each in foresees.items()]
+        self._take_withdrawn = [(name, each.take_withdrawn) for name, each in foresees.items()]
+        self._in_slices = {name: each for name, each in foresees.items() if isinstance(each, InfeasibleInSlices)}
+        self._take_withdrawn_at_once = [hook for hook in self._take_withdrawn if hook[0] not in self._in_slices]
 
     # -- filter --------------------------------------------------------------------------------------------------
 
@@ -94,8 +97,7 @@ class FilterScore:
         """What the pod asks of a policy that cannot be understood; None: nothing."""
         if not pod.annotations:
             return None
-        asked = self._contained.ask_each(self._reads, lambda policy: policy.malformed(pod), None)
-        return next((said for said in asked if said is not None), None)
+        return self._contained.first_of(self._malformed, None, pod)
 
     def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, NodeFilter]]:
         """The policies that have a say about the pod, and how each judges nodes for it."""
@@ -178,21 +180,23 @@ class FilterScore:
 
     def why_never(self, pod: Pod) -> Refuse | None:
         """Why the pod, which is refused everywhere, waits without effect; None: not proven."""
-        asked = self._contained.ask_each(self._foresees, lambda policy: policy.why_never(pod, self._facts), None)
-        return next((refusal for refusal in asked if refusal is not None), None)
+        return self._contained.first_of(self._why_never, None, pod, self._facts)
 
     @property
     def in_doubt(self) -> bool:
         """Whether a proof of `why_never` may hold no more for pods not looked at since."""
-        return any(policy.in_doubt for policy in self._in_slices.values())
+        # As in `ask_each`: this is asked after every event.
+        for policy in self._in_slices.values():
+            if policy.in_doubt:
+                return True
+        return False
 
     def take_withdrawn(self, *, in_slices: bool) -> list[Pod]:
         """Pods that `why_never` refused with a proof that holds no more.
 
         If not `in_slices`: without the policies that look only at as many as one slice of work holds."""
-        policies = self._foresees if in_slices else self._foresees_at_once
-        asked = self._contained.ask_each(policies, lambda policy: policy.take_withdrawn(self._facts), _NOBODY)
-        return [pod for pods in asked for pod in pods]
+        hooks = self._take_withdrawn if in_slices else self._take_withdrawn_at_once
+        return list(chain.from_iterable(self._contained.ask_each(hooks, _NOBODY, self._facts)))
 
     def refusal(self, pod: Pod, node: NodeName) -> Refuse | None:
         """Why the policies do not allow the pod on the node; None: they do."""
@@ -238,8 +242,7 @@ class FilterScore:
     def alike(self, pod: Pod) -> Hashable:
         """Key of pods that `refuses_alike` refuses alike; None: it refuses none of them."""
         failed = object()
-        asked = self._contained.ask_each(self._judging_alike, lambda policy: _hashable(policy.alike(pod)), failed)
-        alike = tuple(asked)
+        alike = tuple(self._contained.ask_each(self._alike, failed, pod))
         if failed in alike or all(each is None for each in alike):
             return None
         # What the pod holds itself is not in its way.
@@ -368,9 +371,9 @@ def _refuses_all(judge: NodeFilter) -> bool:
     return False
 
 
-def _hashable(alike: Hashable) -> Hashable:
+def _alike(policy: FiltersAlike, pod: Pod) -> Hashable:
     """Policies come from outside too, where types are not checked. Raises TypeError."""
-    hash(alike)
+    hash(alike := policy.alike(pod))
     return alike
 
 

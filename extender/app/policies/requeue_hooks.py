@@ -15,15 +15,19 @@ class RequeueHooks:
     def __init__(self, policies: Sequence[Policy], containment: FaultIsolation) -> None:
         self._contained = containment
         self._settles = having(Settles, policies)
+        self._begin_slice = [(name, each.begin_slice) for name, each in self._settles.items()]
+        self._has_work = [(name, each.has_work) for name, each in self._settles.items()]
+        self._settle = [(name, each.settle) for name, each in self._settles.items()]
+        self._slice_is_over = [(name, each.slice_is_over) for name, each in self._settles.items()]
 
     def begin_slice(self, now: float) -> None:
-        self._contained.call_each(self._settles, lambda policy: policy.begin_slice(now), now)
+        self._contained.call_each(self._begin_slice, now, now=now)
 
     def has_work(self, now: float) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.has_work(now), False, now))
+        return self._contained.first_of(self._has_work, False, now, now=now)
 
     def settle(self, gains: Collection[NodeName], now: float) -> None:
-        self._contained.call_each(self._settles, lambda policy: policy.settle(gains, now), now)
+        self._contained.call_each(self._settle, gains, now, now=now)
 
     def left_for_others(self, gains: Collection[NodeName]) -> Collection[NodeName]:
         """All is settled: the nodes that are left for pods that wait for no policy."""
@@ -32,4 +36,4 @@ class RequeueHooks:
         return gains
 
     def slice_is_over(self) -> bool:
-        return any(self._contained.ask_each(self._settles, lambda policy: policy.slice_is_over(), False))
+        return self._contained.first_of(self._slice_is_over, False)

@@ -37,8 +37,10 @@ class ReservePermit:
         self._contained = containment
         self._places = having(PlacementPlugin, policies)
         self._permitting = having(PermitsBinds, policies)
-        self._reserves = having(Reserves, policies)
-        self._gives_way = having(YieldsReservations, policies)
+        reserves = having(Reserves, policies)
+        self._reserve = [(name, each.reserve) for name, each in reserves.items()]
+        self._unreserve = [(name, each.unreserve) for name, each in reserves.items()]
+        self._gives_way = [(name, each.gives_way) for name, each in having(YieldsReservations, policies).items()]
         self._preempts = having(Preempts, policies)
         self._reserved: dict[PodUid, tuple[Pod, NodeName]] = {}
 
@@ -86,10 +88,10 @@ class ReservePermit:
 
     def on_held(self, pod: Pod, node: NodeName) -> None:
         """Units are held for the pod, which is not bound."""
-        if self._reserves and self._reserved.get(pod.uid, (pod, None))[1] != node:
+        if self._reserve and self._reserved.get(pod.uid, (pod, None))[1] != node:
             self._let_go(pod.uid)
             self._reserved[pod.uid] = (pod, node)
-            self._contained.call_each(self._reserves, lambda policy: policy.reserve(pod, node))
+            self._contained.call_each(self._reserve, pod, node)
 
     def on_released(self) -> None:
         """Unreserves pods that hold their units no more, or are bound. O(unbound holders)."""
@@ -100,7 +102,7 @@ class ReservePermit:
 
     def _let_go(self, uid: PodUid) -> None:
         if (reserved := self._reserved.pop(uid, None)) is not None:
-            self._contained.call_each(self._reserves, lambda policy: policy.unreserve(reserved[0]))
+            self._contained.call_each(self._unreserve, reserved[0])
 
     def permit(self, pod: Pod, node: NodeName, now: float) -> Permit:
         """First refusal, else longest wait; the pod's owner is asked only if all others allow."""
@@ -123,8 +125,7 @@ class ReservePermit:
 
     def gives_way(self, pod: Pod) -> GivingWay:
         """What is held for others and given up for the pod."""
-        given = self._contained.ask_each(self._gives_way, lambda policy: policy.gives_way(pod), _NOBODY)
-        some = [each for each in given if each]
+        some = [each for each in self._contained.ask_each(self._gives_way, _NOBODY, pod) if each]
         if len(some) < 2:
             return some[0] if some else _NOBODY
         nodes = dict.fromkeys(node for each in some for node in each)

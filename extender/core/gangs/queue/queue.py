@@ -20,6 +20,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import inf, nextafter
+from typing import TypeVar
 
 from extender.core.common.timers import earliest
 from extender.core.gangs.placement.slots import too_varied
@@ -30,6 +31,8 @@ from extender.core.ledger.audit import Violation
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,12 +407,10 @@ class Queue:
     def on_time(self, now: float) -> Gang | None:
         """Starts a reservation for the first gang if its patience has ended; returns it if new."""
         more_may_be_saved = self.saved.savings.on_time(now)
-        for key in [key for key, until in self._paused.items() if until <= now]:
-            del self._paused[key]
-            self.version += 1
-        for namespace in [namespace for namespace, until in self.after_others.items() if until <= now]:
-            del self.after_others[namespace]
-            self.version += 1
+        if self._paused:
+            self.version += _end_overdue(self._paused, now)
+        if self.after_others:
+            self.version += _end_overdue(self.after_others, now)
         saver = self.saved.gang
         if saver is not None and not self._may_be_saved_for(self._entries[saver.key]):
             self.saved.give_back()
@@ -463,3 +464,11 @@ class Queue:
                 yield Violation("queue", f"queue {queue}, from the entries {anew}")
         if self._line != (anew := sorted(entry.turn for entry in self._entries.values())):
             yield Violation("queue", f"in turn {self._line}, from the entries {anew}")
+
+
+def _end_overdue(ends: dict[K, float], now: float) -> int:
+    """Removes the entries whose time has come; returns how many."""
+    overdue = [key for key, end in ends.items() if end <= now]
+    for key in overdue:
+        del ends[key]
+    return len(overdue)

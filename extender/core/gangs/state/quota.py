@@ -94,7 +94,7 @@ class PlaceQuota:
 
     @property
     def has_news(self) -> bool:
-        return any(self._seen[namespace] != self._state(namespace) for namespace in self._of)
+        return bool(self._of) and any(self._seen[namespace] != self._state(namespace) for namespace in self._of)
 
     def take_news(self, gang_of: Callable[[GangKey], Gang | None], turn: Callable[[Gang], Turn]) -> list[Gang]:
         """Gangs to set aside, gangs to release, and gangs with a free place for an elastic member.
