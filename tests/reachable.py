@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator
 from types import CellType, FunctionType, MethodType
 from typing import Any
 
-
 _CONTAINERS = (dict, list, set, frozenset, tuple, deque)
 _OURS = "extender"
 

@@ -47,7 +47,7 @@ class InUse(Generic[K]):
                 self._held.add(uid)
             else:
                 self._held.discard(uid)
-        changed = [self._count(uid) for uid in held]
+        changed = [self._count(uid) for uid in held if uid in self._known]
         return any(changed)
 
     def _count(self, uid: PodUid) -> bool:

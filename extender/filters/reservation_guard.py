@@ -7,7 +7,6 @@ On every node, `core.gangs.kept_places` checks host ports, anti-affinity, spread
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import cache
 
 from extender.core.cluster import Pod
 from extender.core.ledger.holdings import Holder
@@ -31,15 +30,17 @@ class ReservationGuard:
             return None
         giving_way, own = facts.giving_way(pod), (pod.uid,)
 
-        @cache
-        def refusal(resource: ResourceKey, asked: int, free: int) -> Refuse:
-            # Evicting other pods would not free the reservation, so the eviction would be wasted.
-            return Refuse(REASON, Short(resource, asked, free), preemption_helps=False)
+        refusals: dict[tuple[ResourceKey, int, int], Refuse] = {}
 
         def judge(node: NodeName) -> Refuse | None:
             without: tuple[Holder | PodUid, ...] = (*own, *giving_way[node]) if node in giving_way else own
             found = ledger.rows.lacking(node, pod.requests, without)
-            return None if found is None else refusal(*found)
+            if found is None:
+                return None
+            if found not in refusals:
+                # Evicting other pods would not free the reservation, so the eviction would be wasted.
+                refusals[found] = Refuse(REASON, Short(*found), preemption_helps=False)
+            return refusals[found]
 
         holders = [holder for given in giving_way.values() for holder in given]
         if (takes := facts.takes(pod, holders)) is None:

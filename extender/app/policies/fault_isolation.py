@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar, TypeVarTuple, Unpack, cast
+from typing import TypeVar, TypeVarTuple, cast
 
 from extender.app.contracts.effects import PolicyFailed
 from extender.core.policy import Policy, Refuse, has
@@ -15,7 +15,7 @@ _PAUSE = 1.0
 P = TypeVar("P")
 T = TypeVar("T")
 A = TypeVarTuple("A")
-Hook = tuple[str, Callable[[Unpack[A]], T]]
+Hook = tuple[str, Callable[[*A], T]]
 """The name of a policy, and one of its methods."""
 
 
@@ -34,9 +34,7 @@ class FaultIsolation:
             self._met(name, defect, now)
             return otherwise
 
-    def ask_each(
-        self, hooks: Sequence[Hook[Unpack[A], T]], otherwise: T, *given: Unpack[A], now: float | None = None
-    ) -> list[T]:
+    def ask_each(self, hooks: Sequence[Hook[*A, T]], otherwise: T, *given: *A, now: float | None = None) -> list[T]:
         """Each answer, in order; if `now` is given, policies that raise rest and are left out."""
         # All decisions go through here and below, many times a step: neither calls another function of ours.
         answers: list[T] = []
@@ -49,9 +47,7 @@ class FaultIsolation:
                     answers.append(otherwise)
         return answers
 
-    def first_of(
-        self, hooks: Sequence[Hook[Unpack[A], T]], otherwise: T, *given: Unpack[A], now: float | None = None
-    ) -> T:
+    def first_of(self, hooks: Sequence[Hook[*A, T]], otherwise: T, *given: *A, now: float | None = None) -> T:
         """The first true answer, `otherwise` if there is none; policies after it are not asked."""
         for name, hook in hooks:
             if now is None or self.resting.get(name, now) <= now:
@@ -62,7 +58,7 @@ class FaultIsolation:
                     self._met(name, defect, now)
         return otherwise
 
-    def call_each(self, hooks: Sequence[Hook[Unpack[A], None]], *given: Unpack[A], now: float | None = None) -> None:
+    def call_each(self, hooks: Sequence[Hook[*A, None]], *given: *A, now: float | None = None) -> None:
         for name, hook in hooks:
             if now is None or self.resting.get(name, now) <= now:
                 try:

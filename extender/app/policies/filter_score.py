@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
+from operator import attrgetter
 
 from extender.app.contracts.extender_api import Verdict
 from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, having
@@ -57,6 +58,7 @@ def _refuse_all(node: NodeName) -> Refuse | None:
     return REFUSED
 
 
+_IN_DOUBT = attrgetter("in_doubt")
 _NOBODY: Collection[Pod] = ()
 _NOBODYS: GivingWay = {}
 _REFUSING: NodeFilter | None = _refuse_all
@@ -171,10 +173,10 @@ class FilterScore:
 
         The thousands of others are then neither read nor given reasons, which have no use if one passes."""
         first, few = judges[0][1], list[NodeName]()
-        # A defect that is met here is met again where all nodes are gone through.
-        with suppress(Exception):
-            if isinstance(first, OnlyTheseNodes) and len(first.nodes) <= _TO_LOOK_UP:
-                few = [node for node in first.nodes if node in sent]
+        if isinstance(first, OnlyTheseNodes):
+            # A defect that is met here is met again where all nodes are gone through.
+            with suppress(Exception):
+                few = [node for node in first.nodes if node in sent] if len(first.nodes) <= _TO_LOOK_UP else few
         passed = [node for node in few if self._first_refusal(judges, node) is None]
         return passed if len(passed) < 2 else [node for node in sent if node in passed]
 
@@ -185,11 +187,7 @@ class FilterScore:
     @property
     def in_doubt(self) -> bool:
         """Whether a proof of `why_never` may hold no more for pods not looked at since."""
-        # As in `ask_each`: this is asked after every event.
-        for policy in self._in_slices.values():
-            if policy.in_doubt:
-                return True
-        return False
+        return any(map(_IN_DOUBT, self._in_slices.values()))
 
     def take_withdrawn(self, *, in_slices: bool) -> list[Pod]:
         """Pods that `why_never` refused with a proof that holds no more.
@@ -366,9 +364,10 @@ class FilterScore:
 
 def _refuses_all(judge: NodeFilter) -> bool:
     """Whether no node is left for others to judge: calling them may be costly."""
-    with suppress(Exception):
+    try:
         return isinstance(judge, OnlyTheseNodes) and not judge.nodes
-    return False
+    except Exception:
+        return False
 
 
 def _alike(policy: FiltersAlike, pod: Pod) -> Hashable:
