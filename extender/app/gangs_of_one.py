@@ -69,8 +69,9 @@ class GangsOfOne:
     # -- what pods are -------------------------------------------------------------------------------------------
 
     def count(self, before: Pod | None, after: Pod | None) -> None:
-        """Counts a pod that looks like this now; None: it did not exist, or does no more."""
-        was, now = _priority(before), _priority(after)
+        """Counts a bound pod by its priority, as it looks now; None: it did not exist, or does no more."""
+        was = None if before is None or before.node is None else before.priority
+        now = None if after is None or after.node is None else after.priority
         if was == now:
             return
         if now is not None:
@@ -197,8 +198,3 @@ class GangsOfOne:
             for node in nodes
             if rows.lacking(node, asked, (pod.uid, *victims[node].pods, *giving_way.get(node, ()))) is None
         ]
-
-
-def _priority(pod: Pod | None) -> int | None:
-    """The priority of a pod that is bound."""
-    return None if pod is None or pod.node is None else pod.priority

@@ -24,7 +24,7 @@ MAY_GROW = {
     "FlightRecorder._entries": "500 decisions",
     "PodAffinityIndex._followed": "who stands near whom, of 64 asks",
     "PodAffinityIndex._versions": "and when the answer was another one last",
-    "_Since._told": "4,096 holders of which policies have not asked",
+    "_Since.told": "4,096 holders of which policies have not asked",
     "ResidentPods._growing_old": "pods that will have run for long: 1,024 more than twice as many as there are",
 }
 """Whatever is bounded, and still filling here."""

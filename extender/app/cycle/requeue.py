@@ -84,18 +84,18 @@ class Requeue:
         waking, policies = self.waking, self._cache.policies.filter_score
         for namespace in self._cache.policies.event_hooks.take_requeue_hints():
             waking.requeue(namespace, all_kinds=False)
-        if waking.has_news:
+        if has_news := waking.has_news:
             self._effects += map(WakePod, waking.go_on())
         in_doubt = policies.in_doubt
         in_slices = in_doubt and not waking.work.is_over
         if in_slices:
             waking.work.take(_WITHDRAWN)
         # These pods may fit nowhere, but they were refused for good, and that is not true any more.
-        for pod in policies.take_withdrawn(in_slices=in_slices):
+        for pod in (withdrawn := policies.take_withdrawn(in_slices=in_slices)):
             if pod.uid in self._unschedulable:
                 self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))
-        return waking.has_work or (in_doubt and policies.in_doubt)
+        return bool((has_news or withdrawn) and waking.has_work) or (in_doubt and policies.in_doubt)
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, if other parts have work at `due`."""

@@ -89,7 +89,8 @@ class KeptPlaces:
 
     def observe(self, pod: Pod) -> None:
         """Takes in a changed pod."""
-        self._stale |= dict.fromkeys(self._like.get(pod.uid, ()))
+        if (nodes := self._like.get(pod.uid)) is not None:
+            self._stale |= dict.fromkeys(nodes)
 
     def refresh(self) -> None:
         """Brings all answers up to date. O(holdings on the nodes where a place came or went)."""

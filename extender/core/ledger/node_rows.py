@@ -170,20 +170,20 @@ class _Since(Generic[_Each]):
     """What was reported since the last `drain`, in order of the first report, up to a limit."""
 
     most: int = _MOST_KEPT
-    _told: dict[_Each, None] | None = field(default_factory=dict)
+    told: dict[_Each, None] = field(default_factory=dict)
+    too_many: bool = False
 
-    def add(self, each: _Each) -> None:
-        if self._told is not None:
-            self._told[each] = None
-            if len(self._told) > self.most:
-                self._told = None
+    def is_full(self) -> None:
+        """More are `told` than the limit: these are not kept."""
+        self.told, self.too_many = {}, True
 
     def drain(self) -> AbstractSet[_Each] | None:
         """Returns the reported values once; None if they exceeded the limit."""
-        told = self._told
-        if told is None or told:
-            self._told = {}
-        return None if told is None else told.keys()
+        if not self.told and not self.too_many:
+            return self.told.keys()
+        told, self.told = self.told, {}
+        too_many, self.too_many = self.too_many, False
+        return None if too_many else told.keys()
 
 
 class Changes:
@@ -210,9 +210,15 @@ class Changes:
 
     def held(self, node: NodeName, holder: Holder) -> None:
         """The unbound holder has a new holding there, or has lost its own."""
-        self._held.add(node)
-        self._holders.add(holder)
-        self.holders_for_policies.add(holder)
+        held, holders, for_policies = self._held, self._holders, self.holders_for_policies
+        held.told[node] = holders.told[holder] = for_policies.told[holder] = None
+        # A plan reports thousands.
+        if len(for_policies.told) > for_policies.most:
+            for_policies.is_full()
+        if len(holders.told) > holders.most:
+            holders.is_full()
+        if len(held.told) > held.most:
+            held.is_full()
 
     def drain_held(self) -> AbstractSet[NodeName] | None:
         """The nodes with such a change since the last call; None: any node may have one."""

@@ -256,11 +256,20 @@ class Requeue:
 
     def on_time(self, now: float) -> bool:
         """Makes or reserves room for the gang whose turn it is; returns whether to requeue."""
+        if not self._depends_on_time:
+            return False
         try:
             return self._preempt(now) or self._on_turn(now)
         except Exception as defect:
             self._quarantine.contain(self._table.handled, defect)
         return True
+
+    @property
+    def _depends_on_time(self) -> bool:
+        """Whether a gang waits, or a reservation, a preemption or a woken member has to be looked at."""
+        if self._waiting.unasked or self._surplus.next_deadline() is not None:
+            return True
+        return self._queue.depends_on_time or self._waiting.preempting.depends_on_time
 
     def _on_turn(self, now: float) -> bool:
         while (unasked := self._waiting.next_unasked()) is not None and unasked[1] <= now:

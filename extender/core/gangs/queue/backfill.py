@@ -107,6 +107,11 @@ class Savings:
         if steps > self._best:
             self._best, self._progressed_at = steps, now
 
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether anything is reserved, or was lately."""
+        return self._over or self.resting or bool(self.seconds_over or self.ledger.totals.saved)
+
     def on_time(self, now: float) -> bool:
         """Accounts for the time since the last call; returns whether more may be reserved now."""
         self.seconds_over, self._as_of = self.seconds_over_at(now), max(now, self._as_of)

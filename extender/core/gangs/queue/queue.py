@@ -404,6 +404,11 @@ class Queue:
 
     # -- reservation ---------------------------------------------------------------------------------------------
 
+    @property
+    def depends_on_time(self) -> bool:
+        """Whether `on_time` has anything to look at."""
+        return bool(self._entries or self.after_others or self.lost) or self.saved.savings.depends_on_time
+
     def on_time(self, now: float) -> Gang | None:
         """Starts a reservation for the first gang if its patience has ended; returns it if new."""
         more_may_be_saved = self.saved.savings.on_time(now)
