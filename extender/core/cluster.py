@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from extender.core.affinity.constraints import Constraints
 from extender.core.attempt import Attempt
+from extender.core.common.value import value
 from extender.core.gang_ask import GangAsk, GroupAsk, MalformedAsk
 from extender.core.policies.matched_policy import MatchedPolicy
 from extender.kube.names import NodeName, PodUid
@@ -35,7 +36,7 @@ class Owner:
     """Its API group; empty: the core group."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Pod:
     """A pod. `requests`: as kube-scheduler counts, with `pods: 1`. `node`: None until bound."""
 

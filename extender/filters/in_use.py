@@ -42,12 +42,11 @@ class InUse(Generic[K]):
 
     def hold(self, held: Mapping[PodUid, bool]) -> bool:
         """Sets whether each of these pods has a node held. Returns whether the units changed."""
-        for uid, is_held in held.items():
-            if is_held:
-                self._held.add(uid)
-            else:
-                self._held.discard(uid)
-        changed = [self._count(uid) for uid in held if uid in self._known]
+        # A plan holds thousands of nodes at once, mostly for pods without such a property.
+        on = {uid for uid, is_held in held.items() if is_held}
+        self._held |= on
+        self._held -= held.keys() - on
+        changed = [self._count(uid) for uid in held if uid in self._known] if self._known else ()
         return any(changed)
 
     def _count(self, uid: PodUid) -> bool:

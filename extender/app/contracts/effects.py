@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from extender.core.cluster import Pod
+from extender.core.common.value import value
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gangs.state.gang import GangEffect
 from extender.core.names import GangKey
@@ -69,7 +70,7 @@ class PolicyFailed:
 Effect = GangEffect | AdvertiseCapacity | AskRefused | BindAnswered | PodEnded | PolicyFailed | WaitTold
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Decided(Generic[T]):
     """An answer, and the effects that are to be performed before it is given."""
 

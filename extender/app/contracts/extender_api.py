@@ -11,10 +11,11 @@ from typing import Protocol
 
 from extender.app.contracts.ports import PodRef
 from extender.core.cluster import Pod
+from extender.core.common.value import value
 from extender.kube.names import NodeName, PodUid
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """The answer to filter.
 

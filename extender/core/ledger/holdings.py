@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NewType
 
+from extender.core.common.value import value
 from extender.core.ledger.units import Short
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
@@ -39,7 +40,7 @@ class Detection(Enum):
     SEQUENCE_NUMBER = "sequence-number"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Holding:
     """Units held by one holder on one node; immutable. `until` is None without a deadline."""
 

@@ -19,6 +19,7 @@ from extender.adapters.pod_sizes import LONG, outlined
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.objects.kind import O
 from extender.core.cluster import Node, Pod
+from extender.core.common.value import value
 from extender.kube import objects
 from extender.kube.nesting import Decoder
 
@@ -75,7 +76,7 @@ class Page(Generic[T]):
     following: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WatchEvent(Generic[T]):
     """One line of a watch. `item` is None if BOOKMARK, ERROR (`raw`: its Status) or unreadable."""
 

@@ -19,6 +19,7 @@ from math import inf
 from types import MappingProxyType
 
 from extender.core.cluster import Pod
+from extender.core.common.value import value
 from extender.core.ledger.audit import Violation
 from extender.core.ledger.units import add, add_to, count_in
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -38,7 +39,7 @@ _Rank = float
 """Gangs of a priority above this may evict the pod; infinite: no gang may."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class _Stay:
     node: NodeName
     units: Vector

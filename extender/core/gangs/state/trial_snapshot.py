@@ -12,6 +12,7 @@ from heapq import heapify, heappop
 import numpy as np
 
 from extender.core.cluster import Pod
+from extender.core.common.value import value
 from extender.core.fit import fit
 from extender.core.ledger.ledger import Holder, HoldingKind, Ledger, Row, RowCopy
 from extender.core.ledger.node_arrays import Accepts, Grid, Numbers
@@ -33,7 +34,7 @@ _FIRST_LOOK = 64
 """Number of nodes with room that are checked first at once; each next batch is larger."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Slot:
     """One member's place. `accepts`: allowed nodes; slots that share it form one template."""
 
