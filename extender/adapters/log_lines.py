@@ -47,11 +47,7 @@ class LogLines:
     """
 
     def __init__(
-        self,
-        descriptor: int | None,
-        *,
-        most: int = _MOST,
-        again: Callable[[int, str], None] = lambda lost, why: None,
+        self, descriptor: int | None, *, most: int = _MOST, again: Callable[[int, str], None] = lambda lost, why: None
     ) -> None:
         self._descriptor = descriptor
         self._most = most

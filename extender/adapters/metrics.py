@@ -161,9 +161,7 @@ class Metrics(Collector):
             "escher_write_back_seconds", "One PATCH of a node's status", registry=registry, buckets=_WRITE_BUCKETS
         )
         self._undone = Counter(
-            "escher_write_back_undone",
-            "Writes of a node's status that another client changed back",
-            registry=registry,
+            "escher_write_back_undone", "Writes of a node's status that another client changed back", registry=registry
         )
         registry.register(self)
 

@@ -60,10 +60,7 @@ def read_constraints(
 
 
 def read_unknown_asks(
-    near: PodAffinity | None,
-    apart: PodAffinity | None,
-    volumes: Sequence[Volume],
-    resource_claims: Sequence[Anything],
+    near: PodAffinity | None, apart: PodAffinity | None, volumes: Sequence[Volume], resource_claims: Sequence[Anything]
 ) -> tuple[str, ...]:
     found: dict[str, None] = {}
     if any(each.persistent_volume_claim is not None or each.ephemeral is not None for each in volumes):

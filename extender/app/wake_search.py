@@ -131,11 +131,6 @@ class WakeSearch:
     @property
     def has_work(self) -> bool:
         """Whether there are changes that not all waiting pods were compared with."""
-        return bool(self._due) or self._unschedulable.may_have_room
-
-    @property
-    def has_news(self) -> bool:
-        """Whether `go_on` has something to do."""
         return bool(self._due) or self._unschedulable.has_news
 
     def gained(self, nodes: Iterable[NodeName]) -> None:

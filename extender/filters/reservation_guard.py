@@ -35,12 +35,10 @@ class ReservationGuard:
         def judge(node: NodeName) -> Refuse | None:
             without: tuple[Holder | PodUid, ...] = (*own, *giving_way[node]) if node in giving_way else own
             found = ledger.rows.lacking(node, pod.requests, without)
-            if found is None:
-                return None
-            if found not in refusals:
+            if found is not None and found not in refusals:
                 # Evicting other pods would not free the reservation, so the eviction would be wasted.
                 refusals[found] = Refuse(REASON, Short(*found), preemption_helps=False)
-            return refusals[found]
+            return None if found is None else refusals[found]
 
         holders = [holder for given in giving_way.values() for holder in given]
         if (takes := facts.takes(pod, holders)) is None:

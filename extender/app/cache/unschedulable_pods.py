@@ -84,11 +84,6 @@ class UnschedulablePods:
         return sys.maxsize if limit is None else limit - len(self._kinds.get(Group(namespace), ()))
 
     @property
-    def may_have_room(self) -> bool:
-        """Whether a kind beyond its quota may come within it, because another has gone."""
-        return bool(self._may_have_room)
-
-    @property
     def has_news(self) -> bool:
         """Whether the next `take_may_have_room`, `take_moved` or `take_unasked` may return something."""
         return bool(self._may_have_room or self._moved or self.unasked) or self._version != self._isolation.version

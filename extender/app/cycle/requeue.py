@@ -80,11 +80,11 @@ class Requeue:
         self.more_to_do = policies.slice_is_over() or cache.around.daemons.has_work or more_to_wake
 
     def _wake(self) -> bool:
-        """Wakes pods that lacked room or that policies refused, and that may fit now; returns whether some are left."""
+        """Wakes pods that lacked room or that policies refused, and may fit now; False: none are left."""
         waking, policies = self.waking, self._cache.policies.filter_score
         for namespace in self._cache.policies.event_hooks.take_requeue_hints():
             waking.requeue(namespace, all_kinds=False)
-        if has_news := waking.has_news:
+        if has_work := waking.has_work:
             self._effects += map(WakePod, waking.go_on())
         in_doubt = policies.in_doubt
         in_slices = in_doubt and not waking.work.is_over
@@ -95,7 +95,7 @@ class Requeue:
             if pod.uid in self._unschedulable:
                 self._unschedulable.drop(pod.uid)
                 self._effects.append(WakePod(pod))
-        return bool((has_news or withdrawn) and waking.has_work) or (in_doubt and policies.in_doubt)
+        return bool((has_work or withdrawn) and waking.has_work) or (in_doubt and policies.in_doubt)
 
     def next_deadline(self, due: float | None) -> float | None:
         """When to settle next, if other parts have work at `due`."""

@@ -18,15 +18,7 @@ from extender.app.contracts.ports import Clock
 from extender.app.escher_policies.quota import QUOTA_EXCEEDED, PolicyQuota
 from extender.app.escher_policies.status import Object, PolicyStatus
 from extender.app.objects.effective import Effective
-from extender.app.objects.kind import (
-    Declared,
-    Identity,
-    NotInForce,
-    ObjectStore,
-    Replacement,
-    Standing,
-    declared,
-)
+from extender.app.objects.kind import Declared, Identity, NotInForce, ObjectStore, Replacement, Standing, declared
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds

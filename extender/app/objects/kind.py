@@ -157,13 +157,7 @@ class ObjectStore(Protocol[O, C_contra, S_contra]):
     async def create(self, item: O, *, dry_run: bool = False) -> O: ...
 
     async def merge(
-        self,
-        name: Named,
-        change: C_contra,
-        *,
-        mark: str = "",
-        if_version: str | None = None,
-        dry_run: bool = False,
+        self, name: Named, change: C_contra, *, mark: str = "", if_version: str | None = None, dry_run: bool = False
     ) -> O:
         """Patches the spec once. The mark stays if none is given."""
         ...

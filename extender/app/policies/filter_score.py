@@ -17,7 +17,7 @@ from itertools import chain, islice
 from operator import attrgetter
 
 from extender.app.contracts.extender_api import Verdict
-from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, having
+from extender.app.policies.fault_isolation import REFUSED, FaultIsolation, Hook, having
 from extender.core.affinity.by_place import ByPlace
 from extender.core.cluster import Pod
 from extender.core.common.work_budget import Work
@@ -70,22 +70,19 @@ class FilterScore:
     def __init__(self, policies: Sequence[Policy], facts: Facts, containment: FaultIsolation) -> None:
         self._facts = facts
         self._contained = containment
-        self._filters = having(Filters, policies)
-        self._wakes = having(Wakes, policies)
-        self._beside_plans = {
-            name: policy for name, policy in self._filters.items() if not getattr(policy, "kept_by_plans", False)
-        }
-        self._judging_binds = {
-            name: policy for name, policy in self._filters.items() if getattr(policy, "judges_binds", False)
-        }
-        self._judging_alike = {
-            name: policy
-            for name, policy in having(FiltersAlike, policies).items()
-            if name in self._filters and name not in self._wakes
-        }
-        self._alike = [(name, partial(_alike, each)) for name, each in self._judging_alike.items()]
-        self._scores = having(Scores, policies)
-        self._deciding = {name for name, policy in self._scores.items() if getattr(policy, "decides", False)}
+        filters, wakes = having(Filters, policies), having(Wakes, policies)
+        by_plans = {name for name, each in filters.items() if getattr(each, "kept_by_plans", False)}
+        of_binds = {name for name, each in filters.items() if getattr(each, "judges_binds", False)}
+        alike = {name: each for name, each in having(FiltersAlike, policies).items() if name not in wakes}
+        self._filters = [(name, each.filter) for name, each in filters.items()]
+        self._could_pass = [(name, wakes[name].could_pass if name in wakes else each) for name, each in self._filters]
+        self._beside_plans = [hook for hook in self._filters if hook[0] not in by_plans]
+        self._judging_binds = [hook for hook in self._filters if hook[0] in of_binds]
+        self._judging_alike = [hook for hook in self._filters if hook[0] in alike]
+        self._alike = [(name, partial(_alike, alike[name])) for name, _ in self._judging_alike]
+        scores = having(Scores, policies)
+        self._scores = [(name, each.score) for name, each in scores.items()]
+        self._deciding = {name for name, each in scores.items() if getattr(each, "decides", False)}
         self._malformed = [(name, each.malformed) for name, each in having(Reads, policies).items()]
         foresees = having(Infeasible, policies)
         self._why_never = [(name, each.why_never) for name, each in foresees.items()]
@@ -101,13 +98,16 @@ class FilterScore:
             return None
         return self._contained.first_of(self._malformed, None, pod)
 
-    def _judges(self, pod: Pod, policies: Mapping[str, Filters]) -> list[tuple[str, NodeFilter]]:
+    def _judges(
+        self, pod: Pod, hooks: Sequence[Hook[Pod, Facts, NodeFilter | None]], facts: Facts | None = None
+    ) -> list[tuple[str, NodeFilter]]:
         """The policies that have a say about the pod, and how each judges nodes for it."""
         found: list[tuple[str, NodeFilter]] = []
-        for name, policy in policies.items():
+        facts = facts or self._facts
+        for name, hook in hooks:
             # As in `ask_each`: most policies have no say about most pods, and asking should cost no more than that.
             try:
-                judge = policy.filter(pod, self._facts)
+                judge = hook(pod, facts)
             except Exception as defect:
                 self._contained.met(name, defect)
                 judge = _REFUSING
@@ -119,16 +119,7 @@ class FilterScore:
 
     def judges_of_nodes(self, pod: Pod, freed: GivingWay = _NOBODYS) -> list[tuple[str, NodeFilter]]:
         """Which policies would judge the pod if tried now, and how. `freed`: as for `passes`."""
-        found: list[tuple[str, NodeFilter]] = []
-        facts = self._beside(freed) if freed else self._facts
-        for name, policy in self._filters.items():
-            question = self._wakes[name].could_pass if name in self._wakes else policy.filter
-            judge = self._contained.ask(name, partial(question, pod, facts), _REFUSING)
-            if judge is not None:
-                found.append((name, judge))
-                if _refuses_all(judge):
-                    break
-        return found
+        return self._judges(pod, self._could_pass, self._beside(freed) if freed else None)
 
     def _beside(self, freed: GivingWay) -> Facts:
         """The facts, as if these holders had given up their units as well."""
@@ -342,10 +333,10 @@ class FilterScore:
 
     def _scorers(self, pod: Pod) -> list[tuple[str, Scorer]]:
         found: list[tuple[str, Scorer]] = []
-        for name, policy in self._scores.items():
+        for name, hook in self._scores:
             # As in `_judges`.
             try:
-                scorer = policy.score(pod, self._facts)
+                scorer = hook(pod, self._facts)
             except Exception as defect:
                 self._contained.met(name, defect)
                 continue

@@ -148,11 +148,7 @@ def _matches(choice: NodeChoice, node: Node, ledger: Ledger, has_it: bool) -> bo
 
 
 def _best(
-    choice: NodeChoice,
-    found: list[NodeName],
-    ledger: Ledger,
-    having: Collection[NodeName],
-    first: Collection[NodeName],
+    choice: NodeChoice, found: list[NodeName], ledger: Ledger, having: Collection[NodeName], first: Collection[NodeName]
 ) -> list[NodeName]:
     found.sort()
     if choice.limit is None or choice.limit >= len(found):

@@ -74,10 +74,6 @@ class ResourceQuota:
         """Returns what is in force."""
         return self._used.get(namespace, NOTHING)
 
-    def all_used(self) -> Mapping[str, Amount]:
-        """Returns what is in force in every namespace that has something."""
-        return self._used
-
     def changes(self, namespace: str, before: Amount, after: Amount) -> None:
         """Replaces an object's amount in force, `before`, by `after`."""
         now = self.used(namespace).and_more(after).and_more(before, -1)

@@ -6,12 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.app.cache.cache import Cache
-from extender.app.contracts.api import (
-    BeingDeleted,
-    Invalid,
-    SetResource,
-    VersionConflict,
-)
+from extender.app.contracts.api import BeingDeleted, Invalid, SetResource, VersionConflict
 from extender.app.contracts.errors import OutsideDomain, QuotaExceeded
 from extender.app.contracts.ports import (
     LAST_MOMENT,

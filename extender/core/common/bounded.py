@@ -29,9 +29,3 @@ class Bounded(dict[_K, _V]):
         if key not in self:
             self[key] = default
         return self[key]
-
-    def update(self, *given: object, **named: object) -> None:
-        """Not offered: use `[]`."""
-        raise TypeError("a Bounded is set key by key")
-
-    __ior__ = update  # type: ignore[assignment]

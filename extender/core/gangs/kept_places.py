@@ -89,8 +89,7 @@ class KeptPlaces:
 
     def observe(self, pod: Pod) -> None:
         """Takes in a changed pod."""
-        if (nodes := self._like.get(pod.uid)) is not None:
-            self._stale |= dict.fromkeys(nodes)
+        self._stale |= dict.fromkeys(self._like[pod.uid]) if pod.uid in self._like else {}
 
     def refresh(self) -> None:
         """Brings all answers up to date. O(holdings on the nodes where a place came or went)."""

@@ -55,10 +55,7 @@ def _totals(ledger: Ledger) -> list[Violation]:
         if not (row.present or row.holdings or row.ephemeral):
             found.append(Violation("ledger_totals", f"{name}: an empty row"))
     capacity = add(row.capacity for row in ledger.rows.values())
-    for what, running, anew in (
-        ("capacity", ledger.totals.capacity, capacity),
-        ("saved", ledger.totals.saved, saved),
-    ):
+    for what, running, anew in (("capacity", ledger.totals.capacity, capacity), ("saved", ledger.totals.saved, saved)):
         if running != {r: u for r, u in anew.items() if u}:
             found.append(Violation("ledger_totals", f"{what}: total {running}, rows sum to {anew}"))
     return found

@@ -173,16 +173,11 @@ class _Since(Generic[_Each]):
     told: dict[_Each, None] = field(default_factory=dict)
     too_many: bool = False
 
-    def is_full(self) -> None:
-        """More are `told` than the limit: these are not kept."""
-        self.told, self.too_many = {}, True
-
     def drain(self) -> AbstractSet[_Each] | None:
         """Returns the reported values once; None if they exceeded the limit."""
-        if not self.told and not self.too_many:
-            return self.told.keys()
-        told, self.told = self.told, {}
-        too_many, self.too_many = self.too_many, False
+        told, too_many = self.told, self.too_many
+        if told or too_many:
+            self.told, self.too_many = {}, False
         return None if too_many else told.keys()
 
 
@@ -212,13 +207,10 @@ class Changes:
         """The unbound holder has a new holding there, or has lost its own."""
         held, holders, for_policies = self._held, self._holders, self.holders_for_policies
         held.told[node] = holders.told[holder] = for_policies.told[holder] = None
-        # A plan reports thousands.
-        if len(for_policies.told) > for_policies.most:
-            for_policies.is_full()
-        if len(holders.told) > holders.most:
-            holders.is_full()
-        if len(held.told) > held.most:
-            held.is_full()
+        # A plan reports thousands: none of them is a call.
+        for since in (held, holders, for_policies):
+            if len(since.told) > since.most:
+                since.told, since.too_many = {}, True
 
     def drain_held(self) -> AbstractSet[NodeName] | None:
         """The nodes with such a change since the last call; None: any node may have one."""

@@ -129,8 +129,7 @@ class SetPolicy(Body):
 
 
 AnyChange = Annotated[
-    Drain | Uncordon | AddNodes | EndPod | SetResource | ReleaseClaim | SetQuorum | SetPolicy,
-    Field(discriminator="op"),
+    Drain | Uncordon | AddNodes | EndPod | SetResource | ReleaseClaim | SetQuorum | SetPolicy, Field(discriminator="op")
 ]
 
 

@@ -223,8 +223,7 @@ class TransactionBody(Body):
     ]
     mode: Annotated[Mode, Field(description="Whether one conflict refuses all operations.")] = Mode.ALL_OR_NOTHING
     detection: Annotated[
-        Detection,
-        Field(description="A conflict is: too few units free now; or any claim on the node after the read."),
+        Detection, Field(description="A conflict is: too few units free now; or any claim on the node after the read.")
     ] = Detection.RESOURCE_FIT
     read: Annotated[
         dict[Node, StrictInt] | None,

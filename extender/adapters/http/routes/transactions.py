@@ -25,8 +25,7 @@ Calls = Annotated[TransactionCalls, Depends(_calls)]
 
 
 @router.post(
-    "/transactions",
-    responses=NOT_AT_VERSION | documented({409: "Nothing was committed; `conflicts` says why"}),
+    "/transactions", responses=NOT_AT_VERSION | documented({409: "Nothing was committed; `conflicts` says why"})
 )
 async def transact(
     calls: Calls, body: TransactionBody, caller_node: CallerNode, dry_run: IsDryRun, called: Request

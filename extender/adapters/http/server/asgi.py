@@ -142,9 +142,7 @@ class Service:
             raise Problem(ProblemKind.NOT_FOUND, f"unknown verb {verb[:80]!r}; known verbs: {known}", field="verb")
         if scope["method"] != "POST":
             raise Problem(
-                ProblemKind.WRONG_METHOD,
-                f"call {verb} with POST, not {scope['method']}",
-                headers={"Allow": "POST"},
+                ProblemKind.WRONG_METHOD, f"call {verb} with POST, not {scope['method']}", headers={"Allow": "POST"}
             )
         if not self._ready():
             raise unready(self._replica)

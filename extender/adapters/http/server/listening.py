@@ -42,10 +42,7 @@ class Server(uvicorn.Server):
 
 
 def http_server(
-    service: Served,
-    settings: Settings,
-    connections: int | None = None,
-    certificates: ServedCertificates | None = None,
+    service: Served, settings: Settings, connections: int | None = None, certificates: ServedCertificates | None = None
 ) -> Server:
     """Returns the server as kube-scheduler needs it; with certificates it uses HTTPS.
 

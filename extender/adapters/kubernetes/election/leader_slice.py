@@ -77,12 +77,7 @@ class LeaderSlice:
             await self._requests.request("PUT", path, _encode(changed))
 
     async def _create(self) -> None:
-        made = {
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": self._metadata,
-            **self._said,
-        }
+        made = {"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": self._metadata, **self._said}
         await self._requests.request("POST", self._path, _encode(made))
 
     def _says_it(self, found: dict[str, Any]) -> bool:

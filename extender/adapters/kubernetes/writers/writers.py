@@ -209,13 +209,7 @@ class ApiRecorder:
     replica.
     """
 
-    def __init__(
-        self,
-        requests: Requests,
-        *,
-        instance: str = COMPONENT,
-        now: Callable[[], float] = time.time,
-    ) -> None:
+    def __init__(self, requests: Requests, *, instance: str = COMPONENT, now: Callable[[], float] = time.time) -> None:
         self._requests = requests
         self._instance = instance
         self._now = now

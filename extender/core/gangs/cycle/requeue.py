@@ -267,9 +267,11 @@ class Requeue:
     @property
     def _depends_on_time(self) -> bool:
         """Whether a gang waits, or a reservation, a preemption or a woken member has to be looked at."""
-        if self._waiting.unasked or self._surplus.next_deadline() is not None:
+        queue, preempting = self._queue, self._waiting.preempting
+        if self._waiting.unasked or preempting.orders or queue.after_others or next(iter(queue), None) is not None:
             return True
-        return self._queue.depends_on_time or self._waiting.preempting.depends_on_time
+        times = (self._surplus.next_deadline(), preempting.next_deadline())
+        return times != (None, None) or queue.saved.savings.depends_on_time
 
     def _on_turn(self, now: float) -> bool:
         while (unasked := self._waiting.next_unasked()) is not None and unasked[1] <= now:

@@ -170,11 +170,7 @@ class Slots:
         return self.of_quorum(gang, members, None) if members else []
 
     def of_quorum(
-        self,
-        gang: Gang,
-        members: Sequence[Pod],
-        offered: Sequence[NodeName] | None,
-        own: Offers | None = None,
+        self, gang: Gang, members: Sequence[Pod], offered: Sequence[NodeName] | None, own: Offers | None = None
     ) -> list[Slot]:
         """One slot for each member still needed. `offered`: the nodes sent for the first member.
 

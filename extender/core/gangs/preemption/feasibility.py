@@ -66,11 +66,7 @@ class Feasibility:
     # -- reservation ----------------------------------------------------------------------------------------------
 
     def save(
-        self,
-        gang: Gang,
-        nodes: Sequence[NodeName] | None,
-        until: float,
-        limit: Mapping[ResourceKey, int] | None = None,
+        self, gang: Gang, nodes: Sequence[NodeName] | None, until: float, limit: Mapping[ResourceKey, int] | None = None
     ) -> float:
         """Makes the backfill reservation: free parts of the quorum's places, on nodes to wait for.
 

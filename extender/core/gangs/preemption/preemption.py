@@ -114,11 +114,6 @@ class Preemption:
         """When `search` should be called again, if nothing else happens."""
         return self._again_at
 
-    @property
-    def depends_on_time(self) -> bool:
-        """Whether `search` has anything to do if no gang waits."""
-        return bool(self.orders) or self._again_at is not None
-
     def search(self, gang: Gang | None, saved: Sequence[Holder], now: float) -> Choice | None:
         """The victims for the gang, which is first in turn; None: no preemption now.
 

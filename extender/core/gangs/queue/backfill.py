@@ -131,8 +131,7 @@ class Savings:
         return max(0.0, self.seconds_over + (passed if self._over else -passed))
 
     def _is_over(self) -> bool:
-        saved = self.ledger.totals.saved
-        return bool(saved) and any(units > self._limit_of(resource) for resource, units in saved.items())
+        return any(units > self._limit_of(resource) for resource, units in self.ledger.totals.saved.items())
 
     # -- end of a reservation ------------------------------------------------------------------------------------
 

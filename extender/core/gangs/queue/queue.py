@@ -20,7 +20,6 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from math import inf, nextafter
-from typing import TypeVar
 
 from extender.core.common.timers import earliest
 from extender.core.gangs.placement.slots import too_varied
@@ -31,8 +30,6 @@ from extender.core.ledger.audit import Violation
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches
 from extender.kube.names import NodeName
-
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,18 +401,15 @@ class Queue:
 
     # -- reservation ---------------------------------------------------------------------------------------------
 
-    @property
-    def depends_on_time(self) -> bool:
-        """Whether `on_time` has anything to look at."""
-        return bool(self._entries or self.after_others or self.lost) or self.saved.savings.depends_on_time
-
     def on_time(self, now: float) -> Gang | None:
         """Starts a reservation for the first gang if its patience has ended; returns it if new."""
         more_may_be_saved = self.saved.savings.on_time(now)
-        if self._paused:
-            self.version += _end_overdue(self._paused, now)
-        if self.after_others:
-            self.version += _end_overdue(self.after_others, now)
+        for key in [key for key, until in self._paused.items() if until <= now]:
+            del self._paused[key]
+            self.version += 1
+        for namespace in [namespace for namespace, until in self.after_others.items() if until <= now]:
+            del self.after_others[namespace]
+            self.version += 1
         saver = self.saved.gang
         if saver is not None and not self._may_be_saved_for(self._entries[saver.key]):
             self.saved.give_back()
@@ -469,11 +463,3 @@ class Queue:
                 yield Violation("queue", f"queue {queue}, from the entries {anew}")
         if self._line != (anew := sorted(entry.turn for entry in self._entries.values())):
             yield Violation("queue", f"in turn {self._line}, from the entries {anew}")
-
-
-def _end_overdue(ends: dict[K, float], now: float) -> int:
-    """Removes the entries whose time has come; returns how many."""
-    overdue = [key for key, end in ends.items() if end <= now]
-    for key in overdue:
-        del ends[key]
-    return len(overdue)

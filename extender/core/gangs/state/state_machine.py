@@ -156,16 +156,8 @@ class Past(Enum):
 
 
 STANDINGS: Mapping[Standing, Mapping[Past, Standing]] = {
-    Standing.FRESH: {
-        Past.TRIED: Standing.TRIED,
-        Past.QUORUM_BOUND: Standing.RAN,
-        Past.NOBODY_LEFT: Standing.FRESH,
-    },
-    Standing.TRIED: {
-        Past.TRIED: Standing.TRIED,
-        Past.QUORUM_BOUND: Standing.RAN,
-        Past.NOBODY_LEFT: Standing.FRESH,
-    },
+    Standing.FRESH: {Past.TRIED: Standing.TRIED, Past.QUORUM_BOUND: Standing.RAN, Past.NOBODY_LEFT: Standing.FRESH},
+    Standing.TRIED: {Past.TRIED: Standing.TRIED, Past.QUORUM_BOUND: Standing.RAN, Past.NOBODY_LEFT: Standing.FRESH},
     Standing.RAN: {
         # A pod that joins a running gang does not make the gang partial.
         Past.TRIED: Standing.RAN,
