@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import partial
 from itertools import chain
+from typing import cast
 
 from extender.app.policies.fault_isolation import FaultIsolation, having
 from extender.core.cluster import Node, Pod
@@ -96,11 +97,12 @@ class EventHooks:
         if changed is not None and not changed:
             return
         held: dict[PodUid, bool] = {}
-        for uid in pods if changed is None else map(PodUid, changed):
+        saving, bound = HoldingKind.SAVING, HoldingKind.BOUND
+        for uid in pods if changed is None else cast(Collection[PodUid], changed):
             holding = ledger.holding(uid)
-            if holding is None or holding.kind is HoldingKind.SAVING:
+            if holding is None or (kind := holding.kind) is saving:
                 held[uid] = False
-            elif holding.kind is not HoldingKind.BOUND and uid in pods:
+            elif kind is not bound and uid in pods:
                 held[uid] = True
         if held:
             self._contained.call_each(self._hold, held)
