@@ -1,7 +1,7 @@
 """Tries mutants faster than `mutmut run`: tests are collected once, and those most likely to notice come first.
 
     make mutants MUTANTS_ARGS='"extender.core.ledger.units.x_add__mutmut_1"'     # makes all mutants, and learns who
-    calls what .venv-mutants/bin/python .ci/mutate.py "extender.core.gangs.cycle.partial_gangs.*"
+    calls what .venv-mutants/bin/python .ci/mutate.py "extender.core.gangs.state.partial_gangs.*"
     "extender.app.effects.eviction.*" .venv-mutants/bin/python .ci/mutants.py                               # the table,
     and the survivors
 
@@ -158,7 +158,7 @@ def options() -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "patterns", nargs="+", help='which mutants, such as "extender.core.gangs.cycle.partial_gangs.*"'
+        "patterns", nargs="+", help='which mutants, such as "extender.core.gangs.state.partial_gangs.*"'
     )
     parser.add_argument("--again", action="store_true", help="try those anew that survived")
     parser.add_argument("--with", dest="first", nargs="*", default=[], metavar="FILE", help="tests to try first")

@@ -24,9 +24,9 @@ from prometheus_client import Counter, Gauge
 
 from extender.adapters.http.server.asgi import Service
 from extender.adapters.http.server.readiness import Standing
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.election.leader_lease import LeaderLease
 from extender.adapters.kubernetes.election.leader_slice import LeaderSlice
-from extender.adapters.kubernetes.reflectors import kinds
 from extender.adapters.kubernetes.reflectors.held_objects import HeldObjects
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.memory import Memory, unlimited
@@ -175,13 +175,7 @@ class Replica:
         self._connection = Fenced(connect(permit), permit, self._use.heard)
         self._stays_away = False
         self.application = Application(
-            self._connection,
-            settings,
-            world,
-            reviews=reviews,
-            open_files=open_files,
-            memory=memory,
-            tracing=tracing,
+            self._connection, settings, world, reviews=reviews, open_files=open_files, memory=memory, tracing=tracing
         )
         self._candidate = candidate
         self._settings = settings

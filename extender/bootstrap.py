@@ -24,11 +24,11 @@ from extender.adapters.http.server.asgi import Service, create_app
 from extender.adapters.http.server.bodies import BodyRoom
 from extender.adapters.http.server.load_shedding import LoadShedding
 from extender.adapters.http.server.readiness import Gaps, Standing
-from extender.adapters.kubernetes.codecs import daemon_sets, intents, jobs, namespaces, pod_groups, policies
+from extender.adapters.kubernetes.codecs import daemon_sets, intents, jobs, kinds, namespaces, pod_groups, policies
 from extender.adapters.kubernetes.codecs.budgets import ApiDisruptions, budgets
+from extender.adapters.kubernetes.codecs.resources import EphemeralResources
 from extender.adapters.kubernetes.codecs.schema import VERSION
 from extender.adapters.kubernetes.codecs.store import ApiIntentStore, ApiObjectStore, ApiResourceStore
-from extender.adapters.kubernetes.reflectors import kinds
 from extender.adapters.kubernetes.reflectors.discovery import is_served
 from extender.adapters.kubernetes.reflectors.optional_kind import OptionalKind
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
@@ -91,10 +91,10 @@ from extender.core.budgets import Budget
 from extender.core.cluster import Node, Pod
 from extender.core.daemons import DaemonSet
 from extender.core.gangs.cycle.expected_members import Promise
+from extender.core.gangs.preemption.preemption_limits import Bounds
 from extender.core.gangs.queue.backfill import BackfillLimits
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.pod_groups import PodGroup
-from extender.core.gangs.state.preemption_limits import Bounds
 from extender.core.names import DOMAIN
 from extender.kube.fenced import Warm
 from extender.kube.requests import Requests
@@ -335,7 +335,7 @@ class Application:
             before_list=self.scheduler.pod_events.answered.before_list,
         )
         self._objects = follow(
-            kinds.ephemeral_resources(), self.resources.known, before_list=self.resources.known.before_list
+            kinds.ours(EphemeralResources()), self.resources.known, before_list=self.resources.known.before_list
         )
         self.reflectors: list[Reflector[Any]] = [self._nodes, self._pods, self._objects]
         self.scheduler.cache.staleness = Staleness(self.ages, settings.stale_after_seconds, self.lost_for)

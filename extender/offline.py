@@ -16,7 +16,8 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.forked import Forked
 from extender.adapters.http.api import create_api
-from extender.app.contracts.api import Management, NotFound
+from extender.app.contracts.api import Management
+from extender.app.contracts.errors import NotFound
 from extender.app.explain.explain import Explain
 from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf

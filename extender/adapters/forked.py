@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from extender.adapters.memory import Memory, unlimited
-from extender.app.contracts.api import ManagementError
+from extender.app.contracts.errors import ManagementError
 from extender.app.fair_semaphore import FairSemaphore
 from extender.kube.errors import Unavailable
 

@@ -13,7 +13,7 @@ from typing import Any
 import structlog
 
 from extender.app.contracts.ports import PodRef
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.core.common.backoff import BackOff
 from extender.kube.errors import Gone, Refused, may_pass
 from extender.kube.names import PodUid

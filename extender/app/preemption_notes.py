@@ -13,8 +13,8 @@ from extender.app.explain.node_groups import Group
 from extender.app.gangs_of_one import WhyNone
 from extender.core.cluster import Pod
 from extender.core.fit.equivalence import TOO_VARIED
+from extender.core.gangs.preemption.preemption_limits import NobodySuffices, UnknownAsks
 from extender.core.gangs.state.gang import NO_ROOM, QUARANTINE, Gang
-from extender.core.gangs.state.preemption_limits import NobodySuffices, UnknownAsks
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.safety_switches import Act
 from extender.filters.anti_affinity import AntiAffinity

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 import structlog
 
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import EphemeralResource, Former, ResourceChange, ResourceStore
-from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.objects.write_ids import WriteIds, transaction_of
 from extender.app.objects.writing import Writing

@@ -31,8 +31,8 @@ from extender.availability import Permit
 from extender.core.election import Election
 from extender.core.gangs.cycle import permit_barrier as barrier
 from extender.core.gangs.cycle import quorum as quorums
-from extender.core.gangs.cycle.partial_gangs import Proof, Trial
 from extender.core.gangs.placement import placement as placing
+from extender.core.gangs.state.partial_gangs import Proof, Trial
 from extender.core.ledger.ledger import HoldingKind, Ledger
 from extender.core.ledger.node_rows import NodeRows
 from extender.filters.escher_policies.anti_affinity import PolicyAntiAffinity

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.server.asgi import create_app
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.app.contracts.extender_api import Verdict
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation
 from extender.core.cluster import Pod

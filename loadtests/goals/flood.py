@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.metrics import verb_metrics
 from extender.adapters.http.verbs.verbs import VerbCalls
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod
 from extender.kube.requests import JSON, TIMEOUT

@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.forked import Forked
 from extender.adapters.http.server.asgi import create_app
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.core.cluster import Pod
 from loadtests.goals import core_costs, in_process, objects
 from loadtests.goals.at_scale import resident_and_proportional

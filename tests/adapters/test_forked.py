@@ -16,7 +16,7 @@ import pytest
 
 from extender.adapters.forked import MOST_WAITING, Forked
 from extender.adapters.memory import Memory
-from extender.app.contracts.api import NotFound
+from extender.app.contracts.errors import NotFound
 from extender.kube.errors import Unavailable
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,8 @@ import pytest
 
 from extender.adapters import objects, pod_constraints
 from extender.adapters.http.verbs import wire
-from extender.adapters.kubernetes.reflectors.kinds import WatchEvent, pods
+from extender.adapters.kubernetes.codecs.kinds import pods
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchEvent
 from extender.adapters.objects import to_pod
 from extender.adapters.pod_sizes import LONGEST, MOST
 from extender.core.cluster import Pod

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender import __version__
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.state_dump import BadDump, plainly, read, written
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.snapshot import records, reopened

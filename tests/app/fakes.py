@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from extender.app.contracts.kind import Declared, Identity, Named, Replacement, Standing, identity
 from extender.app.contracts.ports import (
     EphemeralResource,
     Intent,
@@ -24,7 +25,6 @@ from extender.app.contracts.ports import (
     ResourceStatus,
     Sink,
 )
-from extender.app.objects.kind import Declared, Identity, Named, Replacement, Standing, identity
 from extender.core.budgets import Budget
 from extender.core.cluster import Node
 from extender.kube.errors import Gone, Occupied, Refused, Terminating, Unavailable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from extender.app.objects.kind import Declared, Identity, Named, Replacement, Standing, identity
+from extender.app.contracts.kind import Declared, Identity, Named, Replacement, Standing, identity
 from extender.core.policies.policy_types import PolicySpec
 from extender.kube.errors import Gone, Occupied
 

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from extender.app.cache.removed_nodes import FOR_GOOD
-from extender.app.contracts.api import Claim, Invalid, SetResource, Transact
+from extender.app.contracts.api import Claim, SetResource, Transact
+from extender.app.contracts.errors import Invalid
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName

@@ -8,22 +8,14 @@ import weakref
 
 import pytest
 
+from extender.app.contracts.decisions import DecisionEvent
 from extender.app.contracts.effects import AdvertiseCapacity, AskRefused, PolicyFailed
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.ports import PodRef
-from extender.app.observability.decision_events import (
-    OF_INTEREST,
-    BindEnded,
-    DecisionEvent,
-    Filtered,
-    Told,
-    announced,
-    namespace_of,
-)
+from extender.app.observability.decision_events import OF_INTEREST, BindEnded, Filtered, Told, announced, namespace_of
 from extender.app.observability.decision_stream import DecisionStream
 from extender.core.gang_ask import MalformedAsk
 from extender.core.gang_of_one import ask_of_one
-from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.eviction_orders import EvictRest, Preempted
 from extender.core.gangs.state.gang import (
@@ -40,6 +32,7 @@ from extender.core.gangs.state.gang import (
     TurnLost,
     WakePod,
 )
+from extender.core.gangs.state.partial_gangs import Proof
 from extender.core.ledger.units import Short
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, Withheld
@@ -85,11 +78,7 @@ WORDS: list[tuple[Told, str, str]] = [
     (GangQuarantined(TRAIN, (A,), ValueError("x")), "GangQuarantined", "ValueError('x')"),
     (EvictFor(TRAIN, (A,), (B,)), "PodsEvicted", "for this gang: default/b"),
     (EvictRest(TRAIN, A, (B,), 1), "PodsEvicted", "its others, for pod default/a: default/b"),
-    (
-        EvictMembers(TRAIN, 2, (A,), Proof("x", 2, 2, (A,), (B,), 0)),
-        "PodsEvicted",
-        "of its quorum of 2: default/a; ",
-    ),
+    (EvictMembers(TRAIN, 2, (A,), Proof("x", 2, 2, (A,), (B,), 0)), "PodsEvicted", "of its quorum of 2: default/a; "),
     (Withheld(Act.PREEMPT, "default", TRAIN, ("default/b",)), "Withheld", "preempt: default/b"),
     (Withheld(Act.SAVE_ROOM, "default"), "Withheld", "save-room"),
     (PolicyFailed("calm", ValueError("x")), "PolicyFailed", "calm: ValueError('x')"),

@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from extender.app.contracts.effects import AdvertiseCapacity, Effect
 from extender.app.contracts.extender_api import Verdict, Victims
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import PodRef
-from extender.app.objects.kind import Identity
 from extender.app.observability import decision_log
 from extender.app.observability.decision_events import BindEnded
 from extender.core.gangs.state.gang import GangPlanned

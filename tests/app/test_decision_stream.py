@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from extender.app.contracts.decisions import DecisionEvent, Missed
 from extender.app.observability import decision_stream
-from extender.app.observability.decision_events import DecisionEvent, announced
-from extender.app.observability.decision_stream import DecisionStream, Following, Missed
+from extender.app.observability.decision_events import announced
+from extender.app.observability.decision_stream import DecisionStream, Follower
 from extender.core.gangs.state.eviction_orders import Preempted
 from extender.core.gangs.state.gang import GangPlanned, WakePod
 from extender.core.names import GangKey
@@ -43,7 +44,7 @@ def worded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 class Reader:
     """Follows, and notes each time that it is woken."""
 
-    def __init__(self, follower: Following) -> None:
+    def __init__(self, follower: Follower) -> None:
         self.follower = follower
         self.woken = 0
         self.read: list[DecisionEvent | Missed] = []
@@ -199,6 +200,6 @@ async def test_a_namespace_that_nobody_follows_and_of_which_nothing_is_remembere
     assert len(follower.take(32)) == 1
 
 
-def until_over(decisions: DecisionStream, after: int) -> Following:
+def until_over(decisions: DecisionStream, after: int) -> Follower:
     decisions.close()
     return decisions.follow(after)

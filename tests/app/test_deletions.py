@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from extender.app.contracts.api import BeingDeleted, Invalid, NotFound, SetResource, Transact
+from extender.app.contracts.api import SetResource, Transact
+from extender.app.contracts.errors import BeingDeleted, Invalid, NotFound
 from extender.app.contracts.ports import PodOwner
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName

@@ -11,8 +11,8 @@ from extender.app.cycle.scheduler import Scheduler
 from extender.core.cluster import Owner
 from extender.core.feedback import UnitStays
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.preemption.preemption_limits import DEFAULT_BOUNDS, WhyNot
 from extender.core.gangs.state.gang import EvictFor
-from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, WhyNot
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 from tests.app.reopening import dumped, elsewhere

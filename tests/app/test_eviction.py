@@ -19,8 +19,8 @@ from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
+from extender.core.gangs.preemption.preemption_limits import Bounds
 from extender.core.gangs.state.eviction_orders import LetRoomGo
-from extender.core.gangs.state.preemption_limits import Bounds
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.errors import Gone, Refused

@@ -10,9 +10,9 @@ import pytest
 
 from extender.app.contracts.effects import Decided
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.eviction_orders import EvictRest
 from extender.core.gangs.state.gang import EvictMembers
+from extender.core.gangs.state.partial_gangs import Proof
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from tests.app.fakes import unavailable

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from extender.app.cache.cache import Rules
+from extender.app.contracts.kind import Declared, Identity
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner
-from extender.app.objects.kind import Declared, Identity
 from extender.core.names import EphemeralName
 from extender.core.policies.policy_types import PolicySpec
 from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted

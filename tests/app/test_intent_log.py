@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from extender.app.contracts.api import NotYet
+from extender.app.contracts.errors import NotYet
+from extender.app.contracts.kind import Declared, Identity
 from extender.app.contracts.ports import EphemeralResource, Former, Intent
-from extender.app.objects.kind import Declared, Identity
 from extender.app.resources import intent_log as intents
 from extender.app.resources.intent_log import NotAnnounced
 from extender.app.resources.reconciler import digest

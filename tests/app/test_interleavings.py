@@ -14,7 +14,8 @@ from typing import Any
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from extender.app.contracts.api import Claim, ManagementError, Operation, SetResource, Transact
+from extender.app.contracts.api import Claim, Operation, SetResource, Transact
+from extender.app.contracts.errors import ManagementError
 from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner
 from extender.core.ledger import audit
 from extender.core.ledger.holdings import Mode

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.app.cache.cache import Rules
-from extender.app.contracts.api import Invalid, Outcome, SetResource, Transact
+from extender.app.contracts.api import Outcome, SetResource, Transact
+from extender.app.contracts.errors import Invalid
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.resources.set_resource import Resources

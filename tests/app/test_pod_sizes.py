@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.reflectors.kinds import pods
+from extender.adapters.kubernetes.codecs.kinds import pods
 from extender.app.explain.explain import Explain
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from extender.app.contracts.kind import Identity
 from extender.app.cycle.policy_events import GovernedByKeeper
-from extender.app.objects.kind import Identity
 from extender.core.policies.policy_types import AntiAffinity, BinPacking, PolicyInForce
 from extender.kube.names import NodeName
 from tests.builders import pod

@@ -10,7 +10,7 @@ import pytest
 
 from extender.app.cache.cache import Rules
 from extender.app.contracts.errors import QuotaExceeded
-from extender.app.objects.kind import Declared, Identity
+from extender.app.contracts.kind import Declared, Identity
 from extender.core.policies.policy_types import PolicySpec
 from extender.core.tenancy.isolation import UNLIMITED, Allowance, Counted
 from tests.app.policy_store import Object

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.app.contracts.kind import Identity
 from extender.app.escher_policies.status import NAMED, GovernedPods, named
-from extender.app.objects.kind import Identity
 from extender.core.cluster import Pod
 from extender.core.policies.policy_types import BinPacking, PolicyInForce, Queue
 from extender.kube.label_match import LabelRequirement, Selector, matches

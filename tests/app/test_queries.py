@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.contracts.api import Claim, MemberPhase, NotFound, Release, Transact
+from extender.app.contracts.api import Claim, MemberPhase, Release, Transact
+from extender.app.contracts.errors import NotFound
 from extender.core.attempt import attempts_for
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.app.cache.cache import Rules
-from extender.app.contracts.api import Claim, Invalid, Outcome, Release, SetResource, Transact
-from extender.app.contracts.errors import QuotaExceeded
+from extender.app.contracts.api import Claim, Outcome, Release, SetResource, Transact
+from extender.app.contracts.errors import Invalid, QuotaExceeded
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.objects.kind import Identity
 from extender.app.objects.known import Known
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.quota import Amount

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from extender.app.contracts.api import Invalid, NotFound, ResourceState, SetResource, VersionConflict
+from extender.app.contracts.api import ResourceState, SetResource
+from extender.app.contracts.errors import Invalid, NotFound, VersionConflict
 from extender.app.contracts.ports import EphemeralResource, NodeChoice, PodOwner, ResourceChange
 from extender.app.cycle.requeue import Requeue
 from extender.app.resources.set_resource import Resources

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.objects.kind import Identity
 from extender.core.cluster import Pod
 from extender.core.feedback import Bound
 from extender.core.names import EphemeralName

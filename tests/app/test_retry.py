@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.kube.errors import Refused, Unavailable
 
 pytestmark = pytest.mark.anyio

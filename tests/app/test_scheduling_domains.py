@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from extender.app.cache.cache import Rules
-from extender.app.contracts.api import Claim, Invalid, SetResource, Transact
-from extender.app.contracts.errors import OutsideDomain
+from extender.app.contracts.api import Claim, SetResource, Transact
+from extender.app.contracts.errors import Invalid, OutsideDomain
 from extender.app.contracts.ports import EphemeralResource, NodeChoice
 from extender.core.ledger.ledger import Mode
 from extender.core.names import EphemeralName

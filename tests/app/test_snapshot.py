@@ -11,17 +11,11 @@ import pytest
 
 from extender.adapters.state_dump import plainly
 from extender.app.cache.cache import Rules
-from extender.app.contracts.api import Claim, ManagementError, Transact
+from extender.app.contracts.api import Claim, Transact
+from extender.app.contracts.errors import ManagementError
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.contracts.simulation_request import (
-    Added,
-    Drained,
-    GangThere,
-    PodThere,
-    QuorumSet,
-    SimulationRequest,
-    Supposed,
-)
+from extender.app.contracts.simulation_changes import Added, Drained, QuorumSet, Supposed
+from extender.app.contracts.simulation_request import GangThere, PodThere, SimulationRequest
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain
 from extender.app.explain.simulate import suppose

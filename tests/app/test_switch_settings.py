@@ -17,9 +17,9 @@ from extender.app.effects.eviction_audit import EvictionKind, logged
 from extender.app.explain.explain import Explain
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.cluster import Namespace, Owner
-from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.eviction_orders import Preempted
 from extender.core.gangs.state.gang import EvictMembers
+from extender.core.gangs.state.partial_gangs import Proof
 from extender.core.names import GangKey
 from extender.core.safety_switches import OBSERVE_LABEL, Act, Switches, Withheld
 from extender.kube.errors import Refused

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from extender.app.contracts.api import Claim, Operation, Outcome, Release, SetResource, Transact
+from extender.app.contracts.kind import Named
 from extender.app.contracts.ports import EphemeralResource
-from extender.app.objects.kind import Named
 from extender.app.resources import set_resource as resources_module
 from extender.app.resources.set_resource_plan import plan
 from extender.core.ledger.holdings import Mode

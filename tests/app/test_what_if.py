@@ -7,21 +7,23 @@ from typing import Any
 
 import pytest
 
-from extender.app.contracts.api import Invalid, NotFound
-from extender.app.contracts.simulation_request import (
+from extender.app.contracts.errors import Invalid, NotFound
+from extender.app.contracts.simulation_changes import (
     Added,
     Drained,
     Ended,
-    GangThere,
     Offered,
-    PodsAsked,
-    PodThere,
     PolicySet,
     QuorumSet,
     Released,
+    Uncordoned,
+)
+from extender.app.contracts.simulation_request import (
+    GangThere,
+    PodsAsked,
+    PodThere,
     SimulationRequest,
     SimulationResult,
-    Uncordoned,
 )
 from extender.app.explain.simulate import suppose
 from extender.core.gang_ask import GangAsk, derived_key

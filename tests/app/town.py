@@ -28,8 +28,8 @@ from extender.kube.errors import Unavailable
 from extender.kube.names import NodeName, PodUid
 from extender.kube.requests import MERGE_PATCH, refusal
 from extender.settings.settings import Settings
+from kubesim.apiserver.machinery.wire import JSON, Answer, Request
 from kubesim.apiserver.serving.faults import Fault
-from kubesim.apiserver.serving.wire import JSON, Answer, Request
 from kubesim.kinds import EVENT, JOB, NODE, POD, Json, Kind
 from kubesim.scheduler.extender_client import ExtenderClient, ExtenderFailed
 from kubesim.store import Change

@@ -15,6 +15,7 @@ from extender.app.admin.switch_settings import SwitchSettings
 from extender.app.cache.cache import Rules
 from extender.app.contracts.api import Management, ResourceState, SetResource
 from extender.app.contracts.effects import AdvertiseCapacity, Effect, PodEnded
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import NodeChoice
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.policy_events import GovernedByKeeper
@@ -29,7 +30,6 @@ from extender.app.explain.remedy_search import RemedySearch
 from extender.app.explain.simulate import WhatIf
 from extender.app.explain.state_dump import Dumping
 from extender.app.objects.conditions import Conditions
-from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import DecisionStream
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.app.resources.intent_log import IntentLog

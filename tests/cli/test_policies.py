@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from extender.app.objects.kind import Identity
+from extender.app.contracts.kind import Identity
 from extender.cli.main import app
 from extender.core.policies.policy_types import TYPES, Balance
 from tests.app.world import World

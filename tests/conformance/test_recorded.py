@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, unquote
 
 import pytest
 
+from kubesim.apiserver.machinery.wire import Answer, Request
 from kubesim.apiserver.serving.api import ApiServer
-from kubesim.apiserver.serving.wire import Answer, Request
 from kubesim.clock import Clock
 from kubesim.virtual_time import VirtualTimeLoop
 from tests.conformance.recorded.differences import DIFFERENCES, EVERYTHING

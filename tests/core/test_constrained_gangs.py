@@ -15,8 +15,8 @@ from extender.app.explain.explain import Explain
 from extender.core.affinity.affinity_rules import APART, NEAR
 from extender.core.affinity.constraints import Constraints, HostPort
 from extender.core.cluster import Node, Pod
-from extender.core.gangs.cycle.plan_store import FREE
 from extender.core.gangs.placement import affinity_packing as together
+from extender.core.gangs.queue.plan_store import FREE
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, REFUSED_ELSEWHERE, UNPLANNED, Gang
 from extender.core.gangs.state.state_machine import Phase

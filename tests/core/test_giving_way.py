@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.plan_store import UNDISTURBED_SECONDS
 from extender.core.gangs.placement.placement import Places
+from extender.core.gangs.queue.plan_store import UNDISTURBED_SECONDS
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.queue.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT, Gang
 from extender.kube.names import NodeName, PodUid

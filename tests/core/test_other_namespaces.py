@@ -10,8 +10,8 @@ import pytest
 from extender.app.cycle.contention import MOST_LOOKED_AT
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
-from extender.core.gangs.cycle.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.queue.backfill import BackfillLimits
+from extender.core.gangs.queue.plan_store import FREE, GIVES_WAY_SECONDS
 from extender.core.gangs.queue.queue import BackfillTrigger
 from extender.core.gangs.state.gang import GIVES_WAY, NOT_BROUGHT
 from extender.core.policies.policy_matching import POLICY

@@ -8,7 +8,7 @@ import pytest
 
 from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.partial_gangs import Proof, Trial, gone_on_with, proven_part
+from extender.core.gangs.state.partial_gangs import Proof, Trial, gone_on_with, proven_part
 from extender.kube.names import NodeName, PodUid
 from tests.builders import gang_pods
 

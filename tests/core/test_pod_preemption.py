@@ -13,7 +13,7 @@ from extender.app.contracts.extender_api import Victims
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.gangs.preemption.pod_preemption import OFFER_SECONDS
-from extender.core.gangs.state.preemption_limits import Bounds
+from extender.core.gangs.preemption.preemption_limits import Bounds
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.safety_switches import Switches
 from extender.kube.names import NodeName, PodUid

@@ -16,8 +16,7 @@ from extender.core.cluster import Owner, Pod
 from extender.core.feedback import Evicted, EvictionDone, NotBound, UnitStays
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.preemption.preemption import PREEMPTS_EVERY
-from extender.core.gangs.preemption.victim_rules import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
-from extender.core.gangs.state.preemption_limits import (
+from extender.core.gangs.preemption.preemption_limits import (
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
@@ -33,6 +32,7 @@ from extender.core.gangs.state.preemption_limits import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.preemption.victim_rules import FIRST_BACK_OFF, GOING_SECONDS, HOUR, REFUSED_SECONDS, Tenant
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from extender.core.gangs.cycle.plan_store import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
+from extender.core.gangs.queue.plan_store import FIRST_PAUSE, FREE, LONGEST_PAUSE, Replans
 from extender.core.gangs.state.gang import Gang
 from extender.core.names import GangKey
 from tests.builders import NOW

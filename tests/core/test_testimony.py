@@ -11,7 +11,7 @@ import pytest
 
 from extender.core.cluster import Pod
 from extender.core.feedback import NotBound
-from extender.core.gangs.cycle.partial_gangs import Trial
+from extender.core.gangs.state.partial_gangs import Trial
 from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid

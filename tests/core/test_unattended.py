@@ -12,7 +12,7 @@ import pytest
 
 from extender.app.explain.explain import Explain
 from extender.core.feedback import NotBound
-from extender.core.gangs.cycle.plan_store import LONGEST_PAUSE, LONGEST_UNASKED
+from extender.core.gangs.queue.plan_store import LONGEST_PAUSE, LONGEST_UNASKED
 from extender.core.gangs.state.gang import NOT_BROUGHT
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import HoldingKind

@@ -38,7 +38,7 @@ _GHOSTS = (*_GANG, "departed", "gang_run", "ghost_manifest")
 _FILTERS = "extender/filters/escher_policies"
 _GOVERNING = "extender/core/policies/policy_matching.py"
 
-_ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/runtime/hosted.py"]
+_ASKED = ["extender/app/escher_policies/esl_controller.py", "extender/esl/hosted.py"]
 """What carries out each policy that is asked, by its ESL."""
 ROWS = (
     Row("locality", "primitives.md", ["locality"]),

@@ -18,6 +18,7 @@ from extender.adapters.kubernetes.codecs.policies import Policies
 from extender.adapters.kubernetes.election.leader_lease import LeaderLease
 from extender.adapters.kubernetes.election.leader_slice import LeaderSlice
 from extender.app.admin.authorization import Caller, Right
+from extender.app.contracts.kind import Declared, Identity, Replacement, Standing
 from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
@@ -28,7 +29,6 @@ from extender.app.contracts.ports import (
     ResourceChange,
     ResourceStatus,
 )
-from extender.app.objects.kind import Declared, Identity, Replacement, Standing
 from extender.bootstrap import Cluster
 from extender.core.election import Record
 from extender.core.names import EphemeralName

@@ -6,10 +6,10 @@ import pytest
 
 from extender.core.policies import policy_types
 from extender.core.policies.policy_types import Hosted, Shares, Successor
+from extender.esl import hosted
 from extender.esl.policies.fair_share import FairShare, User
 from extender.esl.policies.queue import Queue
 from extender.esl.policies.signal import Signal
-from extender.esl.runtime import hosted
 from extender.esl.runtime.policy_esl import Task
 from tests.esl.policy_world import PolicyWorld, nodes
 

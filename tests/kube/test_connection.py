@@ -13,7 +13,7 @@ import pytest
 import trustme
 from aiohttp import web
 
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Node
 from extender.kube.connection import Connection

@@ -26,8 +26,8 @@ from kubernetes.aio.config import incluster_config, kube_config
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.codecs.store import ApiResourceStore
-from extender.adapters.kubernetes.reflectors import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.kubernetes.writers.writers import ApiBinder, ApiNodeStatusWriter, ApiWaker
 from extender.adapters.metrics import CredentialMetrics

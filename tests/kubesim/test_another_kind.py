@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
+from extender.adapters.kubernetes.codecs.kinds import ours
 from extender.adapters.kubernetes.codecs.schema import Declaration
 from extender.adapters.kubernetes.codecs.store import ApiObjectStore
-from extender.adapters.kubernetes.reflectors.kinds import ours
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
-from extender.app.contracts.api import BeingDeleted, Invalid, VersionConflict
-from extender.app.objects.kind import Declared, Identity, NotInForce, declared
+from extender.app.contracts.errors import BeingDeleted, Invalid, VersionConflict
+from extender.app.contracts.kind import Declared, Identity, NotInForce, declared
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
 from extender.kube.errors import Away, Refused, Unavailable

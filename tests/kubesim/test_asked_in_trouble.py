@@ -7,15 +7,15 @@ import random
 
 import pytest
 
-from extender.app.contracts.api import NotYet
+from extender.app.contracts.errors import NotYet
+from extender.app.contracts.kind import Identity
 from extender.app.escher_policies import esl_controller as asked
 from extender.app.escher_policies.esl_controller import EslController
 from extender.app.escher_policies.esl_host import EslHost
-from extender.app.objects.kind import Identity
 from extender.core.policies import policy_types
 from extender.core.policies.policy_types import PolicyInForce
+from extender.esl import hosted
 from extender.esl.policies.queue import Queue
-from extender.esl.runtime import hosted
 from extender.esl.runtime.policy_esl import Task
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.requests import MERGE_PATCH

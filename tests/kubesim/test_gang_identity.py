@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from extender.app.contracts.api import Invalid
-from extender.app.observability.decision_events import DecisionEvent
+from extender.app.contracts.decisions import DecisionEvent
+from extender.app.contracts.errors import Invalid
 from extender.core.names import GangKey
 from extender.kube.requests import MERGE_PATCH
 from kubesim.kinds import CONFIG_MAP, CUSTOM_RESOURCE_DEFINITION, EVENT, JOB, NAMESPACE, POD, Json

@@ -13,7 +13,7 @@ import pytest
 
 from extender.core.gang_ask import DEFAULT_TIMEOUT
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS
-from extender.core.gangs.cycle.plan_store import GIVES_WAY_SECONDS
+from extender.core.gangs.queue.plan_store import GIVES_WAY_SECONDS
 from extender.settings.settings import Settings
 from kubesim.kinds import NAMESPACE, POD, Json
 from kubesim.virtual_time import VirtualTimeLoop

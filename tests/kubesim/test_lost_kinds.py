@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from extender.adapters.kubernetes.reflectors.safety_kinds import START_SECONDS
 from extender.adapters.kubernetes.reflectors.unreadable_kinds import MEANWHILE, NEVER_READ, TOLD_AFTER
-from extender.app.contracts.api import Invalid, Transact
+from extender.app.contracts.api import Transact
+from extender.app.contracts.errors import Invalid
 from extender.kube.errors import Refused
 from extender.settings.settings import OptionalKind, Settings
 from kubesim.apiserver.serving.faults import Fault

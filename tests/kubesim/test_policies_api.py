@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from extender.adapters.http.api import create_api
 from extender.adapters.policy_models import example
-from extender.app.objects.kind import Identity
+from extender.app.contracts.kind import Identity
 from extender.core.policies.policy_types import TYPES, Balance, FairShare, PolicyInForce
 from extender.kube.errors import Refused
 from extender.kube.label_match import LabelRequirement

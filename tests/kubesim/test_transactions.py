@@ -14,8 +14,8 @@ from extender.adapters.http.api import create_api
 from extender.adapters.kubernetes.codecs.intents import TransactionIntents
 from extender.adapters.kubernetes.codecs.resources import to_json
 from extender.app.contracts.api import SetResource, Transact
+from extender.app.contracts.kind import Declared, Identity
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, NodeChoice
-from extender.app.objects.kind import Declared, Identity
 from extender.app.objects.write_ids import WriteIds
 from extender.app.resources import set_resource as resources
 from extender.app.resources.reconciler import digest

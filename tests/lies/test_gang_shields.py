@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.gangs.state.preemption_limits import Bounds
+from extender.core.gangs.preemption.preemption_limits import Bounds
 from loadtests.pods import pod
 from tests.lies.town import LIAR, THIRD, VICTIM, Town, no_tenants_yet
 

@@ -47,30 +47,21 @@ from extender.adapters.http.routes import (
 )
 from extender.adapters.http.server import health
 from extender.adapters.http.server.readiness import Gaps, Standing, require_ready
-from extender.app.contracts.api import (
-    BeingDeleted,
-    Invalid,
-    Management,
-    ManagementError,
-    NotFound,
-    NotInForce,
-    NotYet,
-    VersionConflict,
-)
-from extender.app.contracts.errors import OutsideDomain, QuotaExceeded
+from extender.app.contracts import errors
+from extender.app.contracts.api import Management
 from extender.kube.errors import Unavailable
 from extender.kube.names import InvalidName
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 _KINDS = {
-    NotFound: ProblemKind.NOT_FOUND,
-    Invalid: ProblemKind.INVALID,
-    BeingDeleted: ProblemKind.BEING_DELETED,
-    NotInForce: ProblemKind.NOT_IN_FORCE,
-    VersionConflict: ProblemKind.VERSION_CONFLICT,
-    OutsideDomain: ProblemKind.OUTSIDE_DOMAIN,
-    QuotaExceeded: ProblemKind.QUOTA_EXCEEDED,
+    errors.NotFound: ProblemKind.NOT_FOUND,
+    errors.Invalid: ProblemKind.INVALID,
+    errors.BeingDeleted: ProblemKind.BEING_DELETED,
+    errors.NotInForce: ProblemKind.NOT_IN_FORCE,
+    errors.VersionConflict: ProblemKind.VERSION_CONFLICT,
+    errors.OutsideDomain: ProblemKind.OUTSIDE_DOMAIN,
+    errors.QuotaExceeded: ProblemKind.QUOTA_EXCEEDED,
 }
 _OF_STATUS = {kind.status: kind for kind in (ProblemKind.NOT_FOUND, ProblemKind.WRONG_METHOD, ProblemKind.TOO_LARGE)}
 _DESCRIPTION = """\
@@ -161,20 +152,20 @@ async def _problem(_: Request, error: Any) -> Response:
 
 
 async def _refused(_: Request, error: Any) -> Response:
-    refused: ManagementError = error
+    refused: errors.ManagementError = error
     kind = _KINDS.get(type(refused), ProblemKind.INVALID)
     return _answer(Problem(kind, refused.detail, field=refused.field, extra=_numbers(refused)))
 
 
-def _numbers(refused: ManagementError) -> Mapping[str, Any]:
-    if not isinstance(refused, QuotaExceeded):
+def _numbers(refused: errors.ManagementError) -> Mapping[str, Any]:
+    if not isinstance(refused, errors.QuotaExceeded):
         return {}
     over = refused.over
     return {"quota": {"of": over.of.value, "requested": over.asked, "used": over.used, "limit": over.limit}}
 
 
 async def _not_yet(_: Request, error: Any) -> Response:
-    refused: NotYet = error
+    refused: errors.NotYet = error
     headers = {"Retry-After": str(refused.retry_after)}
     return _answer(Problem(ProblemKind.NOT_READY, refused.detail, field=refused.field, headers=headers))
 
@@ -236,8 +227,8 @@ async def _defect(_: Request, __: Exception) -> Response:
 
 _HANDLERS: dict[type[Exception], Callable[[Request, Any], Any]] = {
     Problem: _problem,
-    ManagementError: _refused,
-    NotYet: _not_yet,
+    errors.ManagementError: _refused,
+    errors.NotYet: _not_yet,
     InvalidName: _invalid,
     InOperation: _invalid,
     Unavailable: _unavailable,

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 import structlog
 
 from extender.app.cache.claims import owning
+from extender.app.contracts.api import QuotaState
 from extender.app.contracts.effects import Performer
 from extender.app.contracts.ports import Sink
-from extender.app.contracts.quota_state import QuotaState
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.escher_policies.controller import EscherPolicies
 from extender.app.resources.capacity import Capacities

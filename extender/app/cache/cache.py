@@ -22,13 +22,13 @@ from extender.core.common.bounded import Bounded
 from extender.core.daemons import Daemons
 from extender.core.fit.node_matching import NodeTable
 from extender.core.gangs import audit as gang_audit
+from extender.core.gangs.cycle.environment import Environment
 from extender.core.gangs.cycle.expected_members import GATHER_LIMIT, ExpectedMembers
 from extender.core.gangs.gangs import Gangs
 from extender.core.gangs.placement.resident_pods import LONG_RUNNING_SECONDS, ResidentPods
+from extender.core.gangs.preemption.preemption_limits import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger
-from extender.core.gangs.state.environment import Environment
-from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
 from extender.core.ledger import audit as ledger_audit
 from extender.core.ledger.audit import Violation
 from extender.core.ledger.ledger import Ledger

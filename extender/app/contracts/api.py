@@ -1,7 +1,7 @@
 """Management API: what callers may request beyond kube-scheduler's verbs, in the core's words.
 
 Each noun has a Protocol, which the application implements and adapters/http calls. Every call either answers, or raises
-one of the errors below or `kube.errors.Unavailable`; then nothing has changed. Names arrive well formed (`core.names`),
+one of `errors` or `kube.errors.Unavailable`; then nothing has changed. Names arrive well formed (`core.names`),
 numbers not negative."""
 
 from __future__ import annotations
@@ -11,60 +11,21 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from extender.app.contracts.decisions import EventCalls
 from extender.app.contracts.explanation import Explanation
-from extender.app.contracts.policy_answers import AskCalls
-from extender.app.contracts.policy_state import PolicyState
+from extender.app.contracts.kind import Identity
+from extender.app.contracts.policy_state import AskCalls, PolicyState
 from extender.app.contracts.ports import NodeChoice, PodOwner, PodRef
-from extender.app.contracts.quota_state import QuotaCalls
 from extender.app.contracts.simulation_request import SimulationRequest, SimulationResult
-from extender.app.objects.kind import Identity
-from extender.app.observability.decision_stream import Following
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import Detection, HoldingKind, Mode, Stale
 from extender.core.ledger.units import Short
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policies.policy_types import PolicySpec
 from extender.core.safety_switches import Switches
+from extender.core.tenancy.isolation import Counted
 from extender.kube.names import NodeName, ResourceKey
 from extender.kube.quantities import Vector
-
-
-class ManagementError(Exception):
-    """A call was refused. `field` names the part of the request at fault, `value` its content."""
-
-    def __init__(self, field: str, value: object, detail: str) -> None:
-        super().__init__(detail)
-        self.field = field
-        self.value = value
-        self.detail = detail
-
-
-class NotFound(ManagementError):
-    """The requested object does not exist."""
-
-
-class Invalid(ManagementError):
-    """Understood, but impossible: an unknown node, a caller whose node is unknown."""
-
-
-class BeingDeleted(ManagementError):
-    """The object, or its namespace, is being deleted: nothing can be set until it is gone."""
-
-
-class NotInForce(ManagementError):
-    """The policy exists, but nothing of it is in force, or it cannot be carried out."""
-
-
-class NotYet(ManagementError):
-    """It will be possible, `retry_after` seconds from now or later."""
-
-    def __init__(self, field: str, value: object, detail: str, retry_after: int) -> None:
-        super().__init__(field, value, detail)
-        self.retry_after = retry_after
-
-
-class VersionConflict(ManagementError):
-    """The object is not at the version that the caller expected (`value`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -367,11 +328,24 @@ class SafetySwitchesCalls(Protocol):
         ...
 
 
-class EventCalls(Protocol):
-    """Decisions, as they happen."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaState:
+    """A namespace's use and limit (None: no limit) of each, and its domain (None: not narrowed)."""
 
-    def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
-        """Follows from now on, or after number `after`; ends with the service."""
+    namespace: str
+    counted: Mapping[Counted, tuple[int, int | None]]
+    waiting: Mapping[Counted, int]
+    """How many wait for the quota: objects that are not wholly in force, gangs, kinds of pods."""
+    nodes: Mapping[str, Sequence[str]] | None = None
+    names: Sequence[str] | None = None
+    node_count: int = 0
+
+
+class QuotaCalls(Protocol):
+    """Quotas and scheduling domains of namespaces, and their use."""
+
+    def quota(self, namespace: str) -> QuotaState:
+        """Returns the present state."""
         ...
 
 

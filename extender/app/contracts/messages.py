@@ -9,9 +9,7 @@ from extender.core.affinity.affinity_rules import APART, NEAR, SPREAD, TOO_MANY
 from extender.core.budgets import Overlapping, Spent
 from extender.core.fit.equivalence import TOO_VARIED
 from extender.core.gangs.placement.affinity_packing import TOO_LARGE
-from extender.core.gangs.state.bin_packing import Shortfall
-from extender.core.gangs.state.gang import QUARANTINE, Gang
-from extender.core.gangs.state.preemption_limits import (
+from extender.core.gangs.preemption.preemption_limits import (
     BudgetsUnknown,
     Exhausted,
     InVain,
@@ -20,6 +18,8 @@ from extender.core.gangs.state.preemption_limits import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.gang import QUARANTINE, Gang
 from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.gangs.vain import NAMESPACE_TIMES
 from extender.core.policies.matched_policy import MatchedPolicy, of_type

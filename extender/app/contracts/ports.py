@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeVar
 
-from extender.app.objects.kind import Declared, Identity, ObjectStore, OurObject, Replacement, Standing, Status
+from extender.app.contracts.kind import Declared, Identity, ObjectStore, OurObject, Replacement, Standing, Status
 from extender.core.budgets import Budget
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName

@@ -6,35 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.app.contracts.explanation import Explanation
-from extender.app.contracts.simulation_changes import (
-    MOST_NODES,
-    Added,
-    Drained,
-    Ended,
-    Offered,
-    PolicySet,
-    QuorumSet,
-    Released,
-    Supposed,
-    Uncordoned,
-)
+from extender.app.contracts.simulation_changes import Supposed
 from extender.core.names import GangKey
 from extender.kube.names import NodeName
 from extender.kube.node_match import Toleration
 from extender.kube.quantities import Vector
-
-__all__ = [
-    "MOST_NODES",
-    "Added",
-    "Drained",
-    "Ended",
-    "Offered",
-    "PolicySet",
-    "QuorumSet",
-    "Released",
-    "Supposed",
-    "Uncordoned",
-]
 
 # -- the question
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from extender.app.contracts.effects import Performer
+from extender.app.contracts.kind import Named
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.objects.kind import Named
 from extender.core.policies.policy_types import PolicyInForce
 
 

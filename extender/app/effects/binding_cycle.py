@@ -14,7 +14,7 @@ from extender.app.contracts.extender_api import Verdict, Victims
 from extender.app.contracts.ports import Binder, PodRef
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.effects.permit_gates import Passage, PermitGates
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.app.observability.decision_events import BindEnded, Filtered
 from extender.app.observability.flight_recorder import FlightRecorder
 from extender.core.attempt import ATTEMPT, Attempt, to_annotation

@@ -45,7 +45,6 @@ from extender.app.unit_check import confirm
 from extender.core.cluster import Pod
 from extender.core.feedback import NotEvicted
 from extender.core.gang_of_one import called, lone_pod
-from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, Preempted
 from extender.core.gangs.state.gang import (
     DeadlineSet,
@@ -65,6 +64,7 @@ from extender.core.gangs.state.gang import (
     VoidAttempts,
     WakePod,
 )
+from extender.core.gangs.state.partial_gangs import Proof
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, Withheld
 from extender.kube.errors import Gone, Refused, Unavailable

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from extender.app.contracts.ports import EventType, Notice, PodRef, Recorder
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.core.cluster import Pod
 from extender.core.common.bounded import Bounded
 from extender.kube.errors import Refused, Unavailable

@@ -11,14 +11,14 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from extender.app.contracts import api as management
-from extender.app.contracts.api import Invalid, NotFound
+from extender.app.contracts import errors
+from extender.app.contracts.errors import Invalid, NotFound
+from extender.app.contracts.kind import Declared, Identity, NotInForce, ObjectStore, Replacement, Standing, declared
 from extender.app.contracts.policy_state import PolicyReceiver, PolicyState
 from extender.app.contracts.ports import Clock
 from extender.app.escher_policies.quota import QUOTA_EXCEEDED, PolicyQuota
 from extender.app.escher_policies.status import Object, PolicyStatus
 from extender.app.objects.effective import Effective
-from extender.app.objects.kind import Declared, Identity, NotInForce, ObjectStore, Replacement, Standing, declared
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.object_controller import ObjectController
 from extender.app.objects.write_ids import WriteIds
@@ -175,11 +175,11 @@ class EscherPolicies:
         return self._state(entry)
 
     def in_force(self, name: Identity) -> PolicyInForce:
-        """Returns what is in force of it. Raises NotFound, `management.NotInForce`."""
+        """Returns what is in force of it. Raises NotFound, `errors.NotInForce`."""
         policy = self.tending.in_force.get(name)
         if policy is None:
             state = self.get_policy(name)
-            raise management.NotInForce("name", str(name), f"policy {name} is not in force: {state.message}")
+            raise errors.NotInForce("name", str(name), f"policy {name} is not in force: {state.message}")
         return policy
 
     async def change_policy(

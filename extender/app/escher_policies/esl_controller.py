@@ -17,18 +17,17 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from extender.app.contracts.api import Invalid, NotInForce, NotYet
-from extender.app.contracts.policy_answers import Answer
-from extender.app.contracts.policy_state import PolicyReceiver
+from extender.app.contracts.errors import Invalid, NotInForce, NotYet
+from extender.app.contracts.kind import Identity
+from extender.app.contracts.policy_state import Answer, PolicyReceiver
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.escher_policies.esl_host import EslHost, HostedPolicies
-from extender.app.objects.kind import Identity
 from extender.core.common.backoff import BackOff
 from extender.core.policies.policy_matching import POLICY
 from extender.core.policies.policy_types import Hosted, PolicyInForce, type_of
+from extender.esl import hosted
 from extender.esl.base import Effect, Notice, PodRequirement, RemoveCapacity, SetCapacity
 from extender.esl.gangs.gang_spec import Approach
-from extender.esl.runtime import hosted
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.kube.errors import Refused, Unavailable
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label

@@ -23,11 +23,11 @@ from typing import Self
 import structlog
 
 from extender.app.cache.cache import Cache
-from extender.app.contracts.api import BeingDeleted, ManagementError, NotYet
+from extender.app.contracts.errors import BeingDeleted, ManagementError, NotYet
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.ports import Sink
-from extender.app.effects.retry import until_answered
 from extender.app.escher_policies.esl_nodes import NodesTold
-from extender.app.objects.kind import Identity
+from extender.app.objects.retry import until_answered
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.set_resource import Resources
 from extender.app.resources.set_resource_plan import taken

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from extender.app.contracts.errors import QuotaExceeded
-from extender.app.objects.kind import Identity
+from extender.app.contracts.kind import Identity
 from extender.core.tenancy.isolation import Counted, Isolation, Over
 
 QUOTA_EXCEEDED = "QuotaExceeded"

@@ -11,9 +11,9 @@ from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
+from extender.app.contracts.kind import Declared, Identity, Standing, Status
 from extender.app.contracts.ports import Clock
 from extender.app.objects.effective import Effective, Standings
-from extender.app.objects.kind import Declared, Identity, Standing, Status
 from extender.core.cluster import Pod
 from extender.core.names import DOMAIN
 from extender.core.policies.feasible import cannot_meet

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 
 from extender.app.cache.cache import Cache
 from extender.app.cache.claims import is_claim, namespace_of
-from extender.app.contracts.api import GangState, HolderState, Invalid, MemberPhase, MemberState, NodeState, NotFound
+from extender.app.contracts.api import GangState, HolderState, MemberPhase, MemberState, NodeState
+from extender.app.contracts.errors import Invalid, NotFound
 from extender.app.contracts.messages import why_gang_waits
 from extender.app.contracts.ports import PodRef
 from extender.app.resources.capacity import Capacities

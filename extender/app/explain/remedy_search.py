@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import islice
 
 from extender.app.cache.cache import Cache
-from extender.app.contracts.api import ManagementError
+from extender.app.contracts.errors import ManagementError
 from extender.app.contracts.explanation import Explanation, Remedy
 from extender.app.contracts.ports import Clock
 from extender.app.contracts.simulation_request import GangThere, PodThere, Question, SimulationRequest, SimulationResult

@@ -14,26 +14,29 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 from extender.app.cache.claims import holder_of
-from extender.app.contracts.api import Invalid, NotFound, Release
+from extender.app.contracts.api import Release
 from extender.app.contracts.effects import Decided
+from extender.app.contracts.errors import Invalid, NotFound
 from extender.app.contracts.explanation import Explanation
-from extender.app.contracts.simulation_request import (
+from extender.app.contracts.simulation_changes import (
     MOST_NODES,
     Added,
     Drained,
     Ended,
-    GangThere,
     Offered,
-    Place,
-    PodsAsked,
-    PodThere,
     PolicySet,
     QuorumSet,
     Released,
-    SimulationRequest,
-    SimulationResult,
     Supposed,
     Uncordoned,
+)
+from extender.app.contracts.simulation_request import (
+    GangThere,
+    Place,
+    PodsAsked,
+    PodThere,
+    SimulationRequest,
+    SimulationResult,
 )
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.explain.explain import Explain

@@ -14,10 +14,10 @@ from typing import Any, Generic, Protocol
 
 import structlog
 
-from extender.app.effects.retry import until_answered
+from extender.app.contracts.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.fair_semaphore import FairSemaphore
-from extender.app.objects.kind import Identity, O, O_contra, ObjectStore, S, Status, identity
 from extender.app.objects.known import Known
+from extender.app.objects.retry import until_answered
 from extender.core.common.backoff import BackOff
 from extender.kube.errors import Gone, Refused, rights_may_come
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic
 
-from extender.app.objects.kind import (
+from extender.app.contracts.kind import (
     Declared,
     F,
     Identity,

@@ -19,9 +19,9 @@ from typing import Any, Generic
 
 import structlog
 
+from extender.app.contracts.kind import Identity, O, identity
 from extender.app.contracts.ports import Clock
 from extender.app.fair_semaphore import FairSemaphore
-from extender.app.objects.kind import Identity, O, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.writing import Writing
 from extender.core.common.backoff import BackOff

@@ -14,8 +14,8 @@ from typing import Generic
 
 import structlog
 
+from extender.app.contracts.kind import Identity, Named, O, identity
 from extender.app.contracts.ports import Clock
-from extender.app.objects.kind import Identity, Named, O, identity
 from extender.app.objects.versions import older
 from extender.core.common.bounded import Bounded
 

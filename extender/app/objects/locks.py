@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
-from extender.app.objects.kind import Identity
+from extender.app.contracts.kind import Identity
 
 
 @dataclass(slots=True)

@@ -10,12 +10,22 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Generic
 
-from extender.app.contracts.api import BeingDeleted, Invalid
+from extender.app.contracts.errors import BeingDeleted, Invalid
+from extender.app.contracts.kind import (
+    Declared,
+    F,
+    KindOfOurs,
+    Named,
+    ObjectStore,
+    Replacement,
+    Spec,
+    Standing,
+    identity,
+)
 from extender.app.contracts.ports import Clock
 from extender.app.objects.conditions import Conditions, Reports
 from extender.app.objects.effective import Effective, Standings
 from extender.app.objects.expiry import Expiry
-from extender.app.objects.kind import Declared, F, KindOfOurs, Named, ObjectStore, Replacement, Spec, Standing, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.steps import Change, Create, Nothing, Step, Written
 from extender.app.objects.write_ids import WriteIds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
-from extender.app.objects.kind import C, Named, O
+from extender.app.contracts.kind import C, Named, O
 from extender.kube.errors import Unavailable
 
 

@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable
 from math import inf
 
-from extender.app.objects.kind import Identity
+from extender.app.contracts.kind import Identity
 from extender.core.common.bounded import Bounded
 
 _REMEMBERED = 4096

@@ -13,8 +13,8 @@ from typing import Any, Generic
 
 import structlog
 
-from extender.app.contracts.api import BeingDeleted, Invalid, ManagementError, NotFound, VersionConflict
-from extender.app.objects.kind import C, Named, O, ObjectStore, identity
+from extender.app.contracts.errors import BeingDeleted, Invalid, ManagementError, NotFound, VersionConflict
+from extender.app.contracts.kind import C, Named, O, ObjectStore, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.locks import NameLocks
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Step, Unsure, Written

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+from extender.app.contracts.decisions import DecisionEvent
 from extender.app.contracts.effects import AskRefused, Effect, PolicyFailed
 from extender.app.contracts.extender_api import Verdict
 from extender.app.contracts.messages import in_words
@@ -59,22 +60,6 @@ class BindEnded:
 
 
 Told = Filtered | BindEnded | Effect
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionEvent:
-    """One decision; fields that do not apply are empty.
-
-    `number` grows by one a decision; `time`: seconds since the epoch; `what`: one CamelCase word."""
-
-    number: int
-    time: float
-    what: str
-    namespace: str = ""
-    gang: str = ""
-    pod: str = ""
-    node: str = ""
-    detail: str = ""
 
 
 OF_INTEREST = (

@@ -13,9 +13,9 @@ import structlog
 
 from extender.app.contracts.effects import Effect
 from extender.app.contracts.extender_api import Verbs, Verdict, Victims
+from extender.app.contracts.kind import Identity
 from extender.app.contracts.policy_state import PolicyReceiver
 from extender.app.contracts.ports import Clock, PodRef
-from extender.app.objects.kind import Identity
 from extender.app.observability.decision_events import OF_INTEREST, BindEnded, Filtered, Told, announced
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from weakref import WeakValueDictionary
 
+from extender.app.contracts.decisions import DecisionEvent, Missed
 from extender.app.contracts.ports import Clock
 from extender.app.observability.decision_events import (
     LARGE,
     OF_INTEREST,
     OF_SEVERAL,
-    DecisionEvent,
     Filtered,
     Told,
     announced,
@@ -33,14 +33,6 @@ from extender.core.names import GangKey
 REMEMBERED = 5000
 _WOKEN_AT_ONCE = 32
 """Followers that are woken in one pass of the event loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """`count` decisions were forgotten before they were read; `before`: the number of the next."""
-
-    count: int
-    before: int
 
 
 @dataclass(slots=True)
@@ -115,11 +107,11 @@ class DecisionStream:
         for log in (self._all, *self._by_namespace.values()):
             self._wake(log)
 
-    def follow(self, after: int | None = None, *, namespace: str | None = None) -> Following:
+    def follow(self, after: int | None = None, *, namespace: str | None = None) -> Follower:
         """Returns the decisions from now on, or after number `after`; of all or one `namespace`."""
         # A number above `last` is from a former process: all decisions of this process are new to that follower.
         done = after if after is None or after <= self.last else 0
-        return Following(self, self._all if namespace is None else self._log(namespace), namespace, done)
+        return Follower(self, self._all if namespace is None else self._log(namespace), namespace, done)
 
     def said(self, decision: _Decision, namespace: str | None) -> DecisionEvent:
         """Returns the decision in words for a follower of that namespace; the words are cached."""
@@ -161,7 +153,7 @@ class DecisionStream:
             self._all.kept.popleft().own.kept.popleft()
 
 
-class Following:
+class Follower:
     """A follower's position. Call `take`, or `wait` if there is nothing, until it has `ended`."""
 
     def __init__(self, decisions: DecisionStream, log: _Log, namespace: str | None, done: int | None) -> None:
@@ -213,7 +205,7 @@ class Following:
         finally:
             self._log.waiting.pop(woken, None)
 
-    def __aiter__(self) -> Following:
+    def __aiter__(self) -> Follower:
         return self
 
     async def __anext__(self) -> DecisionEvent | Missed:

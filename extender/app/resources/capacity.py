@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from extender.app.contracts.effects import Performer
+from extender.app.contracts.kind import Identity, identity
 from extender.app.contracts.ports import EphemeralResource
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.effective import Effective
-from extender.app.objects.kind import Identity, identity
 from extender.app.resources.quota import NOTHING, Amount, ResourceQuota, Underway, amount_of
 from extender.core.names import EphemeralName
 from extender.core.tenancy.isolation import Counted, Over

@@ -34,10 +34,10 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from extender.app.contracts.api import Invalid, NotYet
+from extender.app.contracts.errors import Invalid, NotYet
+from extender.app.contracts.kind import Declared, Identity, Replacement
 from extender.app.contracts.ports import Clock, EphemeralResource, Former, Intent, IntentStore
 from extender.app.objects.expiry import Expiry, Moment, Work
-from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.write_ids import WriteIds
 from extender.app.objects.writing import Writing

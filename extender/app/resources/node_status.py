@@ -23,7 +23,7 @@ import structlog
 
 from extender.app.cache.cache import Cache
 from extender.app.contracts.ports import NodeStatusWriter
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.app.objects.versions import older
 from extender.app.resources.conflict_backoff import ConflictBackoff
 from extender.core.cluster import Node

@@ -13,8 +13,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from extender.app.cache.cache import Cache
+from extender.app.contracts.kind import KindOfOurs, NotInForce, Status
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, ResourceStatus
-from extender.app.objects.kind import KindOfOurs, NotInForce, Status
 from extender.app.objects.write_ids import digest_of
 from extender.app.resources.capacity import Capacities
 from extender.app.resources.node_selection import Domain, choose_again, is_same_choice, why_none

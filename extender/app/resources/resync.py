@@ -18,10 +18,10 @@ import structlog
 
 from extender.app.cache.cache import Cache
 from extender.app.contracts.effects import Performer
+from extender.app.contracts.kind import Identity, identity
 from extender.app.contracts.ports import EphemeralResource, LivePods, PodOwner, PodRef
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.expiry import ROUND, Expiry, Moment, Work
-from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry
 from extender.app.objects.steps import Change
 from extender.app.resources.node_status import WriteBack

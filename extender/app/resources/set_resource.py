@@ -13,12 +13,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import structlog
 
-from extender.app.contracts.api import NotFound, ResourceState, SetResource
+from extender.app.contracts.api import ResourceState, SetResource
 from extender.app.contracts.effects import Performer
+from extender.app.contracts.errors import NotFound
+from extender.app.contracts.kind import Identity, identity
 from extender.app.contracts.ports import EphemeralResource, ResourceChange, ResourceStore
 from extender.app.cycle.scheduler import Scheduler
 from extender.app.objects.effective import Effective
-from extender.app.objects.kind import Identity, identity
 from extender.app.objects.known import Entry, Known
 from extender.app.objects.steps import Change, Delete, Nothing, Written
 from extender.app.objects.write_ids import WriteIds

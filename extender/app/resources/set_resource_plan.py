@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from extender.app.cache.cache import Cache
-from extender.app.contracts.api import BeingDeleted, Invalid, SetResource, VersionConflict
-from extender.app.contracts.errors import OutsideDomain, QuotaExceeded
+from extender.app.contracts.api import SetResource
+from extender.app.contracts.errors import BeingDeleted, Invalid, OutsideDomain, QuotaExceeded, VersionConflict
 from extender.app.contracts.ports import (
     LAST_MOMENT,
     NO_CHOICE,

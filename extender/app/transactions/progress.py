@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.app.contracts.api import ManagementError, Outcome, Refusal, SetResource
-from extender.app.objects.kind import Identity, identity
+from extender.app.contracts.api import Outcome, Refusal, SetResource
+from extender.app.contracts.errors import ManagementError
+from extender.app.contracts.kind import Identity, identity
 from extender.app.resources.intent_log import Announced
 from extender.app.resources.quota import Underway
 from extender.app.resources.set_resource import Resources

@@ -1,14 +1,13 @@
 """Transactions: set several resources, and claim and release units, as one.
 
-Claims and releases are one commit on the ledger, which is atomic. Objects are several in the API server, which has no
-transactions over them. So everything is checked first, then the objects are written, then the claims are committed. In
-all-or-nothing mode, a failure on the way rolls back what was written, also if it is a defect. If there is more than one
-write, an intent is stored before them and deleted when all is done (`app.resources.intent_log`). So a crash leaves no
-half of it. Incremental transactions do not promise that, and claims end with their process in any case. For a write
-that was not answered, the service finds out whether it was done, and rolls it back in either mode. The names are locked
-during the writes, and for a few seconds at most until something can be rolled back. The rest is rolled back name by
-name, unless other writers have changed it, and after that by its intent. Other clients may see a part meanwhile. No
-caller gets an answer before the end. Modes and detections are those of `core.ledger.transaction`."""
+Claims and releases are one commit on the ledger, which is atomic. The API server has no transactions over several
+objects. So everything is checked first, then the objects are written, then the claims are committed. In all-or-nothing
+mode, a failure on the way rolls back what was written, also if it is a defect. If there is more than one write, an
+intent is stored before them and deleted when all is done. So a crash leaves no half of it. Incremental transactions do
+not promise that, and claims end with their process in any case. An unanswered write is looked up and, if it was done,
+rolled back in either mode. The names are locked during the writes, and for a few seconds at most until something can
+be rolled back. The rest is rolled back name by name unless others have changed it, then by its intent. Other clients
+may see a part meanwhile. Callers are answered at the end. Modes and detections are those of `core.ledger.transaction`."""
 
 from __future__ import annotations
 
@@ -22,10 +21,11 @@ from math import inf
 import structlog
 
 from extender.app.cache.claims import holder_of, to_holding
-from extender.app.contracts.api import Claim, Invalid, ManagementError, Outcome, Refusal, Release, SetResource, Transact
+from extender.app.contracts.api import Claim, Outcome, Refusal, Release, SetResource, Transact
 from extender.app.contracts.effects import Performer
+from extender.app.contracts.errors import Invalid, ManagementError
+from extender.app.contracts.kind import Identity, identity
 from extender.app.cycle.scheduler import Scheduler
-from extender.app.objects.kind import Identity, identity
 from extender.app.objects.steps import Broken, Change, Create, Delete, Nothing, Unsure
 from extender.app.resources.intent_log import Announced, IntentLog
 from extender.app.resources.set_resource import Overtaken, Resources

@@ -21,10 +21,11 @@ from collections.abc import Callable, Mapping
 
 from extender.core.cluster import Node, Pod
 from extender.core.gangs.cycle.admission import Admission
+from extender.core.gangs.cycle.environment import Environment
 from extender.core.gangs.cycle.members import Members
 from extender.core.gangs.cycle.permit_barrier import Barrier
-from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.cycle.quorum import Quorums
 from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.cycle.timeouts import Deadlines
@@ -35,16 +36,15 @@ from extender.core.gangs.placement.slots import Offers, Slots
 from extender.core.gangs.preemption.feasibility import Feasibility
 from extender.core.gangs.preemption.pod_preemption import Evictions
 from extender.core.gangs.preemption.preemption import Preemption
+from extender.core.gangs.preemption.preemption_limits import DEFAULT_BOUNDS, Bounds
 from extender.core.gangs.preemption.victim_rules import Victims
 from extender.core.gangs.queue.backfill import DEFAULT_LIMITS, BackfillLimits, SavedRoom
 from extender.core.gangs.queue.elastic_members import ElasticMembers
 from extender.core.gangs.queue.fit_index import Fits
+from extender.core.gangs.queue.plan_store import Plans
 from extender.core.gangs.queue.queue import DEFAULT_PATIENCE, BackfillTrigger, Queue
 from extender.core.gangs.queue.waiting_gangs import Waiting
-from extender.core.gangs.state.environment import Environment
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.preemption_limits import DEFAULT_BOUNDS, Bounds
-from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.quota import PlaceQuota
 from extender.core.ledger.ledger import Ledger
 from extender.core.safety_switches import SafetySwitches

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from extender.core.gangs.cycle.plan_store import Pauses
 from extender.core.gangs.gangs import Gangs
+from extender.core.gangs.preemption.preemption_limits import Unfinished, WhyNot
 from extender.core.gangs.preemption.victim_rules import Maker, Strikes
 from extender.core.gangs.queue.backfill import IdleAccount
+from extender.core.gangs.queue.plan_store import Pauses
 from extender.core.gangs.state.gang import Gang
 from extender.core.gangs.state.gang_state import AtBarrier, Plan, Wait
-from extender.core.gangs.state.preemption_limits import Unfinished, WhyNot
 from extender.core.gangs.state.state_machine import Phase, Standing
 from extender.core.gangs.vain import Circumstances, History, Order, Spent
 from extender.core.names import GangKey

@@ -14,8 +14,8 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from extender.core.gangs.preemption.preemption_limits import Bounds, Exhausted
 from extender.core.gangs.preemption.victim_rules import HOUR, Maker, Tenant
-from extender.core.gangs.state.preemption_limits import Bounds, Exhausted
 from extender.core.names import GangKey
 from extender.kube.names import NodeName, PodUid
 

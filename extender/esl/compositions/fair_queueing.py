@@ -25,8 +25,8 @@ from collections.abc import Iterator, Mapping
 from extender.core.cluster import Pod
 from extender.core.policies.policy_types import LARGEST_WEIGHT
 from extender.esl.base import Effect
-from extender.esl.compositions.placing import Patience, Placing
 from extender.esl.policies.apportion import apportion_at_most
+from extender.esl.runtime.placing import Patience, Placing
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, ResourceKey, require_label

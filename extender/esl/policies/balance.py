@@ -25,7 +25,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 
 from extender.core.cluster import Pod
-from extender.esl.compositions.placing import Placing
+from extender.esl.runtime.placing import Placing
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import NodeName, ResourceKey

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from extender.core.cluster import Pod
-from extender.esl.compositions.placing import Patience, Placing
+from extender.esl.runtime.placing import Patience, Placing
 from extender.esl.runtime.policy_esl import UNLIMITED, PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import NodeName

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from extender.core.ledger.units import add_to
-from extender.esl.compositions.placing import Placing
+from extender.esl.runtime.placing import Placing
 from extender.esl.runtime.policy_esl import PolicyEsl, Task
 from extender.esl.runtime.resource_sync import Wanted
 from extender.kube.names import InvalidName, NodeName, PodUid, ResourceKey

@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from kubesim.apiserver.machinery import views
+from kubesim.apiserver.machinery.failures import not_acceptable
+from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.representation import tables
-from kubesim.apiserver.serving.failures import not_acceptable
-from kubesim.apiserver.serving.wire import Request
-from kubesim.apiserver.storage import views
 from kubesim.kinds import Json, Kind
 from kubesim.store import Change, Store
 

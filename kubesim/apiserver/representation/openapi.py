@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from kubesim.apiserver.machinery.discovery import GIT_VERSION
 from kubesim.apiserver.representation import openapi_models
-from kubesim.apiserver.serving.discovery import GIT_VERSION
 from kubesim.kinds import Json, Kind
 
 JSON = "application/json"

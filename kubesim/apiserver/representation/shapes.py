@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from kubesim import kinds
+from kubesim.apiserver.machinery.failures import bad_request, unreadable_quantity
+from kubesim.apiserver.machinery.metadata import go_kind
 from kubesim.apiserver.representation.ages import is_time
-from kubesim.apiserver.serving.failures import bad_request, unreadable_quantity
-from kubesim.apiserver.validation.metadata import go_kind
 from kubesim.kinds import Json, Kind
 
 ANY, TEXT, NUMBER, BOOL, AMOUNT = "any", "string", "int32", "bool", "quantity"

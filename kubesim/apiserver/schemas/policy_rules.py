@@ -8,9 +8,9 @@ from typing import Any
 from kubesim.apiserver import cel
 from kubesim.apiserver.cel.syntax import not_here
 from kubesim.apiserver.cel.types import Type
+from kubesim.apiserver.machinery import metadata
+from kubesim.apiserver.machinery.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
 from kubesim.apiserver.schemas.policy_expressions import APPLIED, CONDITION, PATCH, ready
-from kubesim.apiserver.serving.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
-from kubesim.apiserver.validation import metadata
 from kubesim.kinds import Json, Kind
 
 APPLY, JSON_PATCH = "ApplyConfiguration", "JSONPatch"

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from kubesim.apiserver.machinery.failures import Problem
 from kubesim.apiserver.schemas.schema_rules import Rules, broken_rules, ready
 from kubesim.apiserver.schemas.schema_values import LARGEST, NOTHING, Schema, value_problems
-from kubesim.apiserver.serving.failures import Problem
 from kubesim.kinds import Json, Kind
 
 _RULES: WeakKeyDictionary[Kind, Rules] = WeakKeyDictionary()

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kubesim.apiserver.serving.failures import Problem, forbidden_field
+from kubesim.apiserver.machinery.failures import Problem, forbidden_field
 
 _OF_EXPRESSION = 10_000_000
 _OF_DEFINITION = 100_000_000

@@ -16,11 +16,11 @@ from typing import Any
 from kubesim.apiserver import cel
 from kubesim.apiserver.cel.functions import pattern
 from kubesim.apiserver.cel.types import BOOL, TEXT, OptionalOf, Type
+from kubesim.apiserver.machinery.failures import Problem, forbidden_field, missing, wrong
 from kubesim.apiserver.schemas.schema_budget import Budget
 from kubesim.apiserver.schemas.schema_extents import extent, most_elements, most_in_request
 from kubesim.apiserver.schemas.schema_types import cel_type
 from kubesim.apiserver.schemas.schema_values import NOTHING, Schema
-from kubesim.apiserver.serving.failures import Problem, forbidden_field, missing, wrong
 from kubesim.kinds import Json
 
 _NOT_CHECKED = (

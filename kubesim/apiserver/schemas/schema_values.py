@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from kubesim.apiserver.cel.functions import matches
-from kubesim.apiserver.serving.failures import (
+from kubesim.apiserver.machinery.failures import (
     Problem,
     duplicate,
     missing,

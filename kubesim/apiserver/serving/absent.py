@@ -5,7 +5,7 @@ Discovery lists these kinds without any verb, so kubectl finds them, sends a req
 
 from __future__ import annotations
 
-from kubesim.apiserver.serving.failures import Failure
+from kubesim.apiserver.machinery.failures import Failure
 from kubesim.kinds import Kind
 
 

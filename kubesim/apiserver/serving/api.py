@@ -12,12 +12,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from kubesim.apiserver.representation import nesting, openapi
-from kubesim.apiserver.representation.forms import Form
-from kubesim.apiserver.serving import absent, bodies, discovery
-from kubesim.apiserver.serving.audit import Audit
-from kubesim.apiserver.serving.counts import Counts
-from kubesim.apiserver.serving.failures import (
+from kubesim.apiserver.machinery import discovery, patches
+from kubesim.apiserver.machinery.failures import (
     Failure,
     bad_request,
     invalid,
@@ -29,16 +25,21 @@ from kubesim.apiserver.serving.failures import (
     unauthorized,
     unsupported,
 )
+from kubesim.apiserver.machinery.metadata import new_uid
+from kubesim.apiserver.machinery.served import Served, Target
+from kubesim.apiserver.machinery.wire import JSON, Answer, Request
+from kubesim.apiserver.representation import nesting, openapi
+from kubesim.apiserver.representation.forms import Form
+from kubesim.apiserver.schemas.definitions import Definitions
+from kubesim.apiserver.serving import absent
+from kubesim.apiserver.serving.audit import Audit
+from kubesim.apiserver.serving.counts import Counts
 from kubesim.apiserver.serving.faults import Faults
-from kubesim.apiserver.serving.served import Served, Target
-from kubesim.apiserver.serving.wire import JSON, Answer, Request
-from kubesim.apiserver.storage import binding, deletion, patches, reads, reviews
-from kubesim.apiserver.storage.definitions import Definitions
+from kubesim.apiserver.storage import binding, bodies, deletion, reads, reviews
 from kubesim.apiserver.storage.watches import Watch, Watches
 from kubesim.apiserver.storage.writes import Writes
 from kubesim.apiserver.validation import simple
 from kubesim.apiserver.validation.admission import Admission
-from kubesim.apiserver.validation.metadata import new_uid
 from kubesim.clock import Clock
 from kubesim.heeding import unheeded
 from kubesim.kinds import BUILT_IN, JOB, NAMESPACE, POD, PRIORITY_CLASS, Json, Kind
@@ -86,7 +87,7 @@ class ApiServer:
         self._admission = Admission(self.store, clock, rng)
         self._writes = Writes(self.store, self._admission)
         self._watches = Watches(self.store, rng)
-        self._definitions = Definitions(self.store, self.served, self._watches)
+        self._definitions = Definitions(self.store, self.served, self._watches.end)
         self._counts = Counts()
         self._begin()
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.serving.wire import JSON, Request
+from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.wire import JSON, Request
 from kubesim.clock import Clock
 from kubesim.kinds import Json
 

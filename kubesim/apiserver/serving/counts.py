@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.serving.wire import Request
+from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.wire import Request
 
 _VERBS = {"POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE", "GET": "GET", "HEAD": "GET"}
 

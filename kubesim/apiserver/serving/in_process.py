@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl, unquote
 
 from extender.kube.errors import Refused, Silent
 from extender.kube.requests import JSON, TIMEOUT, refusal
+from kubesim.apiserver.machinery.wire import Answer, Request
 from kubesim.apiserver.serving.api import ApiServer
 from kubesim.apiserver.serving.faults import Fault
-from kubesim.apiserver.serving.wire import Answer, Request
 
 
 class InProcess:
@@ -26,12 +26,7 @@ class InProcess:
     """
 
     def __init__(
-        self,
-        server: ApiServer,
-        *,
-        latency: float = 0.0,
-        rng: random.Random | None = None,
-        user: str = "in-process",
+        self, server: ApiServer, *, latency: float = 0.0, rng: random.Random | None = None, user: str = "in-process"
     ) -> None:
         self._server = server
         self._latency = latency

@@ -11,8 +11,8 @@ from contextlib import aclosing
 from typing import Any
 from urllib.parse import parse_qsl
 
+from kubesim.apiserver.machinery.wire import JSON, Answer, Request, Stream
 from kubesim.apiserver.serving.api import ApiServer
-from kubesim.apiserver.serving.wire import JSON, Answer, Request, Stream
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

@@ -6,7 +6,8 @@ from typing import Any
 
 import structlog
 
-from kubesim.apiserver.serving.failures import (
+from kubesim.apiserver.machinery import selectors
+from kubesim.apiserver.machinery.failures import (
     Failure,
     Problem,
     bad_request,
@@ -18,8 +19,8 @@ from kubesim.apiserver.serving.failures import (
     too_many_requests,
     unsupported,
 )
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.storage import deletion, selectors
+from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.storage import deletion
 from kubesim.apiserver.storage.writes import Writes
 from kubesim.apiserver.validation import pods
 from kubesim.clock import Clock

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubesim import kinds
-from kubesim.apiserver.serving.failures import bad_request, conflict, forbidden, invalid, unsupported
-from kubesim.apiserver.serving.wire import Request
+from kubesim.apiserver.machinery.failures import bad_request, conflict, forbidden, invalid, unsupported
+from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.validation.pods import FINISHED
 from kubesim.clock import Clock
 from kubesim.kinds import Json, Kind

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from kubesim.apiserver.serving.failures import Failure, bad_request, expired, not_found, too_new
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.storage.selectors import Selector, field_selector, label_selector
+from kubesim.apiserver.machinery.failures import Failure, bad_request, expired, not_found, too_new
+from kubesim.apiserver.machinery.selectors import Selector, field_selector, label_selector
+from kubesim.apiserver.machinery.served import Target
 from kubesim.kinds import Json, Kind
 from kubesim.store import Compacted, Store
 

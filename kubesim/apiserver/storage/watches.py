@@ -14,12 +14,12 @@ from math import inf
 import msgspec
 import structlog
 
+from kubesim.apiserver.machinery.failures import Failure, bad_request
+from kubesim.apiserver.machinery.selectors import Selector
+from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.representation.forms import Form
-from kubesim.apiserver.serving.failures import Failure, bad_request
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.serving.wire import Request
 from kubesim.apiserver.storage.reads import selector, watched_version
-from kubesim.apiserver.storage.selectors import Selector
 from kubesim.kinds import Json
 from kubesim.store import ADDED, DELETED, MODIFIED, Change, Compacted, Store
 

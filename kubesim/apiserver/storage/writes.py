@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from kubesim import kinds
-from kubesim.apiserver.representation import shapes
-from kubesim.apiserver.serving import bodies
-from kubesim.apiserver.serving.failures import (
+from kubesim.apiserver.machinery import metadata, patches, views
+from kubesim.apiserver.machinery.failures import (
     Problem,
     bad_request,
     conflict,
@@ -22,10 +21,10 @@ from kubesim.apiserver.serving.failures import (
     unsupported_media,
     wrong,
 )
-from kubesim.apiserver.serving.served import Target
-from kubesim.apiserver.storage import deletion, patches, views
-from kubesim.apiserver.storage.strategic import strategic_merge
-from kubesim.apiserver.validation import metadata
+from kubesim.apiserver.machinery.served import Target
+from kubesim.apiserver.machinery.strategic import strategic_merge
+from kubesim.apiserver.representation import shapes
+from kubesim.apiserver.storage import bodies, deletion
 from kubesim.apiserver.validation.admission import Admission
 from kubesim.kinds import Json, Kind
 from kubesim.store import Store, key_of

@@ -10,15 +10,14 @@ import random
 from collections.abc import Callable
 
 from kubesim import kinds
-from kubesim.apiserver.schemas import policy_rules, schema
-from kubesim.apiserver.serving.failures import Failure, Problem, forbidden, forbidden_field, invalid
-from kubesim.apiserver.storage import definitions
+from kubesim.apiserver.machinery import metadata
+from kubesim.apiserver.machinery.failures import Failure, Problem, forbidden, forbidden_field, invalid
+from kubesim.apiserver.schemas import definitions, policy_rules, schema
 from kubesim.apiserver.validation import (
     budget_rules,
     condition_rules,
     daemon_sets_api,
     jobs_api,
-    metadata,
     mutations,
     neighbour_rules,
     pod_rules,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesim.apiserver.serving.failures import Problem, forbidden_field, missing, wrong
-from kubesim.apiserver.validation.metadata import label_value_faults, qualified_name_faults, subdomain_faults
+from kubesim.apiserver.machinery.failures import Problem, forbidden_field, missing, wrong
+from kubesim.apiserver.machinery.metadata import label_value_faults, qualified_name_faults, subdomain_faults
 from kubesim.apiserver.validation.neighbour_rules import label_keys_problems, selector_problems
 from kubesim.kinds import Json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kubesim.apiserver.serving.failures import Problem, unsupported, wrong
+from kubesim.apiserver.machinery.failures import Problem, unsupported, wrong
 from kubesim.apiserver.validation.condition_rules import condition_problems
 from kubesim.apiserver.validation.neighbour_rules import selector_problems
 from kubesim.kinds import Json, Kind

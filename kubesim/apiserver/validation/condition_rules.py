@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesim.apiserver.serving.failures import Problem, duplicate, missing, unsupported, wrong
-from kubesim.apiserver.validation.metadata import qualified_name_faults
+from kubesim.apiserver.machinery.failures import Problem, duplicate, missing, unsupported, wrong
+from kubesim.apiserver.machinery.metadata import qualified_name_faults
 from kubesim.kinds import Json
 
 _STATUSES = ("False", "True", "Unknown")

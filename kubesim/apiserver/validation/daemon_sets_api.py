@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kubesim.apiserver.serving.failures import FIELD_IMMUTABLE, Problem, missing, wrong
-from kubesim.apiserver.storage.selectors import of_label_selector
+from kubesim.apiserver.machinery.failures import FIELD_IMMUTABLE, Problem, missing, wrong
+from kubesim.apiserver.machinery.selectors import of_label_selector
 from kubesim.apiserver.validation import pods
 from kubesim.apiserver.validation.neighbour_rules import selector_problems
 from kubesim.kinds import Json, Kind

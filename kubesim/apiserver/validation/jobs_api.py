@@ -5,7 +5,7 @@ The controller `jobs` runs them.
 
 from __future__ import annotations
 
-from kubesim.apiserver.serving.failures import FIELD_IMMUTABLE, Problem, missing, unsupported, wrong
+from kubesim.apiserver.machinery.failures import FIELD_IMMUTABLE, Problem, missing, unsupported, wrong
 from kubesim.apiserver.validation import pods
 from kubesim.apiserver.validation.pod_rules import problems_of_spec
 from kubesim.kinds import Json, Kind

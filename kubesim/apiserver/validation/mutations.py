@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from kubesim import kinds
 from kubesim.apiserver import cel
+from kubesim.apiserver.machinery import patches
+from kubesim.apiserver.machinery.applying import NotApplied, applied
+from kubesim.apiserver.machinery.failures import Failure, server_error
 from kubesim.apiserver.representation import shapes
 from kubesim.apiserver.schemas.policy_expressions import CONDITION, ready
 from kubesim.apiserver.schemas.policy_rules import APPLY, MEMBERS
-from kubesim.apiserver.serving.failures import Failure, server_error
-from kubesim.apiserver.storage import patches
-from kubesim.apiserver.storage.applying import NotApplied, applied
 from kubesim.kinds import Json
 from kubesim.store import Store
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kubesim.apiserver.serving.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
-from kubesim.apiserver.validation.metadata import label_problems, label_value_faults, qualified_name_faults
+from kubesim.apiserver.machinery.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
+from kubesim.apiserver.machinery.metadata import label_problems, label_value_faults, qualified_name_faults
 from kubesim.kinds import Json
 
 _PROTOCOLS = ("SCTP", "TCP", "UDP")

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from extender.kube.quantities import LARGEST_AMOUNT, InvalidQuantity, parse_quantity
-from kubesim.apiserver.serving.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
+from kubesim.apiserver.machinery.failures import Problem, duplicate, forbidden_field, missing, unsupported, wrong
+from kubesim.apiserver.machinery.metadata import label_faults, label_problems, qualified_name_faults, subdomain_faults
 from kubesim.apiserver.validation.affinity_rules import affinity_problems
-from kubesim.apiserver.validation.metadata import label_faults, label_problems, qualified_name_faults, subdomain_faults
 from kubesim.apiserver.validation.neighbour_rules import host_port_problems, port_problems, spread_problems
 from kubesim.kinds import Json
 

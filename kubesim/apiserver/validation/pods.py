@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from extender.kube.quantities import InvalidQuantity
+from kubesim.apiserver.machinery.failures import unreadable_quantity
 from kubesim.apiserver.representation.quantities import amounts, canonical
-from kubesim.apiserver.serving.failures import unreadable_quantity
 from kubesim.clock import Clock
 from kubesim.kinds import Json
 

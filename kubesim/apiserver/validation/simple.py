@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 from ipaddress import ip_address
 
-from kubesim.apiserver.serving.failures import FIELD_IMMUTABLE, Problem, duplicate, missing, unsupported, wrong
-from kubesim.apiserver.validation import metadata
+from kubesim.apiserver.machinery import metadata
+from kubesim.apiserver.machinery.failures import FIELD_IMMUTABLE, Problem, duplicate, missing, unsupported, wrong
 from kubesim.apiserver.validation.pod_rules import amount_problems
 from kubesim.kinds import PRIORITY_CLASS, Json, Kind
 

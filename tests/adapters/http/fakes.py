@@ -21,21 +21,20 @@ from extender.app.contracts.api import (
     GangState,
     Management,
     NodeState,
-    NotFound,
     Outcome,
+    QuotaState,
     ResourceState,
     SafetySwitchesState,
     SetResource,
     Transact,
 )
+from extender.app.contracts.errors import NotFound
 from extender.app.contracts.explanation import Explanation
 from extender.app.contracts.extender_api import Verbs, Verdict, Victims
-from extender.app.contracts.policy_answers import Answer
-from extender.app.contracts.policy_state import PolicyState
+from extender.app.contracts.kind import Identity
+from extender.app.contracts.policy_state import Answer, PolicyState
 from extender.app.contracts.ports import PodRef
-from extender.app.contracts.quota_state import QuotaState
 from extender.app.contracts.simulation_request import SimulationRequest, SimulationResult
-from extender.app.objects.kind import Identity
 from extender.app.observability.decision_stream import DecisionStream
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName, GangKey

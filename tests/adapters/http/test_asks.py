@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from extender.adapters.http.routes.asks import AnswerView, AskBody
-from extender.app.contracts.api import NotInForce, NotYet
-from extender.app.objects.kind import Identity
+from extender.app.contracts.errors import NotInForce, NotYet
+from extender.app.contracts.kind import Identity
 from extender.esl.runtime.policy_esl import Task
 from extender.kube.errors import Unavailable
 from tests.adapters.http.fakes import NotedManagement, Ready

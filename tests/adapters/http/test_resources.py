@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from extender.adapters.http.models.answers import timestamp
-from extender.app.contracts.api import BeingDeleted, Invalid, ResourceState, SetResource, VersionConflict
+from extender.app.contracts.api import ResourceState, SetResource
+from extender.app.contracts.errors import BeingDeleted, Invalid, VersionConflict
 from extender.app.contracts.ports import NodeChoice, PodOwner
 from extender.core.names import EphemeralName
 from extender.kube.errors import Unavailable

@@ -7,24 +7,26 @@ from typing import Any
 import httpx
 import pytest
 
-from extender.app.contracts.api import NotFound
+from extender.app.contracts.errors import NotFound
 from extender.app.contracts.explanation import Explanation, Remedy
-from extender.app.contracts.simulation_request import (
+from extender.app.contracts.simulation_changes import (
     Added,
     Drained,
     Ended,
-    GangThere,
     Offered,
-    Place,
-    PodsAsked,
-    PodThere,
     PolicySet,
     QuorumSet,
     Released,
-    SimulationRequest,
-    SimulationResult,
     Supposed,
     Uncordoned,
+)
+from extender.app.contracts.simulation_request import (
+    GangThere,
+    Place,
+    PodsAsked,
+    PodThere,
+    SimulationRequest,
+    SimulationResult,
 )
 from extender.core.names import EphemeralName, GangKey
 from extender.core.policies.policy_types import Balance, PolicyInForce

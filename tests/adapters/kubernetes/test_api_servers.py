@@ -16,9 +16,10 @@ from typing import Any
 
 import pytest
 
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.codecs.store import ApiIntentStore, ApiResourceStore
-from extender.adapters.kubernetes.reflectors import kinds
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.adapters.kubernetes.writers.writers import (
     ApiBinder,
     ApiEvictor,
@@ -27,6 +28,7 @@ from extender.adapters.kubernetes.writers.writers import (
     ApiWaker,
 )
 from extender.adapters.objects import WAKE
+from extender.app.contracts.kind import Declared, Identity, Replacement, identity
 from extender.app.contracts.ports import (
     EphemeralResource,
     EventType,
@@ -39,7 +41,6 @@ from extender.app.contracts.ports import (
     ResourceChange,
     ResourceStatus,
 )
-from extender.app.objects.kind import Declared, Identity, Replacement, identity
 from extender.core.names import EphemeralName
 from extender.kube.connection import Connection
 from extender.kube.credentials import Credentials, Sources, from_kubeconfig
@@ -427,7 +428,7 @@ async def test_a_reflector_waits_for_a_definition_that_is_not_there_yet(cluster:
         waiting.set()
         await asyncio.sleep(0.02)
 
-    kind = kinds.WatchedKind("later", "/apis/escher.dev/v1alpha1/laters", dict, lambda item: item)
+    kind = WatchedKind("later", "/apis/escher.dev/v1alpha1/laters", dict, lambda item: item)
     reflector = Reflector(connection, kind, RecordingSink[Any](), sleep=sleep)
     task = asyncio.create_task(reflector.run())
     await waiting.wait()

@@ -17,8 +17,8 @@ from extender.adapters.kubernetes.codecs.intents import LARGEST_INTENT, Transact
 from extender.adapters.kubernetes.codecs.resources import MADE, POLICY, to_json, to_resource
 from extender.adapters.kubernetes.codecs.schema import MARK, ObjectJson
 from extender.adapters.kubernetes.codecs.store import ApiIntentStore
+from extender.app.contracts.kind import Declared, Identity, Replacement
 from extender.app.contracts.ports import EphemeralResource, Former, Intent, MadeChoice, NodeChoice, PodOwner
-from extender.app.objects.kind import Declared, Identity, Replacement
 from extender.app.resources.reconciler import digest, is_same_state
 from extender.core.names import FORMER_INTENT, EphemeralName
 from extender.kube.errors import Refused

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.reflectors.list_pace import LISTS_APART
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.core.cluster import Pod

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.codecs.policies import Policies
 from extender.adapters.kubernetes.codecs.resources import MADE
 from extender.adapters.kubernetes.codecs.store import ApiObjectStore, ApiResourceStore
-from extender.adapters.kubernetes.reflectors import kinds
 from extender.core.cluster import Pod
 from extender.core.names import EphemeralName
 from tests.adapters.kubernetes.scripted_api import ScriptedApi

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
-from extender.adapters.kubernetes.codecs import budgets, daemon_sets, jobs, namespaces, pod_groups
+from extender.adapters.kubernetes.codecs import budgets, daemon_sets, jobs, kinds, namespaces, pod_groups
 from extender.adapters.kubernetes.codecs.intents import TransactionIntents
 from extender.adapters.kubernetes.codecs.policies import Policies
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs.resources import EphemeralResources
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
+from extender.app.contracts.ports import EphemeralResource
 from tests.adapters.kubernetes import manifests
 from tests.adapters.test_pod_sizes import LABELLED, as_many, kept, lines, numbered, on_nodes, profiled
 
@@ -24,7 +26,11 @@ def daemon_set(selector: Json | None = None, **spec: Any) -> Json:
     return {"spec": {"selector": selector or SELECTOR, "template": {"spec": spec}}}
 
 
-CASES: dict[str, tuple[Callable[[], kinds.WatchedKind[Any]], Json, int]] = {
+def _resources() -> WatchedKind[EphemeralResource]:
+    return kinds.ours(EphemeralResources())
+
+
+CASES: dict[str, tuple[Callable[[], WatchedKind[Any]], Json, int]] = {
     "DaemonSet: tolerations": (daemon_sets.daemon_sets, daemon_set(tolerations=as_many(EXISTS)), 20_000),
     "DaemonSet: 9,000 tolerations": (daemon_sets.daemon_sets, daemon_set(tolerations=as_many(EXISTS, 250_000)), 20_000),
     "DaemonSet: terms": (daemon_sets.daemon_sets, daemon_set(affinity=on_nodes(*as_many(lines(["b"])))), 20_000),
@@ -60,10 +66,18 @@ CASES: dict[str, tuple[Callable[[], kinds.WatchedKind[Any]], Json, int]] = {
         {"spec": {"objects": as_many({"namespace": "a", "name": "b"})}},
         1000,
     ),
-    "resource: nodes": (kinds.ephemeral_resources, {"spec": {"nodes": dict.fromkeys(numbered(), 1)}}, 1000),
-    "resource: exports": (kinds.ephemeral_resources, {"spec": {"nodes": {}, "exportTo": numbered()}}, 1000),
+    "resource: nodes": (
+        _resources,
+        {"spec": {"nodes": dict.fromkeys(numbered(), 1)}},
+        1000,
+    ),
+    "resource: exports": (
+        _resources,
+        {"spec": {"nodes": {}, "exportTo": numbered()}},
+        1000,
+    ),
     "resource: labels": (
-        kinds.ephemeral_resources,
+        _resources,
         {"spec": {"capacity": 1, "nodeSpec": {"matchLabels": LABELLED}}},
         1000,
     ),
@@ -73,7 +87,7 @@ CASES: dict[str, tuple[Callable[[], kinds.WatchedKind[Any]], Json, int]] = {
 
 @pytest.mark.parametrize(("kind", "said", "steps"), CASES.values(), ids=CASES.keys())
 def test_a_large_one_is_read_in_few_steps_and_little_is_kept(
-    kind: Callable[[], kinds.WatchedKind[Any]], said: Json, steps: int
+    kind: Callable[[], WatchedKind[Any]], said: Json, steps: int
 ) -> None:
     metadata = {"name": "a", "namespace": "team-a", "uid": "u", "resourceVersion": "1", **said.get("metadata", {})}
     line = json.dumps({"type": "ADDED", "object": {**said, "metadata": metadata}}).encode()

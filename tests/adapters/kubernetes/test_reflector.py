@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.codecs import kinds
+from extender.adapters.kubernetes.codecs.resources import EphemeralResources
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.app.cycle.event_handlers import Facts
 from extender.app.cycle.scheduler import Scheduler
@@ -527,7 +528,7 @@ async def test_a_defect_of_the_sink_is_not_hidden() -> None:
 async def test_follows_nodes_and_ephemeral_resources_too() -> None:
     for kind, path in (
         (kinds.nodes(), "/api/v1/nodes"),
-        (kinds.ephemeral_resources(), "/apis/escher.dev/v1alpha1/ephemeralresources"),
+        (kinds.ours(EphemeralResources()), "/apis/escher.dev/v1alpha1/ephemeralresources"),
     ):
         assert kind.path == path
         assert kind.read_page(page([], 3)).version == "3"

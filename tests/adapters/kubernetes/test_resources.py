@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from extender.adapters.kubernetes.codecs import kinds
 from extender.adapters.kubernetes.codecs.resources import EphemeralResources, to_json, to_resource
 from extender.adapters.kubernetes.codecs.schema import ObjectJson, timestamp
-from extender.adapters.kubernetes.reflectors import kinds
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.app.contracts.ports import EphemeralResource, MadeChoice, NodeChoice, PodOwner, ResourceChange
 from extender.core.names import EphemeralName
 from extender.kube.names import NodeName, PodUid, ResourceKey
@@ -23,7 +24,9 @@ CREATED = 1795240800.0
 
 def read(spec: Any = None, name: str = "data1", **more: Any) -> EphemeralResource:
     item = (
-        kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifests.resource(name, spec, 7, **more))).item
+        kinds.ours(EphemeralResources())
+        .read_event(manifests.event("ADDED", manifests.resource(name, spec, 7, **more)))
+        .item
     )
     assert item is not None
     return item
@@ -89,7 +92,7 @@ def test_a_time_to_live_counts_from_creation(spec: Any, expires_at: float) -> No
 def test_an_object_in_deletion_desires_nothing() -> None:
     manifest = manifests.resource()
     manifest["metadata"]["deletionTimestamp"] = "2026-11-21T06:00:10Z"
-    item = kinds.ephemeral_resources().read_event(manifests.event("MODIFIED", manifest)).item
+    item = kinds.ours(EphemeralResources()).read_event(manifests.event("MODIFIED", manifest)).item
     assert item is not None
     assert item.deleting
     assert item.desired() == {}
@@ -143,7 +146,7 @@ def test_a_name_that_no_pod_could_ask_for_is_a_problem(name: str) -> None:
 def test_an_object_without_spec_or_status_desires_nothing(spec: Any) -> None:
     manifest = manifests.resource(spec=spec, status=None)
     manifest["spec"] = spec
-    item = kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifest)).item
+    item = kinds.ours(EphemeralResources()).read_event(manifests.event("ADDED", manifest)).item
     assert item is not None
     assert (item.desired(), item.problem, item.chosen) == ({}, "", None)
 
@@ -169,7 +172,7 @@ def test_one_object_of_which_we_cannot_make_sense_is_passed_over_in_lists_and_wa
             raise OverflowError("date value out of range")
         return to_resource(resource)
 
-    kind = kinds.WatchedKind("ephemeralresources", "/", ObjectJson, translate)
+    kind = WatchedKind("ephemeralresources", "/", ObjectJson, translate)
     page = kind.read_page(manifests.page([manifests.resource(), manifests.resource("odd"), manifests.resource("b")]))
     assert [str(item.name) for item in page.items] == ["team-a/data1", "team-a/b"]
     assert [(bad.what, bad.why) for bad in page.unreadable] == [("team-a/odd", "date value out of range")]
@@ -194,7 +197,7 @@ fields = ["nodes", "capacity", "nodeSpec", "numNodes", "shared", "owner", "expir
 def test_no_spec_and_no_status_can_raise(spec: Any, status: Any) -> None:
     manifest = manifests.resource(status=status)
     manifest["spec"] = spec
-    assert kinds.ephemeral_resources().read_event(manifests.event("ADDED", manifest)).item is not None
+    assert kinds.ours(EphemeralResources()).read_event(manifests.event("ADDED", manifest)).item is not None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from extender.adapters.kubernetes.codecs.schema import Declaration, ObjectJson
-from extender.app.objects.kind import Declared, Identity, Replacement, Standing
-from kubesim.apiserver.storage.patches import merge
+from extender.app.contracts.kind import Declared, Identity, Replacement, Standing
+from kubesim.apiserver.machinery.patches import merge
 
 NAME = Identity("team", "a")
 

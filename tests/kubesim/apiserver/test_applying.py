@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.storage.applying import NotApplied, applied
+from kubesim.apiserver.machinery.applying import NotApplied, applied
 from kubesim.kinds import Json
 
 POD: Json = {

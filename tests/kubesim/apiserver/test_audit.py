@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kubesim.apiserver.machinery.wire import Request
 from kubesim.apiserver.serving.api import ADMIN, ANYBODY, ApiServer
 from kubesim.apiserver.serving.in_process import InProcess
-from kubesim.apiserver.serving.wire import Request
 from kubesim.clock import Clock
 from kubesim.kinds import Json
 from tests.kubesim.apiserver.apis import PODS, Api, pod

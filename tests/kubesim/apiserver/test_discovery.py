@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubesim.apiserver.serving import discovery
+from kubesim.apiserver.machinery import discovery
 from kubesim.kinds import BUILT_IN, NODE, POD, Json, Kind, custom
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds" / "ephemeralresources.yaml"

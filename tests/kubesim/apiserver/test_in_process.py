@@ -10,8 +10,8 @@ from contextlib import aclosing
 
 import pytest
 
+from extender.adapters.kubernetes.codecs.kinds import pods
 from extender.adapters.kubernetes.codecs.store import ApiResourceStore
-from extender.adapters.kubernetes.reflectors.kinds import pods
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
 from extender.adapters.kubernetes.writers.writers import (
     ApiBinder,

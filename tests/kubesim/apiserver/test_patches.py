@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubesim.apiserver.serving.failures import Failure
-from kubesim.apiserver.storage.patches import json_patch, merge
-from kubesim.apiserver.storage.strategic import strategic_merge
+from kubesim.apiserver.machinery.failures import Failure
+from kubesim.apiserver.machinery.patches import json_patch, merge
+from kubesim.apiserver.machinery.strategic import strategic_merge
 from kubesim.kinds import Json
 
 

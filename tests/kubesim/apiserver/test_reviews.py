@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from kubesim.apiserver.machinery.wire import Answer, Request
 from kubesim.apiserver.serving.api import ApiServer
-from kubesim.apiserver.serving.wire import Answer, Request
 from kubesim.apiserver.storage import reviews
 from kubesim.clock import Clock
 from kubesim.kinds import Json, Kind
@@ -53,10 +53,7 @@ def _with_tokens(name: str, token: str, spec: Json) -> Json:
 
 async def test_whose_token_it_is_is_told() -> None:
     review = _with_tokens("TokenReview", "secret", {"token": "other"})
-    assert review["status"] == {
-        "authenticated": True,
-        "user": {"username": "bob", "groups": ["system:authenticated"]},
-    }
+    assert review["status"] == {"authenticated": True, "user": {"username": "bob", "groups": ["system:authenticated"]}}
     assert _with_tokens("TokenReview", "secret", {"token": "nobody's"})["status"] == {"user": {}}
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubesim import kinds
-from kubesim.apiserver.serving.failures import Failure
-from kubesim.apiserver.storage.selectors import field_selector, label_selector, of_label_selector
+from kubesim.apiserver.machinery.failures import Failure
+from kubesim.apiserver.machinery.selectors import field_selector, label_selector, of_label_selector
 from kubesim.kinds import Json
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kubesim.apiserver.serving import absent, discovery
+from kubesim.apiserver.machinery import discovery
+from kubesim.apiserver.serving import absent
 from kubesim.apiserver.storage import reviews
 from kubesim.kinds import BUILT_IN, Json, custom
 from tests.kubesim.apiserver.apis import MERGE, Api, binding, definition, ephemeral, node, pod

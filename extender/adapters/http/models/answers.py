@@ -25,8 +25,8 @@ from extender.app.contracts.api import (
     ResourceState,
     SafetySwitchesState,
 )
+from extender.app.contracts.decisions import DecisionEvent
 from extender.app.contracts.ports import FIRST_MOMENT, LAST_MOMENT
-from extender.app.observability.decision_events import DecisionEvent
 from extender.core.ledger.ledger import Stale
 from extender.core.ledger.units import Short
 from extender.core.safety_switches import Switches

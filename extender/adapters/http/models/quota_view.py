@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from extender.adapters.http.models.answers import Answer
-from extender.app.contracts.quota_state import QuotaState
+from extender.app.contracts.api import QuotaState
 from extender.core.tenancy.isolation import Counted
 
 

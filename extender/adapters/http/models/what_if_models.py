@@ -16,6 +16,7 @@ from extender.adapters.http.models.explained import ExplanationView, explanation
 from extender.adapters.http.models.models import Body, Quantities
 from extender.adapters.http.problems import Problem
 from extender.app.contracts import simulation_request as words
+from extender.app.contracts.simulation_changes import Supposed
 from extender.core.gang_ask import LARGEST_GANG
 from extender.core.names import GangKey
 from extender.kube.node_match import Toleration
@@ -118,7 +119,7 @@ class WhatIfBody(Body):
         return words.SimulationRequest([_supposed(change, index) for index, change in enumerate(self.changes)], asked)
 
 
-def _supposed(change: AnyChange, index: int) -> words.Supposed:
+def _supposed(change: AnyChange, index: int) -> Supposed:
     """Raises Problem, with the field's path in the body."""
     try:
         return change.supposed()

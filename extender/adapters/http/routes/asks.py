@@ -12,9 +12,9 @@ from extender.adapters.http.models.answers import Answer
 from extender.adapters.http.models.models import LABEL_SCHEMA, Body, Quantities
 from extender.adapters.http.models.parameters import IsDryRun, Namespace, management, noun
 from extender.adapters.http.problems import documented
-from extender.app.contracts import policy_answers
-from extender.app.contracts.policy_answers import AskCalls
-from extender.app.objects.kind import Identity
+from extender.app.contracts import policy_state
+from extender.app.contracts.kind import Identity
+from extender.app.contracts.policy_state import AskCalls
 from extender.esl.runtime.policy_esl import Task
 from extender.kube.names import require_label
 
@@ -111,7 +111,7 @@ async def ask_policy(
     return _view(await calls.ask_policy(name, body.asked(), dry_run=dry_run))
 
 
-def _view(answer: policy_answers.Answer) -> AnswerView:
+def _view(answer: policy_state.Answer) -> AnswerView:
     said = answer.requirement
     return AnswerView(
         namespace=answer.name.namespace,

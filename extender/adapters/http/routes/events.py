@@ -18,9 +18,8 @@ from extender.adapters.http.models.models import LABEL_SCHEMA
 from extender.adapters.http.models.parameters import management, noun
 from extender.adapters.http.problems import Problem, ProblemKind, documented, quoted
 from extender.adapters.http.rights import admitted_in
-from extender.app.contracts.api import EventCalls
-from extender.app.observability.decision_events import DecisionEvent
-from extender.app.observability.decision_stream import REMEMBERED, Following, Missed
+from extender.app.contracts.decisions import DecisionEvent, EventCalls, Following, Missed
+from extender.app.observability.decision_stream import REMEMBERED
 from extender.kube.names import require_label
 from extender.kube.printable import printable
 

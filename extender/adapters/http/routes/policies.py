@@ -29,8 +29,9 @@ from extender.adapters.http.models.policy_bodies import (
     policy_view,
 )
 from extender.adapters.http.problems import documented
-from extender.app.contracts.api import NotFound, PolicyCalls
-from extender.app.objects.kind import Identity
+from extender.app.contracts.api import PolicyCalls
+from extender.app.contracts.errors import NotFound
+from extender.app.contracts.kind import Identity
 from extender.core.policies.policy_types import TYPES, PolicySpec
 from extender.kube.names import require_label
 

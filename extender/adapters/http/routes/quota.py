@@ -8,7 +8,7 @@ from fastapi import Depends, Request
 
 from extender.adapters.http.models.parameters import Namespace, management, noun
 from extender.adapters.http.models.quota_view import QuotaView, quota_view
-from extender.app.contracts.quota_state import QuotaCalls
+from extender.app.contracts.api import QuotaCalls
 
 router = noun("quota")
 

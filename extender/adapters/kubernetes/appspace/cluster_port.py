@@ -18,14 +18,15 @@ from typing import Any, Self
 import structlog
 
 from extender.adapters.kubernetes.appspace.node_facts import NodeFacts
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind, nodes
+from extender.adapters.kubernetes.codecs.kinds import nodes
 from extender.adapters.kubernetes.reflectors.reflector import Reflector
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.adapters.kubernetes.writers.pod_changes import PodChanges, Template
 from extender.adapters.kubernetes.writers.writers import ApiNodeStatusWriter
 from extender.adapters.objects import to_pod
 from extender.adapters.pod_sizes import outlined
 from extender.app.contracts.ports import PodOwner
-from extender.app.effects.retry import until_answered
+from extender.app.objects.retry import until_answered
 from extender.core.cluster import Pod
 from extender.core.common.backoff import BackOff
 from extender.esl.base import (

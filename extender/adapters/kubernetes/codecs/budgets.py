@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind, spec_within
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind, spec_within
 from extender.core.budgets import Budget
 from extender.kube.errors import Unavailable
 from extender.kube.node_match import Requirement

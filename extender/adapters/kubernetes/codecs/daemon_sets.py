@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind, spec_within
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind, spec_within
 from extender.adapters.pod_constraints import read_selector
 from extender.adapters.pod_sizes import selected
 from extender.core.daemons import DaemonSet

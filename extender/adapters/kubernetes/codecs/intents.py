@@ -12,8 +12,8 @@ from msgspec import Raw
 
 from extender.adapters.kubernetes.codecs.resources import to_json, to_resource
 from extender.adapters.kubernetes.codecs.schema import Declaration, ObjectJson, ObjectMetadata, Shape
+from extender.app.contracts.kind import Declared, Identity
 from extender.app.contracts.ports import EphemeralResource, Former, Intent
-from extender.app.objects.kind import Declared, Identity
 from extender.kube.nesting import Decoder
 
 KIND, PLURAL = "TransactionIntent", "transactionintents"

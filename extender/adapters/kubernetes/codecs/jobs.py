@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.core.gang_ask import derived_key
 from extender.core.gangs.cycle.expected_members import Promise
 from extender.kube.requests import address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct, defstruct
 
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.core.cluster import Namespace
 from extender.core.safety_switches import LABELS, OBSERVE_LABEL
 

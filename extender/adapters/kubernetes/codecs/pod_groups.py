@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from extender.adapters.kubernetes.reflectors.kinds import WatchedKind
+from extender.adapters.kubernetes.reflectors.watched_kind import WatchedKind
 from extender.core.gangs.state.pod_groups import PodGroup
 from extender.kube.requests import address
 

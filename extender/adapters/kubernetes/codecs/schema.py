@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw, Struct, field
 
-from extender.app.objects.kind import C_contra, Declared, Identity, O, Replacement, S_contra, Spec, Standing
+from extender.app.contracts.kind import C_contra, Declared, Identity, O, Replacement, S_contra, Spec, Standing
 from extender.core.names import DOMAIN
 from extender.kube.nesting import Decoder
 

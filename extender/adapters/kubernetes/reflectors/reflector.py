@@ -31,9 +31,9 @@ from urllib.parse import quote
 import msgspec
 import structlog
 
-from extender.adapters.kubernetes.reflectors.kinds import Unreadable, WatchedKind, WatchEvent
 from extender.adapters.kubernetes.reflectors.list_pace import FIRST_PAUSE, ListPace
 from extender.adapters.kubernetes.reflectors.lost import Lost
+from extender.adapters.kubernetes.reflectors.watched_kind import Unreadable, WatchedKind, WatchEvent
 from extender.app.contracts.ports import Sink
 from extender.app.objects.versions import older
 from extender.core.common.backoff import BackOff

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from extender.core.cluster import Pod
 from extender.core.gangs.cycle.members import Members
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR, Slots
@@ -27,7 +28,6 @@ from extender.core.gangs.state.gang import (
     WakePod,
 )
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase, Step
 from extender.core.ledger.ledger import Ledger
 from extender.core.policy import Refuse

@@ -12,13 +12,13 @@ from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
 from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.cycle.quorum import Quorums
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import GOVERNED_ANEW, NOTHING_LEFT, Gang
 from extender.core.gangs.state.gang_state import Terms
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import Holding, HoldingKind, Ledger
 from extender.core.names import GangKey

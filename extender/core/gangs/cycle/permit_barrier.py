@@ -10,13 +10,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from extender.core.attempt import Attempt
-from extender.core.gangs.cycle.partial_gangs import Trial, gone_on_with
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.cycle.quorum import Quorums
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.state.gang import NOT_ITS_NODE, QUARANTINE, ROOM_TAKEN, Gang, OpenBarrier
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.quarantine import Quarantine
+from extender.core.gangs.state.partial_gangs import Trial, gone_on_with
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
 from extender.core.ledger.ledger import HoldingKind, Ledger
 from extender.kube.names import NodeName, PodUid

@@ -16,10 +16,10 @@ from extender.core.affinity.pod_affinity_index import PodAffinityIndex
 from extender.core.cluster import Pod
 from extender.core.gang_ask import DEFAULT_TIMEOUT
 from extender.core.gangs.cycle.expected_members import GATHER_SECONDS, Ahead, ExpectedMembers
-from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import SAMPLE_FLOOR
 from extender.core.gangs.preemption.feasibility import Feasibility
+from extender.core.gangs.queue.plan_store import Plans
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.gang import HOPELESS, NO_ROOM, OUTRANKED, OVER_QUOTA, UNPLANNED, Gang, GangPlanned

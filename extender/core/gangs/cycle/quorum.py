@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from extender.core.cluster import Pod
 from extender.core.common.backoff import doubled
 from extender.core.common.timers import earliest
-from extender.core.gangs.cycle.partial_gangs import Proof, misleading, proven_part
 from extender.core.gangs.cycle.planner import Planning
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
@@ -26,6 +25,7 @@ from extender.core.gangs.state.gang import (
     VoidAttempts,
 )
 from extender.core.gangs.state.gang_store import GangStore
+from extender.core.gangs.state.partial_gangs import Proof, misleading, proven_part
 from extender.core.gangs.state.state_machine import Past, Phase, Standing, Step
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches, Withheld

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.fit_index import shape_of
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import NO_ROOM, Gang, GangTurnedAway, RoomSaved, Turn, TurnLost
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.ledger.ledger import Ledger
 from extender.core.names import GangKey
 from extender.core.safety_switches import Act, SafetySwitches, Withheld

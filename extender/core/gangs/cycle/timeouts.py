@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from extender.core.common.timers import earliest
 from extender.core.gangs.cycle.permit_barrier import Barrier
 from extender.core.gangs.cycle.planner import Planning
+from extender.core.gangs.cycle.quarantine import Quarantine
 from extender.core.gangs.cycle.quorum import Quorums
 from extender.core.gangs.cycle.requeue import Requeue
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.queue.waiting_gangs import Waiting
 from extender.core.gangs.state.gang import TOO_LATE, Gang, GangTimedOut
 from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.quarantine import Quarantine
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.ledger.ledger import Ledger
 from extender.core.names import GangKey

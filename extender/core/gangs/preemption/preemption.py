@@ -20,12 +20,7 @@ from extender.core.gang_ask import GangAsk
 from extender.core.gang_of_one import called_in_full, lone_pod
 from extender.core.gangs.placement.slots import plannable
 from extender.core.gangs.preemption.feasibility import Feasibility
-from extender.core.gangs.preemption.victim_rules import HOUR, Maker, Tenant, Victims, all_makers_of, back_off, makers_of
-from extender.core.gangs.preemption.victim_search import Choice, Unit, small_first, within_budgets
-from extender.core.gangs.state.eviction_orders import KeepRoomFor, LetRoomGo
-from extender.core.gangs.state.gang import EvictFor, Gang
-from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.preemption_limits import (
+from extender.core.gangs.preemption.preemption_limits import (
     BUDGET,
     TAKEN_IN_VAIN,
     BudgetsUnknown,
@@ -35,6 +30,11 @@ from extender.core.gangs.state.preemption_limits import (
     UnknownAsks,
     WhyNot,
 )
+from extender.core.gangs.preemption.victim_rules import HOUR, Maker, Tenant, Victims, all_makers_of, back_off, makers_of
+from extender.core.gangs.preemption.victim_search import Choice, Unit, small_first, within_budgets
+from extender.core.gangs.state.eviction_orders import KeepRoomFor, LetRoomGo
+from extender.core.gangs.state.gang import EvictFor, Gang
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.vain import Circumstances, History, Order, Spent, Vain
 from extender.core.ledger.ledger import Holder, Ledger
 from extender.core.names import GangKey

@@ -19,9 +19,7 @@ from extender.core.cluster import Pod
 from extender.core.common.backoff import doubled
 from extender.core.daemons import Daemons
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.preemption.victim_search import Unit, unit_of
-from extender.core.gangs.state.gang_store import GangStore
-from extender.core.gangs.state.preemption_limits import (
+from extender.core.gangs.preemption.preemption_limits import (
     BUDGET,
     DAEMONS,
     MADE_AGAIN,
@@ -31,6 +29,8 @@ from extender.core.gangs.state.preemption_limits import (
     Bounds,
     Unfinished,
 )
+from extender.core.gangs.preemption.victim_search import Unit, unit_of
+from extender.core.gangs.state.gang_store import GangStore
 from extender.core.gangs.state.state_machine import Phase
 from extender.core.names import GangKey
 from extender.core.safety_switches import SafetySwitches

@@ -19,11 +19,11 @@ from extender.core.cluster import Pod
 from extender.core.common.work_budget import Work
 from extender.core.fit.equivalence import MOST_KINDS, EquivalenceClass, equivalence_of, matching_of
 from extender.core.fit.fit import LARGEST, MOST, NOTHING, Asked, Need, copies, lacking, need_of
-from extender.core.gangs.cycle.plan_store import Plans
 from extender.core.gangs.placement.fit_counts import Copies, Least, OnEach
 from extender.core.gangs.placement.placement import Places
 from extender.core.gangs.placement.slots import Slots, plannable
 from extender.core.gangs.preemption.feasibility import Feasibility
+from extender.core.gangs.queue.plan_store import Plans
 from extender.core.gangs.state.gang import Gang
 from extender.core.ledger.audit import Violation
 from extender.core.ledger.ledger import Ledger

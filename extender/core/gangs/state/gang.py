@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from extender.core.attempt import Attempt
 from extender.core.cluster import Pod
-from extender.core.gangs.cycle.partial_gangs import Proof
 from extender.core.gangs.state.bin_packing import Shortfall
 from extender.core.gangs.state.eviction_orders import EvictRest, KeepRoomFor, LetRoomGo, OfGang, Preempted
 from extender.core.gangs.state.gang_state import AtBarrier, Plan, Roster, Terms, Wait
+from extender.core.gangs.state.partial_gangs import Proof
 from extender.core.gangs.state.state_machine import STANDINGS, Past, Phase, Standing, Step, after
 from extender.core.names import GangKey
 from extender.core.safety_switches import Withheld

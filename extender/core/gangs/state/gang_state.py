@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from extender.core.cluster import Pod
 from extender.core.gang_ask import GangAsk
-from extender.core.gangs.cycle.partial_gangs import Trial
 from extender.core.gangs.state.bin_packing import Shortfall
+from extender.core.gangs.state.partial_gangs import Trial
 from extender.core.gangs.state.state_machine import Phase
 from extender.kube.names import NodeName, PodUid
 

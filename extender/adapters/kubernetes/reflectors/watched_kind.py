@@ -1,4 +1,4 @@
-"""Kinds: which objects a reflector follows, their path, and how their JSON becomes a core object.
+"""A watched kind: what a reflector follows, its path, and how its JSON becomes a core object.
 
 One object that cannot be read never spoils the rest of its page, whatever error it causes.
 """
@@ -12,15 +12,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from extender.adapters.kubernetes.codecs.resources import EphemeralResources
-from extender.adapters.kubernetes.codecs.schema import ObjectJson, Schema, path_of
-from extender.adapters.objects import to_node, to_pod
-from extender.adapters.pod_sizes import LONG, outlined
-from extender.app.contracts.ports import EphemeralResource
-from extender.app.objects.kind import O
-from extender.core.cluster import Node, Pod
+from extender.adapters.pod_sizes import LONG
 from extender.core.common.value import value
-from extender.kube import objects
 from extender.kube.nesting import Decoder
 
 _LARGE_PAGE = 2**23
@@ -196,21 +189,3 @@ def spec_within(most: int, instead: bytes) -> Callable[[Raw], bytes | Raw]:
         return msgspec.json.encode(whole)
 
     return outlined
-
-
-def pods(longest_wait: float) -> WatchedKind[Pod]:
-    """All pods, also finished ones, whose end is news. `longest_wait`: see `objects.to_pod`."""
-    return WatchedKind("pods", "/api/v1/pods", objects.Pod, lambda pod: to_pod(pod, longest_wait), outlined)
-
-
-def nodes() -> WatchedKind[Node]:
-    return WatchedKind("nodes", "/api/v1/nodes", objects.Node, to_node)
-
-
-def ours(schema: Schema[O, Any, Any], namespace: str | None = None) -> WatchedKind[O]:
-    """Escher's own kind, in one namespace or in all. An unreadable field becomes its `problem`."""
-    return WatchedKind(schema.plural, path_of(schema.plural, namespace), ObjectJson, schema.read)
-
-
-def ephemeral_resources() -> WatchedKind[EphemeralResource]:
-    return ours(EphemeralResources())

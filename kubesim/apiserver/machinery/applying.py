@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from kubesim import kinds
-from kubesim.apiserver.storage.strategic import PRIMITIVE, merge_key
+from kubesim.apiserver.machinery.strategic import PRIMITIVE, merge_key
 from kubesim.kinds import Json
 
 Path = tuple[str, ...]

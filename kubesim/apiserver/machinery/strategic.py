@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubesim.apiserver.serving.failures import Failure, bad_request
-from kubesim.apiserver.validation.metadata import go_text
+from kubesim.apiserver.machinery.failures import Failure, bad_request
+from kubesim.apiserver.machinery.metadata import go_text
 from kubesim.kinds import Json
 
 _PATCH = "$patch"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 
 from kubesim import kinds
-from kubesim.apiserver.serving.failures import Failure, bad_request
+from kubesim.apiserver.machinery.failures import Failure, bad_request
 from kubesim.kinds import Json, Kind
 
 Selector = Callable[[Json], bool]

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import yaml
 
+from kubesim.apiserver.machinery.failures import Failure, bad_request, invalid, unsupported_media, wrong
+from kubesim.apiserver.machinery.metadata import go_kind
+from kubesim.apiserver.machinery.wire import JSON, Request
 from kubesim.apiserver.representation import nesting, protobuf, shapes
 from kubesim.apiserver.schemas import schema
-from kubesim.apiserver.serving.failures import Failure, bad_request, invalid, unsupported_media, wrong
-from kubesim.apiserver.serving.wire import JSON, Request
-from kubesim.apiserver.validation.metadata import go_kind
 from kubesim.kinds import Json, Kind
 
 _NO_KIND = Kind("", "", "", "")

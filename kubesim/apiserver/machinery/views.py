@@ -6,7 +6,7 @@ that was requested.
 
 from __future__ import annotations
 
-from kubesim.apiserver.serving.failures import Problem, missing, wrong
+from kubesim.apiserver.machinery.failures import Problem, missing, wrong
 from kubesim.kinds import EVENT, EVENTS, Json, Kind
 
 _CORE_NAMES = {

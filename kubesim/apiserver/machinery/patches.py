@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from kubesim.apiserver.serving.failures import Failure, bad_request
+from kubesim.apiserver.machinery.failures import Failure, bad_request
 from kubesim.kinds import Json
 
 JSON_PATCH = "application/json-patch+json"

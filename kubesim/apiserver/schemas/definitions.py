@@ -5,13 +5,12 @@ A kind is served while its definition is stored. When the definition is deleted,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from kubesim import kinds
+from kubesim.apiserver.machinery.failures import Problem, missing, unsupported, wrong
+from kubesim.apiserver.machinery.served import Served
 from kubesim.apiserver.schemas.schema_rules import ready
-from kubesim.apiserver.serving.failures import Problem, missing, unsupported, wrong
-from kubesim.apiserver.serving.served import Served
-from kubesim.apiserver.storage.watches import Watches
 from kubesim.kinds import CUSTOM_RESOURCE_DEFINITION, Json, Kind
 from kubesim.store import DELETED, Change, Store
 
@@ -34,13 +33,7 @@ def of_new(kind: Kind, definition: Json, stamp: str) -> tuple[Json, list[Problem
     if problems:
         return definition, problems
     conditions = [
-        {
-            "type": of_type,
-            "status": "True",
-            "lastTransitionTime": stamp,
-            "reason": reason,
-            "message": message,
-        }
+        {"type": of_type, "status": "True", "lastTransitionTime": stamp, "reason": reason, "message": message}
         for of_type, reason, message in (
             ("NamesAccepted", "NoConflicts", "no conflicts found"),
             ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -103,8 +96,8 @@ def _schema(version: Json) -> Json | None:
 class Definitions:
     """Updates the served kinds whenever a stored definition changes."""
 
-    def __init__(self, store: Store, served: Served, watches: Watches) -> None:
-        self._store, self._served, self._watches = store, served, watches
+    def __init__(self, store: Store, served: Served, end_watches: Callable[[str, str], None]) -> None:
+        self._store, self._served, self._end_watches = store, served, end_watches
         store.subscribe(self._tell)
 
     def _tell(self, change: Change) -> None:
@@ -121,7 +114,7 @@ class Definitions:
                 for obj in self._store.list(kind):
                     self._store.remove(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
                 self._store.drop(kind)
-            self._watches.end(group, plural)
+            self._end_watches(group, plural)
         else:
             made = kinds.custom(change.object)
             self._served.add(made)

@@ -37,10 +37,7 @@ VERSION: Json = {
 }
 
 _SUBRESOURCE_VERBS = {"binding": ("create",), "eviction": ("create",)}
-_SUBRESOURCE_KINDS = {
-    "binding": ("", "", "Binding"),
-    "eviction": ("policy", "v1", "Eviction"),
-}
+_SUBRESOURCE_KINDS = {"binding": ("", "", "Binding"), "eviction": ("policy", "v1", "Eviction")}
 _VERSION_NAME = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?$")
 
 
@@ -147,12 +144,7 @@ def _resource_list(kinds: Sequence[Kind]) -> Json:
                 "verbs": _subresource_verbs(name),
             }
             resources.append(subresource | ({"group": group, "version": version} if version else {}))
-    return {
-        "kind": "APIResourceList",
-        "apiVersion": "v1",
-        "groupVersion": kinds[0].api_version,
-        "resources": resources,
-    }
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": kinds[0].api_version, "resources": resources}
 
 
 def _names(kind: Kind) -> Json:
@@ -200,11 +192,7 @@ def _aggregated_resource(kind: Kind) -> Json:
 
 
 def _aggregated_subresource(kind: Kind, name: str) -> Json:
-    return {
-        "subresource": name,
-        "responseKind": _made_of(kind, name),
-        "verbs": _subresource_verbs(name),
-    }
+    return {"subresource": name, "responseKind": _made_of(kind, name), "verbs": _subresource_verbs(name)}
 
 
 def _made_of(kind: Kind, subresource: str) -> Json:

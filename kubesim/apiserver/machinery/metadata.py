@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kubesim import kinds
-from kubesim.apiserver.serving.failures import (
+from kubesim.apiserver.machinery.failures import (
     FIELD_IMMUTABLE,
     Failure,
     Problem,

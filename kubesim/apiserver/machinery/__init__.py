@@ -1,0 +1,1 @@
+"""Machinery: what all parts of an API server share: failures, requests, patches, selectors, metadata."""
